@@ -94,25 +94,25 @@ class Forbidden(ServiceError):
         )
 
 
-class NotFound(ServiceError):
+class ResourceNotFound(ServiceError):
     """There is nothing of that name."""
 
     status = 404
 
 
-class TooSlow(ServiceError):
+class RequestTimeout(ServiceError):
     """The body did not come in time."""
 
     status = 408
 
 
-class TooLarge(ServiceError):
+class ContentTooLarge(ServiceError):
     """The body is over a limit."""
 
     status = 413
 
 
-class UnknownEncoding(ServiceError):
+class UnsupportedMediaType(ServiceError):
     """The body's encoding or media type is not understood."""
 
     status = 415
@@ -138,7 +138,7 @@ class HeadersTooLarge(ServiceError):
     status = 431
 
 
-class TooMuch(ServiceError):
+class TooManyRequests(ServiceError):
     """More than the token's rate; nothing was acknowledged."""
 
     status = 429
@@ -158,7 +158,7 @@ class NotSupported(ServiceError):
     status = 501
 
 
-class NotNow(ServiceError):
+class ServiceUnavailable(ServiceError):
     """Nothing was acknowledged; the same request may be accepted later."""
 
     status = 503

@@ -14,7 +14,7 @@ Message = dict[str, bytes]  # `key` and `value`
 END_SIZE: Final = 4
 
 
-class Packed(Sequence[Message]):
+class PackedMessages(Sequence[Message]):
     """Records as the native pass makes them: no Python object each, until one is asked for."""
 
     def __init__(self, keys: bytes, values: bytes, ends: bytes) -> None:
@@ -47,7 +47,7 @@ class Packed(Sequence[Message]):
         return {"key": key, "value": self.values[start : self._offsets[index]]}
 
 
-Chunk = list[Message] | Packed
+Chunk = list[Message] | PackedMessages
 
 
 class Messages(Sequence[Message]):
@@ -79,6 +79,6 @@ class Messages(Sequence[Message]):
             yield from chunk
 
 
-def chunks_of(messages: Sequence[Message]) -> Sequence[Chunk]:
+def message_chunks(messages: Sequence[Message]) -> Sequence[Chunk]:
     """The same records, in the parts that they were made in."""
     return messages.chunks if isinstance(messages, Messages) else [list(messages)]

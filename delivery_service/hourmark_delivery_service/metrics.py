@@ -16,7 +16,7 @@ DEAD_LETTER_SERIES_MAX: Final = 2000  # a thousand types may be refused for a fe
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
-class Metrics:
+class ServiceMetrics:
     """One set of metrics with a registry of its own, so that tests can have many."""
 
     def __init__(self) -> None:

@@ -25,13 +25,19 @@ from hourmark.records import cri, dead_letters
 from hourmark.records.dead_letters import Reason
 from hourmark.records.record_start import RecordStart
 from hourmark.rules.revision import PARSER
-from hourmark_delivery_service.parsing import Record, json_payload, parser_check, records, zones
-from hourmark_delivery_service.parsing.parser_check import EXTRAS, KEPT, Vectors, check_parser
+from hourmark_delivery_service.parsing import (
+    ParsedRecord,
+    json_payload,
+    parser_check,
+    records,
+    zones,
+)
+from hourmark_delivery_service.parsing.parser_check import EXTRAS, KEPT, ParserVectors, check_parser
 from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 from hourmark_delivery_service.parsing.values import patterns, primitives
-from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.values.patterns import LinePattern
 from hourmark_delivery_service.parsing.zones import FOLDER, zone_versions
 from hourmark_delivery_service.process.server import run
 
@@ -96,7 +102,7 @@ def test_a_zone_that_is_altered_missing_or_renamed_is_found() -> None:
 
 def test_each_parser_gives_what_was_kept() -> None:
     for number in KEPT:
-        assert Vectors.of(number).different() == []
+        assert ParserVectors.of(number).different() == []
     check_parser()
 
 
@@ -115,7 +121,7 @@ def test_every_parser_has_its_vectors_and_no_other_has_some() -> None:
 
 
 def test_the_vectors_cover_every_reason_type_and_zone() -> None:
-    vectors = Vectors.of(PARSER.parser)
+    vectors = ParserVectors.of(PARSER.parser)
     reasons, types, names = set[str](), set[str](), set[str]()
     for vector in vectors.all:
         names |= set(vector.get("range", {}).get("zones", ()))
@@ -124,7 +130,7 @@ def test_the_vectors_cover_every_reason_type_and_zone() -> None:
             reasons |= {
                 r.value for r in Reason if any(_says(record, r) for record in parsed.records)
             }
-    (extras,) = map(Vectors.of, EXTRAS)
+    (extras,) = map(ParserVectors.of, EXTRAS)
     of_extras = [
         record
         for vector in extras.all
@@ -142,7 +148,7 @@ def test_the_vectors_cover_every_reason_type_and_zone() -> None:
     )
 
 
-def _says(record: Record, reason: Reason) -> bool:
+def _says(record: ParsedRecord, reason: Reason) -> bool:
     return (
         record.event_type == dead_letters.TYPE
         and reason.value.encode() in record.value[5 + 16 :][:200]
@@ -151,7 +157,7 @@ def _says(record: Record, reason: Reason) -> bool:
 
 def accepted(pattern: str) -> bool:
     try:
-        return "other" not in Pattern(pattern).groups
+        return "other" not in LinePattern(pattern).groups
     except ValueError:
         return False
 
@@ -212,14 +218,14 @@ def test_a_planted_change_of_one_zone_is_found(
     kept = kept_zones(FOLDER / f"{PARSER.zones}.zip")
     (tmp_path / f"{PARSER.zones}.zip").write_bytes(zipped({**kept, zone: kept["Etc/GMT+9"]}))
     monkeypatch.setattr(zones, "FOLDER", tmp_path)
-    found = Vectors.of(PARSER.parser).different()
+    found = ParserVectors.of(PARSER.parser).different()
     assert any(name.startswith(f"zones {zone.partition('/')[0]}") for name in found)
 
 
 def test_those_of_extras_find_a_record_that_begins_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (extras,) = map(Vectors.of, EXTRAS)
+    (extras,) = map(ParserVectors.of, EXTRAS)
     assert len(extras.all) > 100 and extras.different() == []
     monkeypatch.setattr(RecordStart, "steps", lambda self, body, at, end: iter([None]))
     assert any(name.startswith("records ") for name in extras.different())
@@ -275,7 +281,7 @@ def test_keeping_vectors_is_reproducible_and_never_replaces(
     (file,) = tmp_path.iterdir()
     content = json.loads(file.read_text())
     assert file.read_text() == keep_parser_vectors.rendered(keep_parser_vectors.made())
-    assert Vectors(content).different() == []
+    assert ParserVectors(content).different() == []
     names = [vector["name"] for vector in content["vectors"]]
     assert len(set(names)) == len(names) > 300
     with pytest.raises(UsageError, match=r"what it gives never changes"):

@@ -15,11 +15,16 @@ from starlette.requests import Request
 
 from hourmark.clock import Clock
 from hourmark.records.host_reports import HostReport
-from hourmark_delivery_service.access.book import TokenBook
-from hourmark_delivery_service.access.rates import Allowance
-from hourmark_delivery_service.access.token import Token, id_in, is_text_of
-from hourmark_delivery_service.errors import Forbidden, NotNow, TooMuch, Unauthorized
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.access.rate_limits import TokenRateLimiter
+from hourmark_delivery_service.access.token import Token, parse_token_id, verify_token
+from hourmark_delivery_service.access.token_store import TokenStore
+from hourmark_delivery_service.errors import (
+    Forbidden,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
+from hourmark_delivery_service.metrics import ServiceMetrics
 
 GRANT: Final = "hourmark.grant"  # in a request's scope
 _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: Bearer TOKEN`"
@@ -28,7 +33,7 @@ _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: 
 class Grant:
     """What one request may do. Without an allowance, everything: no tokens are asked for."""
 
-    def __init__(self, metrics: Metrics, allowance: Allowance | None = None) -> None:
+    def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:
         self._metrics = metrics
         self._allowance = allowance
 
@@ -80,7 +85,7 @@ class Grant:
         """TooMuch while what was sent before has used up the token's rate."""
         if self._allowance is not None and (wait_s := self._allowance.retry_after_s()):
             self._metrics.denied.labels("rate").inc()
-            raise TooMuch(
+            raise TooManyRequests(
                 f"the token {self._allowance.token.id} has used up its rate at this instance",
                 wait_s,
             )
@@ -100,16 +105,16 @@ class Grant:
         )
 
 
-class Access:
+class AccessControl:
     """The tokens of this instance, and the grants it gives for them."""
 
-    def __init__(self, clock: Clock, metrics: Metrics, *, required: bool) -> None:
+    def __init__(self, clock: Clock, metrics: ServiceMetrics, *, required: bool) -> None:
         self.required = required
-        self.book = TokenBook(clock, metrics)
+        self.book = TokenStore(clock, metrics)
         self._clock = clock
         self._metrics = metrics
         self._everything = Grant(metrics)
-        self._allowances: dict[str, Allowance] = {}
+        self._allowances: dict[str, TokenRateLimiter] = {}
 
     def waits(self) -> list[str]:
         """What is missing before anybody is let in."""
@@ -139,9 +144,9 @@ class Access:
     def _authenticated(self, headers: Headers) -> Token:
         text = _bearer(headers)
         if waits := self.waits():
-            raise NotNow("not_ready", "; ".join(waits))
-        token = self.book.get(id_in(text) or "")
-        if not is_text_of(token, text):
+            raise ServiceUnavailable("not_ready", "; ".join(waits))
+        token = self.book.get(parse_token_id(text) or "")
+        if not verify_token(token, text):
             raise Unauthorized("unknown_token", "this token is not known here", _CREATE)
         assert token is not None, "is_text_of says so"
         if token.revoked:
@@ -154,14 +159,14 @@ class Access:
             )
         return token
 
-    def _allowance(self, token: Token) -> Allowance:
+    def _allowance(self, token: Token) -> TokenRateLimiter:
         known = self._allowances.get(token.id)
         if known is None or known.token != token:
-            known = self._allowances[token.id] = Allowance(token, self._clock)
+            known = self._allowances[token.id] = TokenRateLimiter(token, self._clock)
         return known
 
 
-def grant_of(request: Request) -> Grant:
+def request_grant(request: Request) -> Grant:
     """What the gate let this request do."""
     grant = request.scope[GRANT]
     assert isinstance(grant, Grant)

@@ -146,7 +146,7 @@ def new_token(
     text = f"hmk_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     token = Token(
         id=token_id,
-        digest=digest_of(text),
+        digest=token_digest(text),
         name=name,
         types=types,
         hosts=hosts,
@@ -161,22 +161,22 @@ def new_token(
     return NewToken(token, text)
 
 
-def id_in(text: str) -> str | None:
+def parse_token_id(text: str) -> str | None:
     """The id that a token's text names; None where it has not a token's form."""
     form = _TEXT.fullmatch(text)
     return form[1] if form else None
 
 
-def digest_of(text: str) -> str:
+def token_digest(text: str) -> str:
     """What is kept of a token's text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_text_of(token: Token | None, text: str) -> bool:
+def verify_token(token: Token | None, text: str) -> bool:
     """Whether this is the token's text, in a time that tells nothing of it, nor whether there is
     such a token.
     """
-    same = hmac.compare_digest(digest_of(text), token.digest if token is not None else NO_SECRET)
+    same = hmac.compare_digest(token_digest(text), token.digest if token is not None else NO_SECRET)
     return same and token is not None
 
 

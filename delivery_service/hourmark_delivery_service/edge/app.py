@@ -9,24 +9,24 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from hourmark.records.wire import EVENTS_PATH, HELLO_PATH, RANGES_PATH, REPORTS_PATH
+from hourmark_delivery_service.edge.authentication import AuthenticationMiddleware
 from hourmark_delivery_service.edge.events_endpoint import EventsEndpoint
-from hourmark_delivery_service.edge.gate import Gate
 from hourmark_delivery_service.edge.openapi import OPENAPI_PATH
 from hourmark_delivery_service.edge.probes import Probes
 from hourmark_delivery_service.edge.ranges_endpoint import RangesEndpoint
 from hourmark_delivery_service.edge.reports_endpoint import ReportsEndpoint
 from hourmark_delivery_service.edge.responses import (
-    EveryAnswer,
-    fault,
-    gone,
+    ResponseMiddleware,
+    client_disconnected,
     http_error,
+    internal_error,
     service_error,
 )
 from hourmark_delivery_service.errors import ServiceError
-from hourmark_delivery_service.work.service import Service
+from hourmark_delivery_service.work.service import DeliveryService
 
 
-def create_app(service: Service) -> ASGIApp:
+def create_app(service: DeliveryService) -> ASGIApp:
     """The application over `service`."""
     probes = Probes(service)
     routes = [
@@ -42,11 +42,11 @@ def create_app(service: Service) -> ASGIApp:
     handlers = {
         ServiceError: service_error,
         HTTPException: http_error,
-        ClientDisconnect: gone,
-        Exception: fault,
+        ClientDisconnect: client_disconnected,
+        Exception: internal_error,
     }
     app = Starlette(routes=list(routes), exception_handlers=handlers)
     app.router.redirect_slashes = (
         False  # a path with a slash more is no path, and is said to be none
     )
-    return EveryAnswer(Gate(app, service.access), service, routes)
+    return ResponseMiddleware(AuthenticationMiddleware(app, service.access), service, routes)

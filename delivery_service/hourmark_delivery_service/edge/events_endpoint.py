@@ -22,24 +22,24 @@ from hourmark.records.wire import (
     OBSERVED_AT_HEADER,
     RULES_HEADER,
 )
-from hourmark_delivery_service.access.grants import grant_of
+from hourmark_delivery_service.access.grants import request_grant
 from hourmark_delivery_service.edge.request_headers import check_headers
-from hourmark_delivery_service.edge.responses import json_answer
+from hourmark_delivery_service.edge.responses import json_response
 from hourmark_delivery_service.errors import (
     BadRequest,
     BatchRejected,
-    NotFound,
+    ContentTooLarge,
+    ResourceNotFound,
     ServiceError,
-    TooLarge,
-    UnknownEncoding,
+    UnsupportedMediaType,
     bad_request,
 )
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.parsing.json_bodies import as_lines
-from hourmark_delivery_service.work.body import encoding_of
-from hourmark_delivery_service.work.peer import Peer, peer_of
-from hourmark_delivery_service.work.service import Service, check_observed_at
+from hourmark_delivery_service.parsing.json_bodies import json_body_to_lines
+from hourmark_delivery_service.work.body import content_encoding
+from hourmark_delivery_service.work.peer import ClientPeer, peer_of
+from hourmark_delivery_service.work.service import DeliveryService, check_observed_at
 from hourmark_delivery_service.work.turns import Job
 from hourmark_delivery_service.work.workers import LONG_BYTES
 
@@ -53,7 +53,7 @@ _ULID: Final = re.compile(r"([0-7][0-9a-hjkmnp-tv-z]{9})[0-9a-hjkmnp-tv-z]{16}")
 _CROCKFORD: Final = {digit: value for value, digit in enumerate("0123456789abcdefghjkmnpqrstvwxyz")}
 
 
-def time_of_key(key: str) -> int | None:
+def idempotency_key_time_ms(key: str) -> int | None:
     """Unix milliseconds, or None.
 
     Letters may be capitals, and some clients put a key between double quotes.
@@ -94,7 +94,7 @@ class EventsEndpoint:
     refused.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: DeliveryService) -> None:
         self._service = service
         self._line_max = service.settings.line_bytes_max
         self._batch_max = service.settings.range_bytes_max
@@ -107,11 +107,11 @@ class EventsEndpoint:
         """
         service = self._service
         with service.inflight.request() as request:
-            grant = grant_of(http)
+            grant = request_grant(http)
             grant.check_types((http.path_params["type"],))
             grant.check_rate()
             check_headers(http.headers)
-            encoding_of(http)
+            content_encoding(http)
             _check_media_type(http)
             atomic = _atomic(http)
             service.check_accepting()
@@ -138,7 +138,7 @@ class EventsEndpoint:
             exactly = (fixed.key or not parser.rests_on_key) and (
                 fixed.time or not parser.rests_on_time
             )
-            return json_answer(
+            return json_response(
                 {
                     "events": parser.event_count,
                     "dead_letters": parser.dead_letter_count,
@@ -169,7 +169,7 @@ class EventsEndpoint:
         )
         return batch, _Fixed(key is not None, time_ms is not None)
 
-    async def _check_all(self, parser: BatchParser, body: bytes, peer: Peer) -> None:
+    async def _check_all(self, parser: BatchParser, body: bytes, peer: ClientPeer) -> None:
         """Raise BatchRejected if any event cannot be taken.
 
         Parsing is pure: the delivery parses the batch in the same way.
@@ -179,14 +179,16 @@ class EventsEndpoint:
             which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
             raise BatchRejected(which, _rejected(parser))
 
-    async def _as_lines(self, body: bytes, peer: Peer) -> bytes:
+    async def _as_lines(self, body: bytes, peer: ClientPeer) -> bytes:
         if len(body) <= LONG_BYTES:
-            return as_lines(body)
-        return await self._service.workers.beside(Job(), functools.partial(as_lines, body), peer)
+            return json_body_to_lines(body)
+        return await self._service.workers.beside(
+            Job(), functools.partial(json_body_to_lines, body), peer
+        )
 
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):
-            raise TooLarge(
+            raise ContentTooLarge(
                 "too_large",
                 f"a batch of several lines may have {self._batch_max} bytes",
                 "send smaller batches",
@@ -215,12 +217,12 @@ def _check_no_form(http: Request, body: bytes) -> None:
         raise _unknown_media_type(http)
 
 
-def _unknown_media_type(http: Request) -> UnknownEncoding:
+def _unknown_media_type(http: Request) -> UnsupportedMediaType:
     command = (
         "curl -H 'Content-Type: application/x-ndjson' --data-binary @events.ndjson "
         f"{http.url.replace(query='')}"
     )
-    return UnknownEncoding(
+    return UnsupportedMediaType(
         "media_type",
         f"the body is {_media_type(http):.80}, not JSON",
         f"send an event a line: {command}",
@@ -229,14 +231,14 @@ def _unknown_media_type(http: Request) -> UnknownEncoding:
 
 def _check_type(event_type: str, rules: CompiledRules) -> None:
     if event_type == dead_letters.TYPE:
-        raise NotFound(
+        raise ResourceNotFound(
             "unknown_type",
             "dead letters are made by the service alone",
             "post events of a declared type",
         )
     if event_type not in rules.types:
         known = ", ".join(sorted(set(rules.types) - {dead_letters.TYPE})[:50])
-        raise NotFound(
+        raise ResourceNotFound(
             "unknown_type",
             f"there is no type {event_type!r:.120}; there are {known}",
             "`hourmark types apply` adds types",
@@ -266,7 +268,7 @@ def _time_ms(http: Request, key: str | None) -> int | None:
     """The batch's time as the request says it: in its header, else in its key."""
     text = http.headers.get(OBSERVED_AT_HEADER)
     if text is None:
-        return None if key is None else time_of_key(key)
+        return None if key is None else idempotency_key_time_ms(key)
     with bad_request("headers", "repeat what the first answer said"):
         observed_at_ms = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
         check_observed_at(observed_at_ms)

@@ -85,7 +85,7 @@ _DENIED: Final = (403, 429)  # by what a token covers
 _BODY: Final = (400, 408, 413, 415, 501)  # what may be wrong with a body
 
 
-def document(settings: ServiceSettings) -> _Json:
+def openapi_document(settings: ServiceSettings) -> _Json:
     """The document, ready to be written as JSON."""
     return {
         "openapi": "3.1.0",

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
-from hourmark_delivery_service.edge.openapi import document
-from hourmark_delivery_service.edge.responses import json_answer
-from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.edge.openapi import openapi_document
+from hourmark_delivery_service.edge.responses import json_response
+from hourmark_delivery_service.errors import ServiceUnavailable
 from hourmark_delivery_service.parsing import native
-from hourmark_delivery_service.work.duplicates import Twins
+from hourmark_delivery_service.work.duplicates import RequestCoalescer
 from hourmark_delivery_service.work.peer import peer_of
-from hourmark_delivery_service.work.service import Service, clock_trouble
+from hourmark_delivery_service.work.service import DeliveryService, clock_problem
 from hourmark_delivery_service.work.turns import Job
 
 _ELSEWHERE: Final = ["the service says what, asked from its own machine"]
@@ -27,24 +27,24 @@ _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 class Probes:
     """Cheap, and answered under load too."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: DeliveryService) -> None:
         self._service = service
         self._problems: tuple[float, list[str]] | None = None
         self._asking = asyncio.Lock()
-        self._expositions: Twins[bytes] = Twins()
+        self._expositions: RequestCoalescer[bytes] = RequestCoalescer()
 
     async def hello(self, _: Request) -> Response:
         """The clock and the rules revision; 503 while no revision is known, or the clock cannot be
         right.
         """
         latest, now_ms = self._service.rules.latest, self._service.clock.now_ms()
-        if latest is None or clock_trouble(now_ms):
-            raise NotNow("not_ready", "; ".join(self._service.waits()))
-        return json_answer({"clock_ms": now_ms, "rules": latest.id})
+        if latest is None or clock_problem(now_ms):
+            raise ServiceUnavailable("not_ready", "; ".join(self._service.waits()))
+        return json_response({"clock_ms": now_ms, "rules": latest.id})
 
     async def alive(self, _: Request) -> Response:
         """The process runs and its event loop turns; says nothing of Kafka."""
-        return json_answer({"alive": True})
+        return json_response({"alive": True})
 
     async def ready(self, http: Request) -> Response:
         """200 if a range could be taken now, else 503 with every reason; and what is not as it
@@ -62,7 +62,7 @@ class Probes:
             http
         ):  # they name brokers and topics
             told |= {"reasons": _ELSEWHERE[: len(reasons)], "warnings": _ELSEWHERE[: len(warnings)]}
-        return json_answer(told, 503, {"Retry-After": "1"}) if reasons else json_answer(told)
+        return json_response(told, 503, {"Retry-After": "1"}) if reasons else json_response(told)
 
     async def metrics(self, http: Request) -> Response:
         """Prometheus' text format.
@@ -76,7 +76,7 @@ class Probes:
 
     async def openapi(self, _: Request) -> Response:
         """The interface as an OpenAPI document."""
-        return json_answer(document(self._service.settings))
+        return json_response(openapi_document(self._service.settings))
 
     async def _exposition(self) -> bytes:
         return await self._service.workers.short(Job(), self._service.metrics.exposition)

@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from hourmark.records.ranges import ByteRange, Part
 from hourmark.records.wire import RangeAnswer, parse_range_headers
-from hourmark_delivery_service.access.grants import grant_of
+from hourmark_delivery_service.access.grants import request_grant
 from hourmark_delivery_service.edge.request_headers import check_headers
-from hourmark_delivery_service.edge.responses import json_answer
-from hourmark_delivery_service.errors import BadRequest, TooLarge, bad_request
+from hourmark_delivery_service.edge.responses import json_response
+from hourmark_delivery_service.errors import BadRequest, ContentTooLarge, bad_request
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser
-from hourmark_delivery_service.work.body import encoding_of
+from hourmark_delivery_service.work.body import content_encoding
 from hourmark_delivery_service.work.peer import peer_of
-from hourmark_delivery_service.work.service import Service, check_observed_at
+from hourmark_delivery_service.work.service import DeliveryService, check_observed_at
 
 
 class RangesEndpoint:
@@ -24,7 +24,7 @@ class RangesEndpoint:
     letters.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: DeliveryService) -> None:
         self._service = service
         self._inflated_max = (
             service.settings.line_bytes_max + 1
@@ -40,13 +40,13 @@ class RangesEndpoint:
             with bad_request("headers", "send the headers that docs/http-api.md lists"):
                 byte_range = parse_range_headers(http.headers)
                 check_observed_at(byte_range.observed_at_ms)
-            grant = grant_of(http)
+            grant = request_grant(http)
             grant.check_host(byte_range.host_name, byte_range.host_id)
             grant.check_rate()
-            encoding_of(http)
+            content_encoding(http)
             size = byte_range.end - byte_range.start
             if size > self._inflated_max:
-                raise TooLarge(
+                raise ContentTooLarge(
                     "too_large",
                     f"the range has {size} bytes, allowed are {self._inflated_max}",
                     "send smaller ranges",
@@ -69,7 +69,7 @@ class RangesEndpoint:
                 blanks=parser.blanks,
                 dead_letter_reasons=dict(parser.reasons),
             )
-            return json_answer(dataclasses.asdict(answer))
+            return json_response(dataclasses.asdict(answer))
 
     def _check_size(self, byte_range: ByteRange, body: bytes) -> None:
         size = byte_range.end - byte_range.start
@@ -83,7 +83,7 @@ class RangesEndpoint:
         joined = byte_range.record_start or byte_range.format  # records may be more than one line
         single = joined or byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
         if len(body) > limit and not single:
-            raise TooLarge(
+            raise ContentTooLarge(
                 "too_large",
                 f"a range of several lines may have {limit} bytes",
                 "send smaller ranges",

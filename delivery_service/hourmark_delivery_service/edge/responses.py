@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hourmark.records.wire import CLOCK_HEADER, RULES_HEADER
 from hourmark_delivery_service.errors import ServiceError
-from hourmark_delivery_service.work.service import Service, clock_trouble
+from hourmark_delivery_service.work.service import DeliveryService, clock_problem
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,12 +30,14 @@ REFUSED: Final = "hourmark.refused"
 _CLOSE: Final = {"Connection": "close"}
 
 
-def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_response(
+    content: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
     """A JSON answer."""
     return Response(json.dumps(content) + "\n", status, headers, media_type="application/json")
 
 
-def problem(
+def problem_response(
     error: ServiceError, status: int | None = None, headers: dict[str, str] | None = None
 ) -> Response:
     """An error as its answer.
@@ -50,7 +52,7 @@ def problem(
 async def service_error(_: Request, error: Exception) -> Response:
     """A `ServiceError` as its answer."""
     assert isinstance(error, ServiceError)
-    return problem(error, headers=error.headers)
+    return problem_response(error, headers=error.headers)
 
 
 async def http_error(_: Request, error: Exception) -> Response:
@@ -59,22 +61,22 @@ async def http_error(_: Request, error: Exception) -> Response:
     code, message, next_step = _HTTP_ERRORS.get(
         error.status_code, ("refused", error.detail, "see docs/http-api.md")
     )
-    return problem(
+    return problem_response(
         ServiceError(code, message, next_step), error.status_code, dict(error.headers or {})
     )
 
 
-async def gone(_: Request, __: Exception) -> Response:
+async def client_disconnected(_: Request, __: Exception) -> Response:
     """The client left before its body had come: nobody reads this, it is counted as nginx does."""
     return Response(status_code=499)
 
 
-async def fault(_: Request, __: Exception) -> Response:
+async def internal_error(_: Request, __: Exception) -> Response:
     """What nobody expected.
 
     The framework raises it again after this answer, and `EveryAnswer` logs it.
     """
-    return problem(
+    return problem_response(
         ServiceError(
             "fault", "the service failed; nothing was acknowledged", "send it again; see its log"
         )
@@ -82,15 +84,15 @@ async def fault(_: Request, __: Exception) -> Response:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    await problem(scope["extensions"][REFUSED], headers=_CLOSE)(scope, receive, send)
+    await problem_response(scope["extensions"][REFUSED], headers=_CLOSE)(scope, receive, send)
 
 
-class EveryAnswer:
+class ResponseMiddleware:
     """Around the whole application: clock and rules on every answer, whatever its status, and the
     request metrics.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, routes: list[Route]) -> None:
+    def __init__(self, app: ASGIApp, service: DeliveryService, routes: list[Route]) -> None:
         self._app = app
         self._service = service
         self._routes = routes
@@ -125,14 +127,14 @@ class EveryAnswer:
 
     def refusal(self, error: ServiceError) -> Response:
         """The answer to what never became a request; the connection ends with it."""
-        answer = problem(error, headers=_CLOSE)
+        answer = problem_response(error, headers=_CLOSE)
         self._mark(answer.headers)
         self._service.metrics.requests.labels("other", str(error.status)).inc()
         return answer
 
     def _mark(self, headers: MutableHeaders) -> None:
         now_ms = self._service.clock.now_ms()
-        if not clock_trouble(now_ms):
+        if not clock_problem(now_ms):
             headers[CLOCK_HEADER] = str(now_ms)
         latest = self._service.rules.latest
         if latest is not None:

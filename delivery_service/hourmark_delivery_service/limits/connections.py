@@ -43,7 +43,7 @@ OTHER_FILES: Final = 256  # open beside connections: Kafka's, and the service's 
 C = TypeVar("C")
 
 
-class Phase(enum.Enum):
+class ConnectionPhase(enum.Enum):
     """What a connection is at."""
 
     HANDSHAKE = "handshake"
@@ -55,24 +55,24 @@ class Phase(enum.Enum):
     ANSWER = "answer"
 
 
-class Connections(Generic[C]):
+class ConnectionTable(Generic[C]):
     """Those that are open.
 
     `limits_s`: how long a client may take for each phase; times are of one monotonic clock.
     """
 
-    def __init__(self, connections_max: int, limits_s: Mapping[Phase, float]) -> None:
+    def __init__(self, connections_max: int, limits_s: Mapping[ConnectionPhase, float]) -> None:
         self._connections_max = connections_max
         self._limits_s = limits_s
-        self._phases: dict[C, Phase] = {}
-        self._since: dict[Phase, dict[C, float]] = {
-            phase: {} for phase in Phase
+        self._phases: dict[C, ConnectionPhase] = {}
+        self._since: dict[ConnectionPhase, dict[C, float]] = {
+            phase: {} for phase in ConnectionPhase
         }  # in order of time: the first is the oldest
 
     def __len__(self) -> int:
         return len(self._phases)
 
-    def enter(self, connection: C, phase: Phase, now_s: float) -> None:
+    def enter(self, connection: C, phase: ConnectionPhase, now_s: float) -> None:
         """From now on it is in this phase; if it was already, nothing changes."""
         before = self._phases.get(connection)
         if before is phase:
@@ -88,7 +88,7 @@ class Connections(Generic[C]):
         if phase is not None:
             del self._since[phase][connection]
 
-    def phase(self, connection: C) -> Phase | None:
+    def phase(self, connection: C) -> ConnectionPhase | None:
         """Where it is; None once it left."""
         return self._phases.get(connection)
 
@@ -108,9 +108,9 @@ class Connections(Generic[C]):
         ]
         return min(oldest, key=lambda pair: pair[0])[1] if oldest else None
 
-    def overdue(self, now_s: float) -> list[tuple[C, Phase]]:
+    def overdue(self, now_s: float) -> list[tuple[C, ConnectionPhase]]:
         """Those whose deadline is past, and what they were waited for."""
-        late: list[tuple[C, Phase]] = []
+        late: list[tuple[C, ConnectionPhase]] = []
         for phase, limit_s in self._limits_s.items():
             for connection, since_s in self._since[phase].items():
                 if since_s + limit_s > now_s:
@@ -130,19 +130,19 @@ _GRACE_S: Final = 5.0  # after a body's time, for the endpoint's own refusal
 _SWEEP_S: Final = 0.5  # between looks for connections that are overdue
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """One client's."""
 
     def drop(self) -> None:
         """Close it at once, and give its place back."""
         ...
 
-    def overdue(self, phase: Phase) -> None:
+    def overdue(self, phase: ConnectionPhase) -> None:
         """The client took too long."""
         ...
 
 
-class Door:
+class ConnectionLimiter:
     """Lets connections in.
 
     Without a place for one more, the one goes whose client is nearest to its time limit.
@@ -150,20 +150,20 @@ class Door:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.connections: Connections[Connection] = Connections(
+        self.connections: ConnectionTable[ClientConnection] = ConnectionTable(
             settings.connections_max,
             {
-                Phase.HANDSHAKE: settings.header_seconds,
-                Phase.HEAD: settings.header_seconds,
-                Phase.BODY: settings.body_seconds + _GRACE_S,
-                Phase.IDLE: settings.idle_seconds,
-                Phase.READ: settings.idle_seconds,
-                Phase.LINGER: _LINGER_S,
+                ConnectionPhase.HANDSHAKE: settings.header_seconds,
+                ConnectionPhase.HEAD: settings.header_seconds,
+                ConnectionPhase.BODY: settings.body_seconds + _GRACE_S,
+                ConnectionPhase.IDLE: settings.idle_seconds,
+                ConnectionPhase.READ: settings.idle_seconds,
+                ConnectionPhase.LINGER: _LINGER_S,
             },
         )
         self._sweeping = False
 
-    def enter(self, connection: Connection, phase: Phase) -> bool:
+    def enter(self, connection: ClientConnection, phase: ConnectionPhase) -> bool:
         """A new connection, for which another one goes if there is no place; False if
         none may go.
         """
@@ -187,13 +187,13 @@ class Door:
             loop.call_later(_SWEEP_S, self._sweep, loop)
 
 
-class Handshake(asyncio.Protocol):
+class TlsHandshake(asyncio.Protocol):
     """The protocol of a plain connection, whose socket it takes over at once.
 
     `then`: what speaks on it once it is secure.
     """
 
-    door: ClassVar[Door]
+    door: ClassVar[ConnectionLimiter]
     context: ClassVar[ssl.SSLContext]
     then: ClassVar[type[asyncio.Protocol]]
 
@@ -206,7 +206,7 @@ class Handshake(asyncio.Protocol):
         self._socket = transport.get_extra_info("socket").dup()
         # of its own descriptor, before it reads from it
         transport.abort()  # type: ignore[attr-defined]
-        if self.door.enter(self, Phase.HANDSHAKE):
+        if self.door.enter(self, ConnectionPhase.HANDSHAKE):
             self._shaking = asyncio.get_running_loop().create_task(self._shake())
         else:
             self.drop()
@@ -223,7 +223,7 @@ class Handshake(asyncio.Protocol):
         if self._socket is not None:
             self._socket.close()
 
-    def overdue(self, _: Phase) -> None:
+    def overdue(self, _: ConnectionPhase) -> None:
         """The handshake took too long."""
         self.drop()
 
@@ -253,7 +253,7 @@ class Handshake(asyncio.Protocol):
 class _Secure(asyncio.Protocol):
     """Tells that a handshake is done, before anything is read."""
 
-    def __init__(self, handshake: Handshake) -> None:
+    def __init__(self, handshake: TlsHandshake) -> None:
         self._handshake = handshake
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

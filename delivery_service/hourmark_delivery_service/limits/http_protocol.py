@@ -25,17 +25,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hourmark.config.groups import Service as Settings
 from hourmark.errors import Finding
-from hourmark_delivery_service.edge.responses import REFUSED, EveryAnswer
+from hourmark_delivery_service.edge.responses import REFUSED, ResponseMiddleware
 from hourmark_delivery_service.errors import (
     BadRequest,
     HeadersTooLarge,
-    NotNow,
     NotSupported,
+    RequestTimeout,
     ServiceError,
-    TooSlow,
+    ServiceUnavailable,
 )
-from hourmark_delivery_service.limits.connections import Door, Handshake, Phase
-from hourmark_delivery_service.work.peer import Peer, extensions
+from hourmark_delivery_service.limits.connections import (
+    ConnectionLimiter,
+    ConnectionPhase,
+    TlsHandshake,
+)
+from hourmark_delivery_service.work.peer import ClientPeer, scope_extensions
 
 _FRAMING: Final = 9  # bytes that may come for each byte of a body: a chunk of one byte has six
 _CHUNKS_FREE: Final = 8192  # of one body; for each more there must be
@@ -114,25 +118,29 @@ def check_uvicorn(
         )
 
 
-def protocol_of(settings: Settings, tls: ssl.SSLContext | None = None) -> type[asyncio.Protocol]:
+def protocol_class_for(
+    settings: Settings, tls: ssl.SSLContext | None = None
+) -> type[asyncio.Protocol]:
     """The protocol of one server with these limits."""
-    door = Door(settings)
+    door = ConnectionLimiter(settings)
     served = type("ServersProtocol", (HttpProtocol,), {"door": door})
     return (
         served
         if tls is None
-        else type("ServersHandshake", (Handshake,), {"door": door, "context": tls, "then": served})
+        else type(
+            "ServersHandshake", (TlsHandshake,), {"door": door, "context": tls, "then": served}
+        )
     )
 
 
 class HttpProtocol(HttpToolsProtocol):
     """uvicorn's, on httptools, within limits."""
 
-    door: ClassVar[Door]
+    door: ClassVar[ConnectionLimiter]
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._peer = Peer()
+        self._peer = ClientPeer()
         self._in_head = False  # headers have begun and are not whole
         self._head_bytes = 0
         self._body_bytes = 0  # of what is being fed to the parser
@@ -155,12 +163,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
-        if not self.door.enter(self, Phase.HEAD):
+        if not self.door.enter(self, ConnectionPhase.HEAD):
             busy = (
                 f"the service owes an answer on each of {self.door.settings.connections_max} "
                 "connections"
             )
-            self._write(NotNow("connections", busy))
+            self._write(ServiceUnavailable("connections", busy))
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -209,12 +217,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._ended = True
         self.transport.abort()
 
-    def overdue(self, phase: Phase) -> None:
+    def overdue(self, phase: ConnectionPhase) -> None:
         """The client took too long."""
-        if phase is Phase.HEAD and self._in_head:
+        if phase is ConnectionPhase.HEAD and self._in_head:
             limit_s = self.door.settings.header_seconds
             self._refuse(
-                TooSlow(
+                RequestTimeout(
                     "slow_headers",
                     f"the headers did not come within {limit_s:g} s",
                     "send the same request again",
@@ -261,7 +269,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_head = False
         self._owed += 1
         # an object, for the application alone
-        self.scope["extensions"] = extensions(self._peer)  # type: ignore[typeddict-item]
+        self.scope["extensions"] = scope_extensions(self._peer)  # type: ignore[typeddict-item]
         connect = self.parser.get_method() == b"CONNECT"
         if connect:
             self.url = b"/"  # uvicorn cannot read host:port
@@ -420,7 +428,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _write(self, error: ServiceError) -> None:
         app = self.config.loaded_app
-        assert isinstance(app, EveryAnswer)
+        assert isinstance(app, ResponseMiddleware)
         answer = app.refusal(error)
         status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
         headers = [*self.server_state.default_headers, *answer.raw_headers]
@@ -432,14 +440,18 @@ class HttpProtocol(HttpToolsProtocol):
         if self.door.connections.phase(self) is not None:
             self.door.connections.enter(self, self._phase(), self.loop.time())
 
-    def _phase(self) -> Phase:
+    def _phase(self) -> ConnectionPhase:
         if self._ended:
-            return Phase.LINGER
+            return ConnectionPhase.LINGER
         if self.flow.write_paused:
-            return Phase.READ
+            return ConnectionPhase.READ
         if self.cycle is not None and not self.cycle.response_complete:
-            return Phase.BODY if self.cycle.more_body and not self.pipeline else Phase.ANSWER
-        return Phase.HEAD if self._in_head or self.cycle is None else Phase.IDLE
+            return (
+                ConnectionPhase.BODY
+                if self.cycle.more_body and not self.pipeline
+                else ConnectionPhase.ANSWER
+            )
+        return ConnectionPhase.HEAD if self._in_head or self.cycle is None else ConnectionPhase.IDLE
 
 
 class _GivenUp(Exception):

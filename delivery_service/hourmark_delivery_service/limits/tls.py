@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 LOOK_S: Final = 2.0  # between looks whether files changed
 
 
-class Tls:
+class ServerTls:
     """What the server's listener is given as `context`.
 
     ConfigError where the files cannot be used at the start.

@@ -17,13 +17,13 @@ Nothing here knows a clock or a server.
 
 from hourmark_delivery_service.parsing.batch import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.parsing.range import RangeParser, parse
+from hourmark_delivery_service.parsing.range import RangeParser, parse_range
 from hourmark_delivery_service.parsing.records import (
     EVENT_BYTES_MAX,
     TIME_MS_END,
     ParsedRange,
+    ParsedRecord,
     Parser,
-    Record,
     Slice,
 )
 
@@ -34,9 +34,9 @@ __all__ = [
     "BatchParser",
     "CompiledRules",
     "ParsedRange",
+    "ParsedRecord",
     "Parser",
     "RangeParser",
-    "Record",
     "Slice",
-    "parse",
+    "parse_range",
 ]

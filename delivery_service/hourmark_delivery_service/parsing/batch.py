@@ -21,13 +21,13 @@ from hourmark.records.event_id import EventId, batch_event_id, client_event_id
 from hourmark.records.host_reports import API_SOURCE
 from hourmark.records.ranges import batch_range_id
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
-from hourmark_delivery_service.parsing.json_payload import json_object
+from hourmark_delivery_service.parsing.json_payload import parse_json_object
 from hourmark_delivery_service.parsing.lines import check_plausible
 from hourmark_delivery_service.parsing.records import (
     DETAIL_CHARS_MAX,
-    Event,
-    Origin,
+    ParsedEvent,
     Parser,
+    RecordOrigin,
     avro_string,
 )
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -88,7 +88,7 @@ class BatchParser(Parser):
         self.rests_on_key = self.rests_on_time = (
             False  # whether the id of any record does, on those of the batch
         )
-        origin = Origin(
+        origin = RecordOrigin(
             range_id=batch_range_id(
                 batch.event_type, batch.key, batch.client, batch.observed_at_ms, batch.rules, body
             ),
@@ -122,9 +122,9 @@ class BatchParser(Parser):
         try:
             if not line.strip(b" \t\r"):
                 raise Rejected(Reason.EMPTY_LINE, "the line is empty", kind.name)
-            values = json_object(line)
+            values = parse_json_object(line)
             event_id, time_ms = self._id_and_time(values, index)
-            event = Event(kind, time_ms, self._host, kind.encode_object(values))
+            event = ParsedEvent(kind, time_ms, self._host, kind.encode_object(values))
             self._event(event, event_id, index)
         except Rejected as refusal:
             self.rests_on_key = self.rests_on_time = True

@@ -19,23 +19,23 @@ from hourmark.records import dead_letters
 from hourmark.records.dead_letters import Reason
 from hourmark.rules.event_types import Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_field
-from hourmark_delivery_service.parsing.forms import Form, Said, form_of
+from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_dead_letter_field
+from hourmark_delivery_service.parsing.forms import MessageParser, ParsedMessage, message_parser_for
 from hourmark_delivery_service.parsing.native import PARSERS as NATIVE_PARSERS
 from hourmark_delivery_service.parsing.native import NativeType, native_source, native_type
-from hourmark_delivery_service.parsing.parsers import check_at_hand
+from hourmark_delivery_service.parsing.parsers import check_parser_available
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.header import SyslogHeader
-from hourmark_delivery_service.parsing.times.words import TimeReader, time_reader_of
-from hourmark_delivery_service.parsing.values.encode import SchemaCompiler, default_of
-from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.times.named_formats import TimeReader, time_reader_for
+from hourmark_delivery_service.parsing.values.datum_encoder import DatumEncoder
+from hourmark_delivery_service.parsing.values.encode import SchemaCompiler, encode_default
+from hourmark_delivery_service.parsing.values.patterns import LinePattern
 from hourmark_delivery_service.parsing.values.primitives import (
     ENCODED_BYTES_MAX,
     Encoder,
     Mismatch,
-    encoded,
+    encode_to_bytes,
 )
-from hourmark_delivery_service.parsing.values.shape import Shape
 from hourmark_delivery_service.parsing.values.text_values import (
     TextEncoder,
     takes_bytes,
@@ -58,7 +58,7 @@ class CompiledField:
         self.encode_text: TextEncoder = text_encoder(field["type"], compiler)
         self.takes_bytes = takes_bytes(field["type"])
         try:
-            self.default: bytes | None = default_of(field, self.encode)
+            self.default: bytes | None = encode_default(field, self.encode)
         except Mismatch as error:
             raise ValueError(f"the default of the field {self.name}{error.spaced}") from None
         # what stands for a group that took no part: the default, else null where the type allows it
@@ -73,9 +73,9 @@ class CompiledField:
         text = fields.get(self.name)
         try:
             if self.name == FIELDS_MAP:
-                default = encoded(self.encode, dict(fields))
+                default = encode_to_bytes(self.encode, dict(fields))
             elif text is not None:
-                default = encoded(self.encode_text, text.encode())
+                default = encode_to_bytes(self.encode_text, text.encode())
             else:
                 return self
         except Mismatch:
@@ -96,12 +96,12 @@ class CompiledType:
         self.fields: tuple[CompiledField, ...] = ()
         self._values: list[tuple[str, Encoder, bytes | None]] = []
         self.line_field: CompiledField | None = None
-        self.pattern: Pattern | None = None
+        self.pattern: LinePattern | None = None
         self.time_format: TimeReader | None = None
-        self.shape: Shape | None = (
+        self.shape: DatumEncoder | None = (
             None  # where the declaration says more than which fields there are
         )
-        self._form: Form | None = None
+        self._form: MessageParser | None = None
         self.native: NativeType | None = None
         self._groups: dict[str, int] = {}
         try:
@@ -124,7 +124,7 @@ class CompiledType:
             (field for field in self.fields if field.name == self.rule.field), None
         )
         if self.rule.pattern is not None:
-            self.pattern = Pattern(self.rule.pattern)
+            self.pattern = LinePattern(self.rule.pattern)
             names = {field.name for field in self.fields} | {
                 self.rule.time_group,
                 self.rule.host_field,
@@ -142,13 +142,13 @@ class CompiledType:
             if self.rule.field is not None:
                 self._groups.setdefault(self.rule.field, 0)  # the whole line
         try:
-            self.time_format = time_reader_of(self.rule)
+            self.time_format = time_reader_for(self.rule)
         except ValueError as error:
             raise ValueError(f"line.time_format: {error}") from error
         if not self.rule.is_plain:
-            self.shape = Shape(self.name, self.fields, self.rule)
+            self.shape = DatumEncoder(self.name, self.fields, self.rule)
         own = frozenset(field.name for field in self.fields)
-        self._form = form_of(
+        self._form = message_parser_for(
             self.rule,
             own,
             self.pattern,
@@ -168,13 +168,13 @@ class CompiledType:
         other.native = None
         return other
 
-    def said(self, message: bytes) -> Said:
+    def said(self, message: bytes) -> ParsedMessage:
         """What a message says. Rejected if it has not this type's form."""
         self._check_usable()
         assert self._form is not None, "it was compiled"
         return self._form(message)
 
-    def encode_said(self, said: Said, header: SyslogHeader | None) -> bytearray:
+    def encode_said(self, said: ParsedMessage, header: SyslogHeader | None) -> bytearray:
         """The datum of the own fields, from a message and its header."""
         if self.shape is not None:
             own_header = None if header is None else self.shape.header_of(header)
@@ -272,7 +272,7 @@ class CompiledRules:
         """`known`: types that were compiled before, by key and schema id; taken from there, and
         added to it.
         """
-        check_at_hand(rules.parser)
+        check_parser_available(rules.parser)
         self.id = rules.id
         self.parser = rules.parser
         self.parsing = rules.parsing
@@ -362,12 +362,12 @@ def _dead_letters(kind: CompiledType | None) -> CompiledType:
             f"{dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}"
         )
     for field in kind.fields:
-        check_field(field.name, field.encode, field.default)
+        check_dead_letter_field(field.name, field.encode, field.default)
     return kind
 
 
 def _null_of(encode: Encoder) -> bytes | None:
     try:
-        return encoded(encode, None)
+        return encode_to_bytes(encode, None)
     except Mismatch:
         return None

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hourmark.records.dead_letters import FIELDS, Reason
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.values.primitives import Encoder, Mismatch, encoded
+from hourmark_delivery_service.parsing.values.primitives import Encoder, Mismatch, encode_to_bytes
 
 _LONG_MAX: Final = (1 << 63) - 1
 
@@ -46,7 +46,9 @@ _TELLS_NOTHING: Final = frozenset(
 )
 
 
-def withheld(refusal: Rejected, raw: bytes, declared: Container[str]) -> tuple[Rejected, bytes]:
+def withhold_payload(
+    refusal: Rejected, raw: bytes, declared: Container[str]
+) -> tuple[Rejected, bytes]:
     """The same where the line may be of a type that redacts: without its bytes, and with no word of
     them.
 
@@ -65,7 +67,7 @@ def withheld(refusal: Rejected, raw: bytes, declared: Container[str]) -> tuple[R
     return Rejected(refusal.reason, told, claimed, refusal.field), b""
 
 
-def check_field(name: str, encode: Encoder, default: bytes | None) -> None:
+def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -> None:
     """ValueError if this software cannot write this field of the declared ones."""
     if name not in EXTREMES:
         if default is None:
@@ -76,7 +78,7 @@ def check_field(name: str, encode: Encoder, default: bytes | None) -> None:
         return
     for value in EXTREMES[name]:
         try:
-            encoded(encode, value)
+            encode_to_bytes(encode, value)
         except Mismatch as error:
             raise ValueError(
                 f"the field {name} of its dead-letters {error}, and this software writes "

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from hourmark.records.dead_letters import Reason
 from hourmark.rules.line_rule import SKIPPED, LineRule
-from hourmark_delivery_service.parsing.json_payload import json_object
+from hourmark_delivery_service.parsing.json_payload import parse_json_object
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
-from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.values.patterns import LinePattern
 
 _PAIR: Final = re.compile(
     rb"""[ \t]*+ ([^\x00-\x20="\x7f]++)                                  # the key
@@ -30,7 +30,7 @@ _ESCAPE: Final = re.compile(
 _PLAIN: Final = dict(zip(b"\"\\/'abfnrtv", b"\"\\/'\a\b\f\n\r\t\v", strict=True))
 
 
-def pairs(message: bytes) -> dict[str, bytes]:
+def parse_logfmt(message: bytes) -> dict[str, bytes]:
     """Values by key. Rejected with BAD_LOGFMT, or NOT_UTF8 of a key."""
     found: dict[bytes, bytes] = {}
     at, has_value = 0, False
@@ -75,7 +75,7 @@ def _character(code: int) -> bytes:
         raise Rejected(Reason.BAD_LOGFMT, "a quoted value has an escape of no character") from None
 
 
-class Said(NamedTuple):
+class ParsedMessage(NamedTuple):
     """What a message says.
 
     `given`: by name, texts as bytes and JSON's values; `time` and `host`: texts, None if not there.
@@ -86,34 +86,36 @@ class Said(NamedTuple):
     host: bytes | None = None
 
 
-Form = Callable[[bytes], Said]  # Rejected if the message has not this form
+MessageParser = Callable[[bytes], ParsedMessage]  # Rejected if the message has not this form
 
 
-def form_of(rule: LineRule, own: frozenset[str], pattern: Pattern | None, keeps_bom: bool) -> Form:
+def message_parser_for(
+    rule: LineRule, own: frozenset[str], pattern: LinePattern | None, keeps_bom: bool
+) -> MessageParser:
     """The form that a declaration names.
 
     `own`: its fields; `keeps_bom`: whether the field of the text does.
     """
     if rule.payload == "json":
-        return lambda message: _placed(json_object(message), rule, own)
+        return lambda message: _placed(parse_json_object(message), rule, own)
     if rule.payload == "logfmt":
-        return lambda message: _placed(_present(pairs(message), rule), rule, own)
+        return lambda message: _placed(_present(parse_logfmt(message), rule), rule, own)
     if rule.payload == "tsv":
         return _tsv(rule, own)
     if pattern is not None:
         return _matching(rule, own, pattern)
     field = rule.field or ""
 
-    def text(message: bytes) -> Said:
-        return Said({field: message if keeps_bom else message.removeprefix(BOM)})
+    def text(message: bytes) -> ParsedMessage:
+        return ParsedMessage({field: message if keeps_bom else message.removeprefix(BOM)})
 
     return text
 
 
-def _tsv(rule: LineRule, own: frozenset[str]) -> Form:
+def _tsv(rule: LineRule, own: frozenset[str]) -> MessageParser:
     columns = rule.columns or []
 
-    def read(message: bytes) -> Said:
+    def read(message: bytes) -> ParsedMessage:
         values = message.removesuffix(b"\r").split(b"\t")
         if len(values) != len(columns):
             raise Rejected(
@@ -128,8 +130,8 @@ def _tsv(rule: LineRule, own: frozenset[str]) -> Form:
     return read
 
 
-def _matching(rule: LineRule, own: frozenset[str], pattern: Pattern) -> Form:
-    def read(message: bytes) -> Said:
+def _matching(rule: LineRule, own: frozenset[str], pattern: LinePattern) -> MessageParser:
+    def read(message: bytes) -> ParsedMessage:
         groups = pattern.match(message)
         if groups is None:
             raise Rejected(Reason.NO_PATTERN, "the pattern does not fit the whole message")
@@ -155,12 +157,12 @@ def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
 
 def _placed(
     given: dict[str, Any], rule: LineRule, own: frozenset[str], time_group: str | None = None
-) -> Said:
+) -> ParsedMessage:
     """Time and host apart from the rest, which has them too where they are fields."""
     places = (time_group or rule.time_field, rule.host_field)
     time, host = (_text(given.get(name)) if name is not None else None for name in places)
     taken = {name for name in places if name is not None and name not in own}
-    return Said(
+    return ParsedMessage(
         {name: value for name, value in given.items() if name not in taken} if taken else given,
         time,
         host,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX, nested_deeper
+from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX, exceeds_nesting
 from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
 
 _WHITESPACE: Final = b" \t\r\n"
@@ -20,7 +20,7 @@ _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _value = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def as_lines(body: bytes) -> bytes:
+def json_body_to_lines(body: bytes) -> bytes:
     """The body, an event a line; equal bodies give equal ones."""
     text = body.removeprefix(BOM).strip(_WHITESPACE)
     if text[:1] == b"[":
@@ -29,7 +29,7 @@ def as_lines(body: bytes) -> bytes:
         values = [text] if _is_value(text) else None
     else:
         values = None
-    if values is None or nested_deeper(
+    if values is None or exceeds_nesting(
         text, DEPTH_MAX + 1
     ):  # told by a count of its own: the interpreter's stack may differ
         return body

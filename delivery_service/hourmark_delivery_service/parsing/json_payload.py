@@ -22,11 +22,11 @@ _decode = msgspec.json.Decoder().decode
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
-def json_object(payload: bytes) -> dict[str, Any]:
+def parse_json_object(payload: bytes) -> dict[str, Any]:
     """The object. Rejected with BAD_JSON or NOT_UTF8; a byte order mark before it is skipped."""
     if payload.startswith(BOM):
         payload = payload[len(BOM) :]
-    if nested_deeper(payload, DEPTH_MAX):
+    if exceeds_nesting(payload, DEPTH_MAX):
         raise Rejected(Reason.BAD_JSON, f"nested deeper than {DEPTH_MAX} levels")
     try:
         value = _decode(payload)
@@ -39,7 +39,7 @@ def json_object(payload: bytes) -> dict[str, Any]:
     return value
 
 
-def nested_deeper(payload: bytes, depth_max: int) -> bool:
+def exceeds_nesting(payload: bytes, depth_max: int) -> bool:
     """Whether values stand within more than so many others; of what is no JSON either may be
     said.
     """

@@ -13,11 +13,16 @@ from hourmark.records.dead_letters import Reason
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
-from hourmark_delivery_service.parsing.json_payload import json_object
-from hourmark_delivery_service.parsing.placing import time_context
-from hourmark_delivery_service.parsing.records import Event, avro_string
+from hourmark_delivery_service.parsing.json_payload import parse_json_object
+from hourmark_delivery_service.parsing.records import ParsedEvent, avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM, NIL, SyslogLine, take_apart
+from hourmark_delivery_service.parsing.syslog.rfc5424 import (
+    BOM,
+    NIL,
+    Rfc5424Line,
+    parse_rfc5424_line,
+)
+from hourmark_delivery_service.parsing.time_and_host import time_context
 from hourmark_delivery_service.parsing.times.timestamps import SYSLOG_FRACTION_DIGITS, rfc3339_us
 
 
@@ -37,11 +42,11 @@ class LineReader:
         )  # the time of a record that says none; set for each where that differs
         self._host = avro_string(byte_range.host_name)
 
-    def read(self, line: bytes) -> Event:
+    def read(self, line: bytes) -> ParsedEvent:
         """The line's event. Rejected if it can be none."""
         raise NotImplementedError
 
-    def _otherwise(self, line: bytes, refusal: Rejected) -> Event:
+    def _otherwise(self, line: bytes, refusal: Rejected) -> ParsedEvent:
         """The source's catch_all takes the whole line at its observed time; without one it is
         refused.
         """
@@ -49,7 +54,7 @@ class LineReader:
         if kind is None or kind.line_field is None:
             raise refusal
         check_plausible(self.unsaid_ms, self._observed_at_ms, self._parsing, kind.name)
-        return Event(
+        return ParsedEvent(
             kind, self.unsaid_ms, self._host, kind.encode_texts({kind.line_field.name: line})
         )
 
@@ -62,13 +67,15 @@ class Rfc5424Reader(LineReader):
         self._by_msgid = {name.encode(): t for name, t in self._types.items()}
         self._hosts: dict[bytes, bytes] = {NIL: self._host}
 
-    def read(self, line: bytes) -> Event:
-        parts = take_apart(line)
+    def read(self, line: bytes) -> ParsedEvent:
+        parts = parse_rfc5424_line(line)
         if parts is None:
-            return self._otherwise(line, not_rfc5424())
+            return self._otherwise(line, not_rfc5424_rejection())
         kind = self._by_msgid.get(parts.msgid)
         if kind is None:
-            return self._otherwise(line, unknown_type(parts.msgid.decode("ascii"), self._source))
+            return self._otherwise(
+                line, unknown_type_rejection(parts.msgid.decode("ascii"), self._source)
+            )
         time_ms = self._time_ms(parts.timestamp, kind)
         check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
         try:
@@ -76,7 +83,7 @@ class Rfc5424Reader(LineReader):
         except Rejected as refusal:
             refusal.claimed_type = kind.name
             raise
-        return Event(kind, time_ms, self._host_of(parts.host), body)
+        return ParsedEvent(kind, time_ms, self._host_of(parts.host), body)
 
     def _time_ms(self, timestamp: bytes, kind: CompiledType) -> int:
         if timestamp == NIL:
@@ -87,7 +94,7 @@ class Rfc5424Reader(LineReader):
         if micros is None:
             raise Rejected(
                 Reason.BAD_TIMESTAMP,
-                f"the TIMESTAMP {shown(timestamp)} is not of RFC 5424's form",
+                f"the TIMESTAMP {quote_text(timestamp)} is not of RFC 5424's form",
                 kind.name,
             )
         return micros // 1000
@@ -107,13 +114,13 @@ class FreeReader(LineReader):
         self._zone_name = byte_range.zone
         self._time_context = time_context(byte_range, rules)
 
-    def read(self, line: bytes) -> Event:
+    def read(self, line: bytes) -> ParsedEvent:
         for kind in self._types.values():
             texts = kind.match(line)
             if texts is not None:
                 time_ms = self._time_ms(texts.get("time"), kind)
                 check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
-                return Event(kind, time_ms, self._host, kind.encode_texts(texts))
+                return ParsedEvent(kind, time_ms, self._host, kind.encode_texts(texts))
         tried = ", ".join(self._types)
         unusable = "".join(
             f"; {kind.problem}" for kind in self._types.values() if kind.problem is not None
@@ -139,17 +146,17 @@ class FreeReader(LineReader):
                 if self._time_context.zone is not None
                 else f" (there is no time zone {self._zone_name!r:.80})"
             )
-            detail = f"{shown(text)} does not have the format {kind.rule.time_format}{zone}"
+            detail = f"{quote_text(text)} does not have the format {kind.rule.time_format}{zone}"
             raise Rejected(Reason.BAD_TIMESTAMP, detail, kind.name)
         return time_ms
 
 
-def not_rfc5424() -> Rejected:
+def not_rfc5424_rejection() -> Rejected:
     """Of a line."""
     return Rejected(Reason.NOT_RFC5424, "the line is not of the form of RFC 5424")
 
 
-def unknown_type(name: str, source: Source) -> Rejected:
+def unknown_type_rejection(name: str, source: Source) -> Rejected:
     """Of a line whose MSGID is this."""
     detail = (
         f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
@@ -177,9 +184,9 @@ def check_plausible(time_ms: int, observed_at_ms: int, parsing: Parsing, event_t
         )
 
 
-def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
+def _body(kind: CompiledType, parts: Rfc5424Line) -> bytearray:
     if kind.rule.payload == "json":
-        return kind.encode_object(json_object(parts.msg))
+        return kind.encode_object(parse_json_object(parts.msg))
     field = kind.line_field
     if field is None:
         raise Rejected(
@@ -191,6 +198,6 @@ def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
     return kind.encode_texts({field.name: msg})
 
 
-def shown(text: bytes) -> str:
+def quote_text(text: bytes) -> str:
     """A text of a line, in a message."""
     return repr(text[:80])[1:]

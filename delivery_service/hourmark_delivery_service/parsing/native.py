@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hourmark import native
 from hourmark.rules.event_types import Source
-from hourmark_delivery_service.parsing.native_program import Field, program_of, text_alternatives
+from hourmark_delivery_service.parsing.native_program import (
+    ProgramField,
+    compile_program,
+    text_alternatives,
+)
 from hourmark_delivery_service.parsing.values.encode import AvroType
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ def native_type(
     types = [field["type"] for field in schema["fields"]]
     if kind.rule.payload == "json":
         fields = [
-            Field(f.name, t, f.default)
+            ProgramField(f.name, t, f.default)
             for f, t in zip(kind.fields, types[envelope_size:], strict=True)
         ]
         return _native_json(types[:envelope_size], fields)
@@ -53,10 +57,10 @@ def native_type(
     return None
 
 
-def _native_json(envelope: Sequence[AvroType], fields: Sequence[Field]) -> NativeType | None:
+def _native_json(envelope: Sequence[AvroType], fields: Sequence[ProgramField]) -> NativeType | None:
     try:
         return (
-            NativeType(MODULE.program(program_of(envelope, fields)), None)
+            NativeType(MODULE.program(compile_program(envelope, fields)), None)
             if MODULE is not None
             else None
         )

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from hourmark.avro.fields import INTEGER_RANGES
 from hourmark.avro.framing import encode_long
-from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaCompiler, default_of
+from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaCompiler, encode_default
 from hourmark_delivery_service.parsing.values.primitives import MICROS_PER_UNIT, PRIMITIVES
 
 _KINDS: Final = (
@@ -38,7 +38,7 @@ _NUMBER: Final = {kind: number for number, kind in enumerate(_KINDS)}
 _NO_DEFAULT: Final = 0xFFFFFFFF
 
 
-class Field(NamedTuple):
+class ProgramField(NamedTuple):
     """A field of a record: its type as the parsed schema has it, and its encoded default, if it has
     one.
     """
@@ -48,7 +48,7 @@ class Field(NamedTuple):
     default: bytes | None
 
 
-class Alternative(NamedTuple):
+class TextAlternative(NamedTuple):
     """One way in which a text may be taken: the index of the branch, encoded, and whether it need
     not be UTF-8.
     """
@@ -57,7 +57,7 @@ class Alternative(NamedTuple):
     any_bytes: bool
 
 
-def program_of(envelope: Sequence[AvroType], fields: Sequence[Field]) -> bytes:
+def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]) -> bytes:
     """The program for a type's own fields, which may refer to named types of the envelope."""
     made = _Program()
     record = made.reserve_node()
@@ -67,20 +67,20 @@ def program_of(envelope: Sequence[AvroType], fields: Sequence[Field]) -> bytes:
     return made.encode()
 
 
-def text_alternatives(avro_type: AvroType) -> list[Alternative] | None:
+def text_alternatives(avro_type: AvroType) -> list[TextAlternative] | None:
     """How a text becomes a value of this type; None where that takes more than its bytes.
 
     As `text_values` has it.
     """
     if avro_type in ("string", "bytes"):
-        return [Alternative(b"", avro_type == "bytes")]
+        return [TextAlternative(b"", avro_type == "bytes")]
     branches = avro_type if isinstance(avro_type, list) else []
     if not all(
         isinstance(branch, str) and branch in ("null", "string", "bytes") for branch in branches
     ):
         return None
     return [
-        Alternative(encode_long(n), branch == "bytes")
+        TextAlternative(encode_long(n), branch == "bytes")
         for n, branch in enumerate(branches)
         if branch != "null"
     ] or None
@@ -142,7 +142,7 @@ class _Program:
         """A node that is filled later."""
         return self._add("null")
 
-    def fill_record(self, number: int, fields: Sequence[Field]) -> None:
+    def fill_record(self, number: int, fields: Sequence[ProgramField]) -> None:
         """Make a reserved node a record."""
         first = len(self._entries)
         self._entries += [(0, 0, 0, 0, 0)] * len(
@@ -162,10 +162,10 @@ class _Program:
             self._check_default(field)
         self._open += 1
         fields = [
-            Field(
+            ProgramField(
                 field["name"],
                 field["type"],
-                default_of(field, self._defaults.encoder(field["type"])),
+                encode_default(field, self._defaults.encoder(field["type"])),
             )
             for field in avro_type["fields"]
         ]

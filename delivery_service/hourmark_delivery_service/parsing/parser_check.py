@@ -24,7 +24,7 @@ from hourmark.rules.revision import RulesBook
 from hourmark_delivery_service.parsing.batch import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.parsers import PARSERS
-from hourmark_delivery_service.parsing.range import parse
+from hourmark_delivery_service.parsing.range import parse_range
 from hourmark_delivery_service.parsing.records import ParsedRange
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def check_parser() -> None:
     for number in KEPT:
         kept = f"{FOLDER.name}/{number}.json"
         try:
-            vectors = Vectors.of(number)
+            vectors = ParserVectors.of(number)
         except (OSError, ValueError, KeyError) as error:
             raise Finding(
                 f"{kept}, what the parser {number} gives, cannot be read: {error}; "
@@ -58,19 +58,19 @@ def check_parser() -> None:
                 "sent again "
                 "would become other records, so the service does not start. Kept with: "
                 f"{vectors.made_with}; here: "
-                f"{made_with()}. Next step: install what requirements.lock names; a change that "
+                f"{dependency_versions()}. Next step: install what requirements.lock names; a change that "
                 "is meant is a new parser, see "
                 "docs/decisions/2026-11-22-the-parser-is-versioned.md"
             )
 
 
-def made_with() -> str:
+def dependency_versions() -> str:
     """What results rest on beside this project's own code."""
     libraries = (f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
     return ", ".join((f"Python {platform.python_version()}", *libraries))
 
 
-class Vectors:
+class ParserVectors:
     """Those of one parser.
 
     Each has a name, the id of its rules, a `range` or a `batch`, a body, and the digest it gave.
@@ -89,7 +89,7 @@ class Vectors:
         self.all: Sequence[Mapping[str, Any]] = content["vectors"]
 
     @classmethod
-    def of(cls, number: int | str) -> Vectors:
+    def of(cls, number: int | str) -> ParserVectors:
         """As they were kept."""
         return cls(json.loads((FOLDER / f"{number}.json").read_text()))
 
@@ -114,7 +114,7 @@ class Vectors:
         fields = {**self._ranges, **vector["range"]}
         part, start = Part(fields.pop("part")), fields["start"]
         for zone in fields.pop("zones"):
-            yield parse(
+            yield parse_range(
                 ByteRange(**fields, zone=zone, part=part, end=start + len(body), rules=rules.id),
                 body,
                 rules,

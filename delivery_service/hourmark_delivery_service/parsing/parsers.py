@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from hourmark.rules.revision import ParserVersion
-from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
+from hourmark_delivery_service.parsing.zones import load_zone, zone_versions
 
 PARSERS: Final = (1, 2, 3)
 
 
-def check_at_hand(named: ParserVersion) -> None:
+def check_parser_available(named: ParserVersion) -> None:
     """ValueError, naming what is at hand and the next step, if this software cannot be that
     parser.
     """
@@ -28,4 +28,4 @@ def check_at_hand(named: ParserVersion) -> None:
             f"{parsers} with the zone data {', '.join(zones)}; upgrade this service, ranges "
             "wait until then"
         )
-    zone_of("UTC", named.zones)  # it can be read
+    load_zone("UTC", named.zones)  # it can be read

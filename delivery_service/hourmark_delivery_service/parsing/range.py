@@ -16,23 +16,23 @@ from hourmark.records.dead_letters import Reason
 from hourmark.records.event_id import LineIds
 from hourmark.records.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId, read_range_fields
 from hourmark.records.record_start import STEP_BYTES, RecordStart, record_start
-from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.lines import FreeReader, LineReader, Rfc5424Reader
 from hourmark_delivery_service.parsing.messages import MessageReader
 from hourmark_delivery_service.parsing.records import (
-    Origin,
     ParsedRange,
     Parser,
+    RecordOrigin,
     avro_string,
-    readable,
+    replace_surrogates,
 )
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 
-def reader_of(byte_range: ByteRange, rules: CompiledRules, **told: str) -> LineReader | None:
+def line_reader_for(byte_range: ByteRange, rules: CompiledRules, **told: str) -> LineReader | None:
     """The reader that the range's source asks for, or None where the rules declare no such source.
 
     `told`: of these records.
@@ -47,7 +47,7 @@ def reader_of(byte_range: ByteRange, rules: CompiledRules, **told: str) -> LineR
     return (Rfc5424Reader if source.format == "rfc5424" else FreeReader)(byte_range, rules, source)
 
 
-def parse(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
+def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
     """All of a range. ValueError, as `RangeParser` raises it."""
     return RangeParser(byte_range, body, rules).whole()
 
@@ -77,17 +77,17 @@ class RangeParser(Parser):
             or (rules.redacts and byte_range.source not in rules.sources),  # mistyped, perhaps
             kind="range",
             host_id=byte_range.host_id,
-            host_name=readable(byte_range.host_name),
+            host_name=replace_surrogates(byte_range.host_name),
             file_id=byte_range.file_id,
             generation=byte_range.generation,
-            source=readable(byte_range.source),
-            path=readable(byte_range.path),
+            source=replace_surrogates(byte_range.source),
+            path=replace_surrogates(byte_range.path),
         )
         self._range = byte_range
         self._body = body
         self._starts = record_start(byte_range.record_start) if byte_range.record_start else None
         self.joins_lines = self._starts is not None or byte_range.format == "cri"
-        self._reader = reader_of(byte_range, rules)
+        self._reader = line_reader_for(byte_range, rules)
         self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
         self._native = self._open_native(rules)
 
@@ -150,7 +150,7 @@ class RangeParser(Parser):
         """
         at = 0
         readers = {
-            stream: reader_of(self._range, self._rules, stream=stream.decode())
+            stream: line_reader_for(self._range, self._rules, stream=stream.decode())
             for stream in cri.STREAMS
         }
         for end, record in cri.records(self._body):
@@ -213,7 +213,7 @@ class RangeParser(Parser):
             self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX
         )
         for number, keys, values, ends in packs:
-            event_type, some = self._rules.numbered[number], Packed(keys, values, ends)
+            event_type, some = self._rules.numbered[number], PackedMessages(keys, values, ends)
             self._pending.take(event_type, some, 0)
             self.events[event_type] += len(some)
         self._pending.size += size
@@ -232,7 +232,7 @@ class RangeParser(Parser):
             if self._reader is None:
                 raise Rejected(
                     Reason.UNKNOWN_SOURCE,
-                    f"the rules declare no source {readable(self._range.source)}",
+                    f"the rules declare no source {replace_surrogates(self._range.source)}",
                 )
             event = self._reader.read(line)
             self._event(event, self._ids.make(event.time_ms, position, line), position)
@@ -246,16 +246,16 @@ class RangeParser(Parser):
         )
 
 
-def _origin(byte_range: ByteRange, range_id: RangeId) -> Origin:
+def _origin(byte_range: ByteRange, range_id: RangeId) -> RecordOrigin:
     file = bytearray(avro_string(byte_range.path))
     file += b"\x02" + avro_string(byte_range.file_id)  # the union's branch 1
     put_long(byte_range.generation, file)
-    return Origin(
+    return RecordOrigin(
         range_id=range_id,
         observed_at_ms=byte_range.observed_at_ms,
         host=avro_string(byte_range.host_name),
         source_and_file=bytes(file),
-        declared_source=readable(byte_range.source),
+        declared_source=replace_surrogates(byte_range.source),
         start=byte_range.start,
         end=byte_range.end,
     )

@@ -21,7 +21,7 @@ from hourmark.records.record_key import KEY_SIZE, RecordKey
 from hourmark_delivery_service.message import Chunk, Messages
 from hourmark_delivery_service.parsing import native
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
-from hourmark_delivery_service.parsing.dead_letter import withheld
+from hourmark_delivery_service.parsing.dead_letter import withhold_payload
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.values.primitives import ENCODED_BYTES_MAX, put_bytes
 
@@ -29,7 +29,7 @@ _OTHER: Final = re.compile(rb"[^\r\n]")
 _LETTERS: Final = bytes(byte if byte == ord("\n") else ord("x") for byte in range(256))
 
 
-def blank_lines(body: bytes, at: int) -> tuple[int, int]:
+def skip_blank_lines(body: bytes, at: int) -> tuple[int, int]:
     """Where the blank lines end that begin with the line at `at`, and how many there are: in one
     go, as it may be a million.
     """
@@ -38,18 +38,18 @@ def blank_lines(body: bytes, at: int) -> tuple[int, int]:
     return (end, body.count(b"\n", at, end)) if end else (at, 0)
 
 
-def lines(body: bytes) -> int:
+def count_lines(body: bytes) -> int:
     """How many there are, with the last that has no LF."""
     return body.count(b"\n") + (not body.endswith(b"\n"))
 
 
-def lines_not_blank(body: bytes) -> int:
+def max_nonblank_lines(body: bytes) -> int:
     """How many are not blank; a body that begins with a blank one may be said to have one more.
 
     A mebibyte takes milliseconds.
     """
     if b"\n\n" not in body and b"\r" not in body:
-        return lines(body)
+        return count_lines(body)
     unended = body[body.rfind(b"\n") + 1 :]
     return body.translate(_LETTERS, delete=b"\r").count(b"x\n") + (unended != b"")
 
@@ -61,7 +61,7 @@ _PLACE: Final = struct.Struct(
 _SEED: Final = secrets.randbits(63)  # nobody can choose ids that are slow to compare
 
 
-class Promised:
+class PromiseAccumulator:
     """In the order of the records."""
 
     def __init__(self, types: Sequence[str]) -> None:
@@ -168,7 +168,7 @@ class Slice:
         self.size += other.size
 
 
-class Record(NamedTuple):
+class ParsedRecord(NamedTuple):
     """A Kafka record but for its timestamp."""
 
     event_type: str
@@ -177,7 +177,7 @@ class Record(NamedTuple):
     hour_start_s: int
 
 
-class Event(NamedTuple):
+class ParsedEvent(NamedTuple):
     """What a line says: its type, time, host (Avro string) and the datum of its own fields."""
 
     type: CompiledType
@@ -187,7 +187,7 @@ class Event(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class RecordOrigin:
     """What all records of a range or batch share. `host`, `source_and_file`: their Avro encodings
     in the envelope.
     """
@@ -209,7 +209,7 @@ class Origin:
 class ParsedRange:
     """All of a range. `lines = events + dead_letters + blanks`, always."""
 
-    records: tuple[Record, ...]
+    records: tuple[ParsedRecord, ...]
     lines: int
     events: int
     dead_letters: int
@@ -225,7 +225,7 @@ class Parser:
     """
 
     def __init__(
-        self, rules: CompiledRules, origin: Origin, *, withholds: bool, **identity: object
+        self, rules: CompiledRules, origin: RecordOrigin, *, withholds: bool, **identity: object
     ) -> None:
         """`withholds`: whether lines may be of a type that redacts.
 
@@ -242,7 +242,7 @@ class Parser:
             "rules": rules.id,
             "declared_source": origin.declared_source,
         }
-        self._promised = Promised(rules.numbered)
+        self._promised = PromiseAccumulator(rules.numbered)
         self._bucket_s = rules.parsing.bucket_seconds
         self._pending = Slice()
         self.reasons: collections.Counter[str] = collections.Counter()
@@ -272,7 +272,7 @@ class Parser:
         """How many records its body can make: no more than lines, and blank ones make none where
         the rules say so.
         """
-        return (lines_not_blank if self._rules.parser.counts_blanks else lines)(body)
+        return (max_nonblank_lines if self._rules.parser.counts_blanks else count_lines)(body)
 
     def audit(self) -> AuditRecord:
         """What the whole of it promises."""
@@ -302,7 +302,7 @@ class Parser:
             event_type: iter(messages) for event_type, messages in everything.messages.items()
         }
         records = tuple(
-            Record(event_type, one["key"], one["value"], start_s)
+            ParsedRecord(event_type, one["key"], one["value"], start_s)
             for event_type, start_s in self._promised.places()
             for one in (next(of_type[event_type]),)
         )
@@ -354,11 +354,11 @@ class Parser:
         does.
         """
         if at < len(body) and body[at] in b"\r\n" and self._rules.parser.counts_blanks:
-            at, blanks = blank_lines(body, at)
+            at, blanks = skip_blank_lines(body, at)
             self.blanks += blanks
         return at
 
-    def _event(self, event: Event, event_id: EventId, position: int) -> None:
+    def _event(self, event: ParsedEvent, event_id: EventId, position: int) -> None:
         """Take an event. Rejected, and nothing is taken, if it is too large."""
         value = self._value(event, event_id, position)
         if len(value) + KEY_SIZE > EVENT_BYTES_MAX:
@@ -375,7 +375,7 @@ class Parser:
         # its frames hold it and all of the range: a circle that only the collector would end
         refusal.__traceback__ = None
         if self.withholds:
-            refusal, raw = withheld(refusal, raw, self._rules.types)
+            refusal, raw = withhold_payload(refusal, raw, self._rules.types)
         kind, origin, reason = self._rules.dead_letters, self._origin, refusal.reason.value
         values = {
             "reason": reason,
@@ -390,13 +390,13 @@ class Parser:
         assert len(body) < ENCODED_BYTES_MAX, (
             "a line and what is said of it are below the limit, so nothing was cut off"
         )
-        event = Event(kind, origin.observed_at_ms, origin.host, body)
+        event = ParsedEvent(kind, origin.observed_at_ms, origin.host, body)
         self._take(event, event_id, self._value(event, event_id, position))
         self.reasons[reason] += 1
         claimed = refusal.claimed_type or ""
         self.refused[claimed if claimed in self._rules.types else "", reason] += 1
 
-    def _value(self, event: Event, event_id: EventId, position: int) -> bytes:
+    def _value(self, event: ParsedEvent, event_id: EventId, position: int) -> bytes:
         """A record's value: framing, envelope, own fields."""
         value = bytearray(event.type.header)
         value += event_id
@@ -407,7 +407,7 @@ class Parser:
         value += event.body
         return bytes(value)
 
-    def _take(self, event: Event, event_id: EventId, value: bytes) -> None:
+    def _take(self, event: ParsedEvent, event_id: EventId, value: bytes) -> None:
         event_type, start_s = event.type.name, hour_start_s(event.time_ms, self._bucket_s)
         self._promised.add(self._rules.numbers[event_type], start_s, event_id, value)
         message = {"key": RecordKey(event_id, self._origin.range_id).encode(), "value": value}
@@ -417,10 +417,10 @@ class Parser:
 def avro_string(text: str) -> bytes:
     """A string's Avro encoding; bytes that were no UTF-8 (surrogate escapes) become U+FFFD."""
     out = bytearray()
-    put_bytes(readable(text).encode(), out)
+    put_bytes(replace_surrogates(text).encode(), out)
     return bytes(out)
 
 
-def readable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """`text` without surrogate escapes: what can be written as UTF-8."""
     return text.encode(errors="surrogateescape").decode(errors="replace")

@@ -25,7 +25,7 @@ def zone_versions() -> frozenset[str]:
     return frozenset(file.stem for file in FOLDER.glob(f"*{_SUFFIX}"))
 
 
-def zone_of(name: str, version: str) -> ZoneInfo | None:
+def load_zone(name: str, version: str) -> ZoneInfo | None:
     """The zone of that name, or None where that version has none.
 
     ValueError if the version is not at hand, or damaged.

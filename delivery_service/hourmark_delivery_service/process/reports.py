@@ -25,12 +25,12 @@ from typing import IO, Final, Protocol
 from hourmark.records.host_reports import API_SOURCE, HostReport, SourceReport
 from hourmark.records.ranges import new_host_id
 from hourmark.state_folder import StateFolder
-from hourmark_delivery_service.errors import NotNow, QueueError
-from hourmark_delivery_service.work.service import Service
+from hourmark_delivery_service.errors import QueueError, ServiceUnavailable
+from hourmark_delivery_service.work.service import DeliveryService
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Identity:
+class ServiceIdentity:
     """`incarnation` is new at every start; `lock` is held as long as the process lives."""
 
     host_id: str
@@ -39,7 +39,7 @@ class Identity:
     lock: IO[bytes] | None = None
 
 
-def take_identity(state_dir: Path) -> Identity:
+def take_identity(state_dir: Path) -> ServiceIdentity:
     """The instance's identity, minted once per `state_dir`.
 
     ConfigError if another process has it, or it cannot be kept.
@@ -51,7 +51,9 @@ def take_identity(state_dir: Path) -> Identity:
     except BaseException:
         lock.close()
         raise
-    return Identity(host_id, socket.gethostname() or f"pid-{os.getpid()}", uuid.uuid4().hex, lock)
+    return ServiceIdentity(
+        host_id, socket.gethostname() or f"pid-{os.getpid()}", uuid.uuid4().hex, lock
+    )
 
 
 _LOG = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ _LOG = logging.getLogger(__name__)
 _GOODBYE_S: Final = 10.0
 
 
-class Claims(Protocol):
+class InflightSource(Protocol):
     """What is reported: of one service, or of all workers of one."""
 
     @property
@@ -78,12 +80,14 @@ class Claims(Protocol):
         ...
 
 
-class Reporter:
-    """Implements `hourmark_delivery_service.process.parts.Claimant`: appends a report every
+class ServiceReporter:
+    """Implements `hourmark_delivery_service.process.lifecycle.ProgressReporter`: appends a report every
     `report_seconds`, one at a time.
     """
 
-    def __init__(self, service: Service, identity: Identity, claims: Claims) -> None:
+    def __init__(
+        self, service: DeliveryService, identity: ServiceIdentity, claims: InflightSource
+    ) -> None:
         self._service = service
         self._identity = identity
         self._claims = claims
@@ -98,7 +102,7 @@ class Reporter:
             try:
                 await self.report()
                 self._service.reported = True
-            except (QueueError, NotNow) as error:
+            except (QueueError, ServiceUnavailable) as error:
                 _LOG.warning("the own report did not get into Kafka: %s", error)
             await asyncio.sleep(self._service.settings.report_seconds)
 
@@ -111,7 +115,7 @@ class Reporter:
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 await self.report(goodbye=True)
-        except (QueueError, NotNow, TimeoutError) as error:
+        except (QueueError, ServiceUnavailable, TimeoutError) as error:
             _LOG.warning("no goodbye could be said: %s", error)
 
     async def report(self, *, goodbye: bool = False) -> None:

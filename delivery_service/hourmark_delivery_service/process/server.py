@@ -31,16 +31,20 @@ from hourmark.process.allocator import use_one_arena
 from hourmark.records.ranges import LINE_BYTES_MAX
 from hourmark_delivery_service.edge.app import create_app
 from hourmark_delivery_service.limits.connections import OTHER_FILES
-from hourmark_delivery_service.limits.http_protocol import check_uvicorn, protocol_of
-from hourmark_delivery_service.limits.tls import Tls
+from hourmark_delivery_service.limits.http_protocol import check_uvicorn, protocol_class_for
+from hourmark_delivery_service.limits.tls import ServerTls
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, native
 from hourmark_delivery_service.parsing.parser_check import check_parser
-from hourmark_delivery_service.process.claims import Claims
-from hourmark_delivery_service.process.parts import Claimant, claiming, started
-from hourmark_delivery_service.process.reports import Reporter, take_identity
+from hourmark_delivery_service.process.lifecycle import (
+    ProgressReporter,
+    progress_reporting,
+    running_service,
+)
+from hourmark_delivery_service.process.reports import ServiceReporter, take_identity
 from hourmark_delivery_service.process.supervisor import ReadConfig, supervise
-from hourmark_delivery_service.process.worker import Worker
-from hourmark_delivery_service.work.service import Service, clock_trouble
+from hourmark_delivery_service.process.worker import WorkerStatusReporter
+from hourmark_delivery_service.process.worker_status import WorkerStatusTable
+from hourmark_delivery_service.work.service import DeliveryService, clock_problem
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,8 +68,8 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
     did, or was not tested with the installed uvicorn.
     """
     check_limits(config)
-    allow_connections(config.service.connections_max)
-    check_machines_clock(SystemClock())
+    raise_open_file_limit(config.service.connections_max)
+    check_system_clock(SystemClock())
     check_parser()
     check_uvicorn()
     if native.WHY_NOT:
@@ -82,7 +86,7 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
             config,
             listener,
             tls,
-            lambda service: Reporter(service, identity, service.inflight),
+            lambda service: ServiceReporter(service, identity, service.inflight),
             on_listening,
         )
         uvloop.run(serving)
@@ -120,7 +124,7 @@ def check_limits(config: Config) -> None:
         )
 
 
-def allow_connections(connections_max: int) -> None:
+def raise_open_file_limit(connections_max: int) -> None:
     """As many open files as these connections and all else may need.
 
     ConfigError where this process may not have them.
@@ -138,26 +142,29 @@ def allow_connections(connections_max: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def check_machines_clock(clock: Clock) -> None:
+def check_system_clock(clock: Clock) -> None:
     """Tailers write this clock's time into ranges, which would be refused for ever if it could not
     be right. ConfigError.
     """
-    if trouble := clock_trouble(clock.now_ms()):
+    if trouble := clock_problem(clock.now_ms()):
         raise ConfigError(f"{trouble}, then start again")
 
 
 async def _serve(
     config: Config,
     listener: socket.socket,
-    tls: Tls | None,
-    claimant_of: Callable[[Service], Claimant],
+    tls: ServerTls | None,
+    claimant_of: Callable[[DeliveryService], ProgressReporter],
     on_listening: Callable[[str], None] | None = None,
     end_with: int | None = None,
 ) -> None:
     """Until a signal, or until the descriptor `end_with` can be read."""
     use_one_arena()
-    async with started(config) as service, claiming(service, config, claimant_of(service)):
-        server = Server(
+    async with (
+        running_service(config) as service,
+        progress_reporting(service, config, claimant_of(service)),
+    ):
+        server = HttpServer(
             uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None
         )
         watching = asyncio.create_task(tls.watch()) if tls is not None else None
@@ -186,20 +193,20 @@ def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int)
 
 
 def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
-    claims = Claims(claims_file, SystemClock(), anew=False)
+    claims = WorkerStatusTable(claims_file, SystemClock(), anew=False)
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None, "a supervisor started it"
     work = _serve(
-        share_of(config),
+        per_worker_config(config),
         listener,
         _tls(config),
-        lambda service: Worker(service, claims, slot),
+        lambda service: WorkerStatusReporter(service, claims, slot),
         end_with=int(supervisor.sentinel),
     )
     uvloop.run(work)
 
 
-def share_of(config: Config) -> Config:
+def per_worker_config(config: Config) -> Config:
     """What one worker may take of what the service as a whole may."""
     service, workers = config.service, config.service.workers
     limits = {
@@ -209,11 +216,11 @@ def share_of(config: Config) -> Config:
     return config.model_copy(update={"service": service.model_copy(update=limits)})
 
 
-def _tls(config: Config) -> Tls | None:
-    return Tls(config.service.tls) if config.service.tls.certificate is not None else None
+def _tls(config: Config) -> ServerTls | None:
+    return ServerTls(config.service.tls) if config.service.tls.certificate is not None else None
 
 
-def _url(listener: socket.socket, tls: Tls | None) -> str:
+def _url(listener: socket.socket, tls: ServerTls | None) -> str:
     scheme, (host, port) = "http" if tls is None else "https", listener.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
@@ -232,11 +239,13 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> uvicorn.Config:
+def uvicorn_config(
+    service: DeliveryService, config: Config, tls: ServerTls | None = None
+) -> uvicorn.Config:
     """How the HTTP server is set up."""
     return uvicorn.Config(
         create_app(service),
-        http=protocol_of(config.service, None if tls is None else tls.context),
+        http=protocol_class_for(config.service, None if tls is None else tls.context),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -248,7 +257,7 @@ def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> 
     )
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn, but a signal ends it with exit code 0, after the drain.
 
     `on_hangup` is what SIGHUP does.

@@ -19,7 +19,7 @@ POLL_S = 1.0  # a new revision is named to tailers, and a revoked token is refus
 _RETRY_MAX_S: Final = 3.0
 
 
-class Store(Protocol):
+class TopicStore(Protocol):
     """What is known of a topic. `trouble`: why it cannot be read at the moment."""
 
     trouble: str
@@ -32,7 +32,7 @@ class Store(Protocol):
 class StoreFollower:
     """Feeds a store. Kafka being away only means that nothing new is learned."""
 
-    def __init__(self, config: Config, topic: str, store: Store) -> None:
+    def __init__(self, config: Config, topic: str, store: TopicStore) -> None:
         self._topic = topic
         self._store = store
         self._follower = TopicFollower(config.kafka.edge, topic, cluster_name="edge")

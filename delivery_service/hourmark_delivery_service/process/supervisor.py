@@ -34,9 +34,9 @@ from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.kafka.clients import bootstrap_of
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
-from hourmark_delivery_service.process.claims import Claims
-from hourmark_delivery_service.process.parts import claiming, started
-from hourmark_delivery_service.process.reports import Identity, Reporter
+from hourmark_delivery_service.process.lifecycle import progress_reporting, running_service
+from hourmark_delivery_service.process.reports import ServiceIdentity, ServiceReporter
+from hourmark_delivery_service.process.worker_status import WorkerStatusTable
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,11 +64,16 @@ class _Child:
     drains: bool = False
 
 
-class Supervisor:
+class WorkerSupervisor:
     """Keeps as many workers as the configuration names."""
 
     def __init__(
-        self, config: Config, listener: socket.socket, claims: Claims, clock: Clock, work: Work
+        self,
+        config: Config,
+        listener: socket.socket,
+        claims: WorkerStatusTable,
+        clock: Clock,
+        work: Work,
     ) -> None:
         self._config = config
         self._listener = listener
@@ -195,7 +200,11 @@ def _informed(config: Config) -> Config:
 
 
 def supervise(
-    config: Config, read_config: ReadConfig, identity: Identity, listener: socket.socket, work: Work
+    config: Config,
+    read_config: ReadConfig,
+    identity: ServiceIdentity,
+    listener: socket.socket,
+    work: Work,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain. `work` is a worker's whole life."""
     folder = config.service.state_dir / "metrics"
@@ -204,13 +213,13 @@ def supervise(
     os.environ[METRICS_VARIABLE] = str(
         folder
     )  # of the workers: here prometheus_client is loaded already
-    claims = Claims(config.service.state_dir / "claims", SystemClock(), anew=True)
+    claims = WorkerStatusTable(config.service.state_dir / "claims", SystemClock(), anew=True)
     asyncio.run(
         _supervise(
             config,
             read_config,
             identity,
-            Supervisor(config, listener, claims, SystemClock(), work),
+            WorkerSupervisor(config, listener, claims, SystemClock(), work),
             claims,
         )
     )
@@ -219,9 +228,9 @@ def supervise(
 async def _supervise(
     config: Config,
     read_config: ReadConfig,
-    identity: Identity,
-    supervisor: Supervisor,
-    claims: Claims,
+    identity: ServiceIdentity,
+    supervisor: WorkerSupervisor,
+    claims: WorkerStatusTable,
 ) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -229,8 +238,8 @@ async def _supervise(
     reload = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     async with (
-        started(config) as service,
-        claiming(service, config, Reporter(service, identity, claims)),
+        running_service(config) as service,
+        progress_reporting(service, config, ServiceReporter(service, identity, claims)),
     ):
         reloading = asyncio.create_task(_reload(reload, read_config, supervisor))
         while not stop.is_set():
@@ -248,7 +257,9 @@ async def _supervise(
             await asyncio.sleep(_LOOK_S)
 
 
-async def _reload(asked: asyncio.Event, read_config: ReadConfig, supervisor: Supervisor) -> None:
+async def _reload(
+    asked: asyncio.Event, read_config: ReadConfig, supervisor: WorkerSupervisor
+) -> None:
     while True:
         await asked.wait()
         asked.clear()

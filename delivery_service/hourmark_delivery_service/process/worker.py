@@ -7,16 +7,16 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from hourmark_delivery_service.process.claims import Claim, Claims
-from hourmark_delivery_service.work.service import Service
+from hourmark_delivery_service.process.worker_status import WorkerStatus, WorkerStatusTable
+from hourmark_delivery_service.work.service import DeliveryService
 
 _TELL_S: Final = 0.1
 
 
-class Worker:
+class WorkerStatusReporter:
     """Implements `Claimant` over the shared claims."""
 
-    def __init__(self, service: Service, claims: Claims, slot: int) -> None:
+    def __init__(self, service: DeliveryService, claims: WorkerStatusTable, slot: int) -> None:
         self._service = service
         self._claims = claims
         self._slot = slot
@@ -40,5 +40,6 @@ class Worker:
         inflight = self._service.inflight
         self._told += 1
         self._claims.say(
-            self._slot, Claim(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._told)
+            self._slot,
+            WorkerStatus(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._told),
         )

@@ -28,8 +28,8 @@ from confluent_kafka import KafkaError, KafkaException
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import bootstrap_of, client_settings
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
-from hourmark_delivery_service.message import Message, Packed, chunks_of
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.message import Message, PackedMessages, message_chunks
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import native
 from hourmark_delivery_service.queue.running_producer import (
     LINGER_MS,
@@ -62,7 +62,7 @@ class KafkaQueue:
     """
 
     def __init__(
-        self, config: Config, metrics: Metrics, make_producer: MakeProducer = make_producer
+        self, config: Config, metrics: ServiceMetrics, make_producer: MakeProducer = make_producer
     ) -> None:
         self._metrics = metrics
         self._min_insync = config.kafka.edge.min_insync_replicas
@@ -89,8 +89,8 @@ class KafkaQueue:
             for topic, some in messages.items():
                 if producer.takes_packed:
                     await producer.gate(topic).passed()
-                for chunk in chunks_of(some):
-                    if isinstance(chunk, Packed) and producer.takes_packed:
+                for chunk in message_chunks(some):
+                    if isinstance(chunk, PackedMessages) and producer.takes_packed:
                         await self._send(producer, topic, chunk, delivery, deadline)
                     else:
                         await self._produce_all(producer, topic, chunk, delivery, deadline)
@@ -149,7 +149,7 @@ class KafkaQueue:
         self,
         producer: RunningProducer,
         topic: str,
-        records: Packed,
+        records: PackedMessages,
         delivery: _Delivery,
         deadline: float,
     ) -> None:

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from hourmark.errors import ConfigError
 from hourmark.kafka.clients import quiet_logger, serves
-from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.parsing import native
 
 PATIENCE_S: Final = 1.0
@@ -29,7 +29,7 @@ LINGER_MS: Final = 5  # a range comes at once; waiting longer adds delay and lit
 _OPEN_S: Final = LINGER_MS / 1000 - 0.001  # handing over takes time too
 
 
-class Gate:
+class AppendPacer:
     """Of one topic, in one event loop."""
 
     def __init__(self) -> None:
@@ -107,7 +107,9 @@ class RunningProducer:
     def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
         self.fatal = False
         self.bootstrap: str = settings["bootstrap.servers"]
-        self._gates: collections.defaultdict[str, Gate] = collections.defaultdict(Gate)
+        self._gates: collections.defaultdict[str, AppendPacer] = collections.defaultdict(
+            AppendPacer
+        )
         self._producer, self._sender = _made(make, {**settings, "error_cb": self._on_error})
         self.produce_batch: Callable[..., int] = self._producer.produce_batch
 
@@ -116,12 +118,12 @@ class RunningProducer:
         """Whether `send` works."""
         return self._sender is not None
 
-    def gate(self, topic: str) -> Gate:
+    def gate(self, topic: str) -> AppendPacer:
         """Of what is sent to this topic. It opens by the news of what was sent."""
         return self._gates[topic]
 
     def send(
-        self, topic: str, records: Packed, at: int, news: News
+        self, topic: str, records: PackedMessages, at: int, news: News
     ) -> tuple[int, KafkaError | None, bool]:
         """Hand over records from `at` on.
 

@@ -16,11 +16,16 @@ from typing import Final
 import zstandard
 from starlette.requests import Request as HttpRequest
 
-from hourmark_delivery_service.errors import BadRequest, TooLarge, TooSlow, UnknownEncoding
-from hourmark_delivery_service.work.inflight import Inflight, Request
+from hourmark_delivery_service.errors import (
+    BadRequest,
+    ContentTooLarge,
+    RequestTimeout,
+    UnsupportedMediaType,
+)
+from hourmark_delivery_service.work.inflight import InflightRequest, InflightRequests
 from hourmark_delivery_service.work.peer import peer_of
 from hourmark_delivery_service.work.turns import Job
-from hourmark_delivery_service.work.workers import Workers
+from hourmark_delivery_service.work.workers import FairExecutor
 
 ENCODINGS: Final = ("zstd", "gzip", "x-gzip", "deflate", "identity")
 COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
@@ -35,11 +40,11 @@ _RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
 _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
-def encoding_of(request: HttpRequest) -> str:
+def content_encoding(request: HttpRequest) -> str:
     """The body's content encoding; UnknownEncoding names those that are understood."""
     encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower() or "identity"
     if encoding not in ENCODINGS:
-        raise UnknownEncoding(
+        raise UnsupportedMediaType(
             "encoding",
             f"Content-Encoding {encoding[:40]!r} is not understood",
             f"use {', '.join(ENCODINGS)}",
@@ -47,7 +52,7 @@ def encoding_of(request: HttpRequest) -> str:
     return encoding
 
 
-def declared_length(request: HttpRequest) -> int | None:
+def content_length(request: HttpRequest) -> int | None:
     """Content-Length, where there is one."""
     text = request.headers.get("content-length")
     if text is None:
@@ -62,14 +67,14 @@ def declared_length(request: HttpRequest) -> int | None:
 class BodyReader:
     """Reads bodies of one service."""
 
-    def __init__(self, inflight: Inflight, workers: Workers, within_s: float) -> None:
+    def __init__(self, inflight: InflightRequests, workers: FairExecutor, within_s: float) -> None:
         self._inflight = inflight
         self._workers = workers
         self._within_s = within_s
 
-    async def plain(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
+    async def plain(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
         """The body, inflated, at most `bytes_max` bytes; `request` holds the memory."""
-        encoding = encoding_of(http)
+        encoding = content_encoding(http)
         sent = await self._read(
             http, request, bytes_max if encoding == "identity" else bytes_max + COMPRESSED_SLACK
         )
@@ -77,16 +82,16 @@ class BodyReader:
             return sent
         if len(sent) > _LONG_BODY:
             plain = await self._workers.beside(
-                Job(), lambda: inflate(encoding, sent, bytes_max), peer_of(http)
+                Job(), lambda: decompress(encoding, sent, bytes_max), peer_of(http)
             )
         else:
-            plain = inflate(encoding, sent, bytes_max)
+            plain = decompress(encoding, sent, bytes_max)
         self._inflight.reserve_body(request, len(plain) - len(sent))
         return plain
 
-    async def _read(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
+    async def _read(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
         """The body as it was sent; TooLarge as soon as it is known to be over `bytes_max`."""
-        declared = declared_length(http)
+        declared = content_length(http)
         if declared is not None and declared > bytes_max:
             raise _too_large(bytes_max)
         parts: list[bytes] = []
@@ -118,15 +123,15 @@ class BodyReader:
 
         return stop
 
-    def _too_slow(self) -> TooSlow:
-        return TooSlow(
+    def _too_slow(self) -> RequestTimeout:
+        return RequestTimeout(
             "slow_body",
             f"the body did not come within {self._within_s:g} s, or others needed the memory",
             "send the same request again",
         )
 
 
-def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
+def decompress(encoding: str, body: bytes, bytes_max: int) -> bytes:
     """The plain body, at most `bytes_max` bytes; no more than one byte above that is ever made."""
     if encoding == "identity":
         plain = body
@@ -205,5 +210,5 @@ def _undeflate(body: bytes, size_max: int) -> bytes:
 _INFLATE: Final = {"zstd": _unzstd, "gzip": _gunzip, "x-gzip": _gunzip, "deflate": _undeflate}
 
 
-def _too_large(bytes_max: int) -> TooLarge:
-    return TooLarge("too_large", f"the body is over {bytes_max} bytes", "send smaller parts")
+def _too_large(bytes_max: int) -> ContentTooLarge:
+    return ContentTooLarge("too_large", f"the body is over {bytes_max} bytes", "send smaller parts")

@@ -20,13 +20,13 @@ from typing import Any, Generic, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from hourmark_delivery_service.work.peer import Peer
+from hourmark_delivery_service.work.peer import ClientPeer
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Work(Generic[T]):
+class SharedWork(Generic[T]):
     """What is done for all that wait for it. `body`: what a twin must have too, byte for byte; a
     key may be only a digest.
     """
@@ -36,13 +36,13 @@ class Work(Generic[T]):
     waiting: set[asyncio.Future[T]] = dataclasses.field(default_factory=set)
 
 
-class Twins(Generic[T]):
+class RequestCoalescer(Generic[T]):
     """Work under way, by its key."""
 
     def __init__(self) -> None:
-        self._works: dict[Hashable, Work[T]] = {}
+        self._works: dict[Hashable, SharedWork[T]] = {}
         self._tasks: dict[
-            Work[T], asyncio.Task[T]
+            SharedWork[T], asyncio.Task[T]
         ] = {}  # those forgotten among them, until they have ended
 
     def __len__(self) -> int:
@@ -52,8 +52,8 @@ class Twins(Generic[T]):
         self,
         key: Hashable,
         body: bytes,
-        start: Callable[[Work[T]], Coroutine[Any, Any, T]],
-        peer: Peer,
+        start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
+        peer: ClientPeer,
     ) -> T:
         """What `start` returns or raises, or what it does that was started for the same key and
         body and is not done yet.
@@ -63,7 +63,7 @@ class Twins(Generic[T]):
         """
         work = self._works.get(key)
         if work is None or work.body != body:
-            work = self._begin(key, Work(body), start)
+            work = self._begin(key, SharedWork(body), start)
         mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         work.waiting.add(mine)
         left = functools.partial(_left, mine)
@@ -83,8 +83,11 @@ class Twins(Generic[T]):
             )
 
     def _begin(
-        self, key: Hashable, work: Work[T], start: Callable[[Work[T]], Coroutine[Any, Any, T]]
-    ) -> Work[T]:
+        self,
+        key: Hashable,
+        work: SharedWork[T],
+        start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
+    ) -> SharedWork[T]:
         task = asyncio.create_task(start(work))
         self._works[key] = work
         self._tasks[work] = task
@@ -101,12 +104,12 @@ class Twins(Generic[T]):
         task.add_done_callback(ended)
         return work
 
-    def _end(self, key: Hashable, work: Work[T]) -> None:
+    def _end(self, key: Hashable, work: SharedWork[T]) -> None:
         self._forget(key, work)  # nobody must join what is being ended
         if (task := self._tasks.get(work)) is not None:
             task.cancel()
 
-    def _forget(self, key: Hashable, work: Work[T]) -> None:
+    def _forget(self, key: Hashable, work: SharedWork[T]) -> None:
         if self._works.get(key) is work:
             del self._works[key]
 

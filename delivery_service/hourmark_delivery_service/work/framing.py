@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_MAX_S: Final = 10.0
 
 
-class Registry(Protocol):
+class SchemaLookup(Protocol):
     """What is needed of a registry: `hourmark.avro.registry.SchemaRegistry` has it."""
 
     def find(self, topic: str, schema: Schema) -> int | None:
@@ -53,8 +53,8 @@ class Framing:
         return self.tells_unknown and self.has_checksums
 
 
-async def find(
-    registry: Registry,
+async def find_framing(
+    registry: SchemaLookup,
     needed: Set[bool],
     taken: Callable[[], Mapping[int, str]],
     say: Callable[[str], None],
@@ -75,7 +75,7 @@ async def find(
         pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
 
-def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
+def _find(registry: SchemaLookup, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
     of_before = registry.find(HOSTS, host_reports.SCHEMA_BEFORE_UNKNOWN)
     tells_unknown = of_before is None or registry.find(HOSTS, host_reports.SCHEMA) is not None
     schema = host_reports.SCHEMA if tells_unknown else host_reports.SCHEMA_BEFORE_UNKNOWN
@@ -94,7 +94,7 @@ def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Fr
     )
 
 
-def _id(registry: Registry, topic: str, schema: Schema, taken: Mapping[int, str]) -> int:
+def _id(registry: SchemaLookup, topic: str, schema: Schema, taken: Mapping[int, str]) -> int:
     schema_id = registry.find(topic, schema)
     if schema_id is None:
         raise UsageError(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark_delivery_service.errors import NotNow
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.errors import ServiceUnavailable
+from hourmark_delivery_service.metrics import ServiceMetrics
 
 # of a body: itself, the records that the producer holds, and what parsing keeps of them for the
 # audit
@@ -21,7 +21,7 @@ _PROGRESS_BYTES: Final = (
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Request:
+class InflightRequest:
     """One request. `start_ms`: the service's clock when it came. `bytes`: the memory that it
     holds.
     """
@@ -39,7 +39,7 @@ class _Reading:
     came: int = 0
 
 
-class Inflight:
+class InflightRequests:
     """Admits requests while memory allows, and knows the oldest.
 
     Memory is taken for what has come, never for what was announced. Where there is none left, a
@@ -49,11 +49,11 @@ class Inflight:
     the clock is set back.
     """
 
-    def __init__(self, clock: Clock, bytes_max: int, metrics: Metrics) -> None:
+    def __init__(self, clock: Clock, bytes_max: int, metrics: ServiceMetrics) -> None:
         self._clock = clock
         self._bytes_max = bytes_max
         self._metrics = metrics
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, InflightRequest] = {}
         self._readings: dict[int, _Reading] = {}
         self.bytes = 0  # of requests under way
         self._claimed_ms = 0
@@ -63,13 +63,13 @@ class Inflight:
         self._claimed_ms = max(self._claimed_ms, claimed_ms)
 
     @contextlib.contextmanager
-    def request(self) -> Iterator[Request]:
+    def request(self) -> Iterator[InflightRequest]:
         """Count a request from here to the end of the block."""
-        with self._counted(Request(max(self._clock.now_ms(), self._claimed_ms))) as request:
+        with self._counted(InflightRequest(max(self._clock.now_ms(), self._claimed_ms))) as request:
             yield request
 
     @contextlib.contextmanager
-    def taken_over(self, request: Request) -> Iterator[Request]:
+    def taken_over(self, request: InflightRequest) -> Iterator[InflightRequest]:
         """Count what goes on for `request` even if its client leaves, with the memory
         that it held.
         """
@@ -78,7 +78,7 @@ class Inflight:
             yield work
 
     @contextlib.contextmanager
-    def reading(self, request: Request, stop: Callable[[], None]) -> Iterator[None]:
+    def reading(self, request: InflightRequest, stop: Callable[[], None]) -> Iterator[None]:
         """Its body comes from here to the end of the block. `stop` is called, and its memory taken,
         if another one needs it.
         """
@@ -88,20 +88,20 @@ class Inflight:
         finally:
             self._readings.pop(id(request), None)
 
-    def reserve(self, request: Request, size: int) -> None:
+    def reserve(self, request: InflightRequest, size: int) -> None:
         """Take memory for `request`.
 
         NotNow if there is too little, unless it would be the only one to have any.
         """
         while self.bytes > request.bytes and self.bytes + size > self._bytes_max:
             if not self._stop_a_stalled_body():
-                raise NotNow(
+                raise ServiceUnavailable(
                     "overloaded",
                     f"requests under way hold {self.bytes} bytes of {self._bytes_max} allowed",
                 )
         self._take(request, size)
 
-    def reserve_body(self, request: Request, size: int) -> None:
+    def reserve_body(self, request: InflightRequest, size: int) -> None:
         """Take memory for so many bytes of its body, and for all that becomes of them.
 
         NotNow as `reserve`.
@@ -129,7 +129,7 @@ class Inflight:
         return len(self._requests)
 
     @contextlib.contextmanager
-    def _counted(self, request: Request) -> Iterator[Request]:
+    def _counted(self, request: InflightRequest) -> Iterator[InflightRequest]:
         self._requests[id(request)] = request
         try:
             yield request
@@ -137,7 +137,7 @@ class Inflight:
             del self._requests[id(request)]
             self._take(request, -request.bytes)
 
-    def _take(self, request: Request, size: int) -> None:
+    def _take(self, request: InflightRequest, size: int) -> None:
         request.bytes += size
         self.bytes += size
         self._metrics.inflight_bytes.set(self.bytes)

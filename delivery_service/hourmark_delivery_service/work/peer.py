@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 _PEER: Final = "hourmark.peer"  # in a scope's extensions
 
 
-class Peer:
+class ClientPeer:
     """The other side of one connection."""
 
     def __init__(self) -> None:
@@ -43,12 +43,12 @@ class Peer:
             raise ClientDisconnect
 
 
-def extensions(peer: Peer) -> dict[str, dict[str, object]]:
+def scope_extensions(peer: ClientPeer) -> dict[str, dict[str, object]]:
     """A scope's extensions, with who waits."""
     return {_PEER: {"peer": peer}}
 
 
-def peer_of(request: Request) -> Peer:
+def peer_of(request: Request) -> ClientPeer:
     """Who waits for this request's answer; one that never leaves where no server says."""
     peer = request.scope.get("extensions", {}).get(_PEER, {}).get("peer")
-    return peer if isinstance(peer, Peer) else Peer()
+    return peer if isinstance(peer, ClientPeer) else ClientPeer()

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from hourmark.rules.revision import Rules, RulesBook, is_named_by, order_of
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import CompiledRules
 from hourmark_delivery_service.parsing.compiled import CompiledType
 
@@ -23,7 +23,7 @@ class RulesStore:
     it is nowhere, or cannot be used here, an older one would let in what hours no longer wait for.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: ServiceMetrics) -> None:
         self._metrics = metrics
         self._book = (
             RulesBook()

@@ -17,22 +17,22 @@ from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import ByteRange
 from hourmark.records.wire import OBSERVED_AT_HEADER
-from hourmark_delivery_service.access.grants import Access
-from hourmark_delivery_service.errors import NotNow, QueueError
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.access.grants import AccessControl
+from hourmark_delivery_service.errors import QueueError, ServiceUnavailable
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import TIME_MS_END, Batch, CompiledRules, Parser, Slice
 from hourmark_delivery_service.queue.port import Queue
 from hourmark_delivery_service.work.body import BodyReader
-from hourmark_delivery_service.work.duplicates import Twins, Work
+from hourmark_delivery_service.work.duplicates import RequestCoalescer, SharedWork
 from hourmark_delivery_service.work.framing import Framing
-from hourmark_delivery_service.work.inflight import Inflight, Request
-from hourmark_delivery_service.work.peer import Peer
+from hourmark_delivery_service.work.inflight import InflightRequest, InflightRequests
+from hourmark_delivery_service.work.peer import ClientPeer
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_delivery_service.work.turns import Job
 from hourmark_delivery_service.work.workers import (
     LONG_BYTES,
     LONG_RECORDS,
-    Workers,
+    FairExecutor,
     has_long_line,
     is_large,
 )
@@ -58,7 +58,7 @@ def check_observed_at(observed_at_ms: int) -> None:
         raise ValueError(f"{OBSERVED_AT_HEADER} must be Unix milliseconds, from 2000 to 8999")
 
 
-def clock_trouble(now_ms: int) -> str:
+def clock_problem(now_ms: int) -> str:
     """Why a clock cannot be right; empty if it can.
 
     Tailers write it into ranges, which would be refused for ever.
@@ -70,39 +70,39 @@ def clock_trouble(now_ms: int) -> str:
     return ""
 
 
-class Service:
+class DeliveryService:
     """Shared by all endpoints; lives in one event loop."""
 
     def __init__(
-        self, config: Config, clock: Clock, queue: Queue, rules: RulesStore, metrics: Metrics
+        self, config: Config, clock: Clock, queue: Queue, rules: RulesStore, metrics: ServiceMetrics
     ) -> None:
         self.settings = config.service
         self.clock = clock
         self.queue = queue
         self.rules = rules
         self.metrics = metrics
-        self.inflight = Inflight(clock, config.service.inflight_bytes_max, metrics)
-        self.access = Access(clock, metrics, required=config.service.tokens_required)
+        self.inflight = InflightRequests(clock, config.service.inflight_bytes_max, metrics)
+        self.access = AccessControl(clock, metrics, required=config.service.tokens_required)
         self.framing: Framing | None = None  # known once the registry has answered
         self.framing_trouble = ""  # why it is not known
         self.reported = (
             False  # whether this incarnation's first report is in the queue: it precedes all events
         )
-        self.workers = Workers()
+        self.workers = FairExecutor()
         self.bodies = BodyReader(self.inflight, self.workers, self.settings.body_seconds)
-        self._twins: Twins[Parser] = Twins()
+        self._twins: RequestCoalescer[Parser] = RequestCoalescer()
 
     def check_accepting(self) -> None:
         """NotNow while events cannot be taken at all."""
         if waits := self._waits(lacks_framing=self.framing is None):
-            raise NotNow("not_ready", "; ".join(waits))
+            raise ServiceUnavailable("not_ready", "; ".join(waits))
 
     def waits(self) -> list[str]:
         """What this instance waits for before it takes events of every revision."""
         return self._waits(lacks_framing=self.lacks_framing())
 
     def _waits(self, *, lacks_framing: bool) -> list[str]:
-        clock = clock_trouble(self.clock.now_ms())
+        clock = clock_problem(self.clock.now_ms())
         return [
             text
             for missing, text in (
@@ -139,7 +139,7 @@ class Service:
                 f"this service's clock is {behind_ms} ms behind the time that the request or "
                 "its key names"
             )
-            raise NotNow("clock_behind", message, retry_after_s=10)
+            raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
 
     def rules_of(self, revision: str) -> CompiledRules:
         """The named revision.
@@ -148,16 +148,21 @@ class Service:
         """
         rules = self.rules.get(revision)
         if rules is None:
-            raise NotNow("rules_unknown", self.rules.why_not(revision))
+            raise ServiceUnavailable("rules_unknown", self.rules.why_not(revision))
         if self.framing is None or rules.parser.counts_blanks not in self.framing.audit:
-            raise NotNow(
+            raise ServiceUnavailable(
                 "not_ready",
                 f"the schema ids of audit records are not known yet{self.framing_trouble}",
             )
         return rules
 
     async def deliver(
-        self, sent: ByteRange | Batch, parser: P, body: bytes, request: Request, peer: Peer
+        self,
+        sent: ByteRange | Batch,
+        parser: P,
+        body: bytes,
+        request: InflightRequest,
+        peer: ClientPeer,
     ) -> P:
         """Deliver everything, or join the delivery of the very same that is under way; whichever
         parser did it.
@@ -172,7 +177,7 @@ class Service:
         return done
 
     async def _work(
-        self, work: Work[Parser], parser: Parser, body: bytes, request: Request
+        self, work: SharedWork[Parser], parser: Parser, body: bytes, request: InflightRequest
     ) -> Parser:
         with self.inflight.taken_over(request) as held:
             records = parser.records_at_most(body)
@@ -183,7 +188,7 @@ class Service:
             return parser
 
     async def _deliver(
-        self, work: Work[Parser], parser: Parser, body: bytes, held: Request
+        self, work: SharedWork[Parser], parser: Parser, body: bytes, held: InflightRequest
     ) -> None:
         """Parse and append everything, then the audit record.
 
@@ -207,7 +212,7 @@ class Service:
             )
             await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
         except QueueError as error:
-            raise NotNow("queue", f"nothing was acknowledged: {error}") from error
+            raise ServiceUnavailable("queue", f"nothing was acknowledged: {error}") from error
         for event_type, count in parser.events.items():
             self.metrics.events.labels(event_type).inc(count)
         for (claimed_type, reason), count in parser.refused.items():
@@ -221,7 +226,7 @@ class Service:
         Raises QueueError; NotNow before the registry has answered.
         """
         if self.framing is None:
-            raise NotNow(
+            raise ServiceUnavailable(
                 "not_ready",
                 f"the schema ids of audit records are not known yet{self.framing_trouble}",
             )
@@ -230,7 +235,7 @@ class Service:
         self.metrics.reports.labels(report.kind).inc()
 
     async def _append_all(
-        self, work: Work[Parser], parser: Parser, body: bytes, held: Request
+        self, work: SharedWork[Parser], parser: Parser, body: bytes, held: InflightRequest
     ) -> None:
         """Append all records, some at a time.
 
@@ -253,7 +258,7 @@ class Service:
         if waiting.count:
             await self._append(work, waiting)
 
-    async def read_through(self, parser: Parser, body: bytes, peer: Peer) -> None:
+    async def read_through(self, parser: Parser, body: bytes, peer: ClientPeer) -> None:
         """Parse everything and keep nothing but the parser's counts.
 
         ClientDisconnect if the client is gone.
@@ -269,7 +274,7 @@ class Service:
         is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
         return self.workers.beside if is_long else self.workers.short
 
-    async def _append(self, work: Work[Parser], some: Slice) -> None:
+    async def _append(self, work: SharedWork[Parser], some: Slice) -> None:
         work.lasting = True
         await self.queue.append(
             {events_topic(event_type): messages for event_type, messages in some.messages.items()}

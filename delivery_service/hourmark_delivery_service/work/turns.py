@@ -21,7 +21,7 @@ class Job:
     turns: int = 0
 
 
-class Line:
+class JobQueue:
     """Those that wait, and which of them is next. Pure."""
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ class Line:
         return job
 
 
-class Lane:
+class FairLock:
     """One turn at a time."""
 
     def __init__(self) -> None:
-        self._line = Line()
+        self._line = JobQueue()
         self._wakes: dict[Job, asyncio.Future[None]] = {}
         self._busy = False
 

@@ -16,9 +16,9 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
-from hourmark_delivery_service.errors import NotNow
-from hourmark_delivery_service.work.peer import Peer
-from hourmark_delivery_service.work.turns import Job, Lane
+from hourmark_delivery_service.errors import ServiceUnavailable
+from hourmark_delivery_service.work.peer import ClientPeer
+from hourmark_delivery_service.work.turns import FairLock, Job
 
 T = TypeVar("T")
 
@@ -37,13 +37,13 @@ CLIENT: Final = ContextVar(
 LONG_RECORDS: Final = 4096  # and so may one over more records
 
 
-class Workers:
+class FairExecutor:
     """Both lanes."""
 
     def __init__(self) -> None:
-        self._short = Lane()
-        self._long = Lane()
-        self._large = Lane()
+        self._short = FairLock()
+        self._long = FairLock()
+        self._large = FairLock()
         self._waiting_large: set[str] = set()  # who waits for it
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
@@ -56,7 +56,7 @@ class Workers:
             return contextlib.nullcontext()
         waiting = self._large.waiting
         if waiting >= _LARGE_WAITING_MAX or CLIENT.get() in self._waiting_large:
-            raise NotNow(
+            raise ServiceUnavailable(
                 "overloaded",
                 f"{waiting} requests of over {LARGE_RECORDS} lines wait",
                 retry_after_s=10,
@@ -80,7 +80,7 @@ class Workers:
             await asyncio.sleep(0)
             return result
 
-    async def beside(self, job: Job, call: Callable[[], T], peer: Peer | None = None) -> T:
+    async def beside(self, job: Job, call: Callable[[], T], peer: ClientPeer | None = None) -> T:
         """In the thread. ClientDisconnect, instead of beginning, where `peer` is gone.
 
         What has begun holds its memory to its end, and so does who waits for it, cancelled or not.

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 
 from hourmark import native
 from hourmark.kafka.clients import serves
-from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.queue.running_producer import RunningProducer, make_producer
 
 MODULE: Any = native.MODULE
@@ -82,7 +82,7 @@ def test_threads_that_send_the_same_bytes_each_hear_of_their_own_records() -> No
     )
     assert producer.takes_packed
     ends = b"".join((4 * (n + 1)).to_bytes(4, "little") for n in range(RECORDS))
-    same = Packed(bytes(24) * RECORDS, b"abcd" * RECORDS, ends)
+    same = PackedMessages(bytes(24) * RECORDS, b"abcd" * RECORDS, ends)
     together = threading.Barrier(THREADS)
     news: dict[int, list[tuple[int, bool]]] = {n: [] for n in range(THREADS * ROUNDS)}
 

@@ -17,7 +17,7 @@ from tests.support.service.harness import Harness, with_service
 from tests.support.service.tokens import bearer, known, made, record, tombstone
 
 from hourmark.records.wire import report_to_json
-from hourmark_delivery_service.access.token import NewToken, Token, is_text_of
+from hourmark_delivery_service.access.token import NewToken, Token, verify_token
 from hourmark_delivery_service.edge.app import create_app
 
 LINE = b'{"user": "u", "ms": 1}'
@@ -402,8 +402,8 @@ def test_the_text_of_a_token_is_in_nothing_that_is_kept() -> None:
     secret = token.text.split("_", 2)[2]
     assert secret not in token.token.to_json() and secret not in repr(token.token)
     assert token.token.digest not in repr(token.token)
-    assert is_text_of(token.token, token.text)
-    assert not is_text_of(None, token.text)
+    assert verify_token(token.token, token.text)
+    assert not verify_token(None, token.text)
     assert re.fullmatch(r"hmk_[0-9a-f]{16}_[\w-]{43}", token.text)
     assert Token.from_json(token.token.id, token.token.to_json().encode()) == token.token
     assert len({made().text for _ in range(100)}) == 100

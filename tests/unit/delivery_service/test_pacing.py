@@ -8,14 +8,14 @@ import pytest
 from tests.support.service.harness import with_scene
 
 from hourmark_delivery_service.queue import running_producer
-from hourmark_delivery_service.queue.running_producer import LINGER_MS, Gate
+from hourmark_delivery_service.queue.running_producer import LINGER_MS, AppendPacer
 
 
 class Line:
     """Appends that come to one gate; `gone` tells which went through."""
 
     def __init__(self) -> None:
-        self.gate = Gate()
+        self.gate = AppendPacer()
         self.gone: list[str] = []
 
     async def __aenter__(self) -> Line:

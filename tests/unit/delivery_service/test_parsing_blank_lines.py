@@ -20,7 +20,7 @@ from hourmark_delivery_service.parsing import (
     CompiledRules,
     ParsedRange,
     RangeParser,
-    parse,
+    parse_range,
 )
 
 LINE = syslog()
@@ -30,7 +30,7 @@ BEFORE = CompiledRules(
 
 
 def of_range(body: bytes, rules: CompiledRules, start: int = 0) -> ParsedRange:
-    return parse(range_of(body, rules=rules.id, start=start), body, rules)
+    return parse_range(range_of(body, rules=rules.id, start=start), body, rules)
 
 
 def of_batch(body: bytes, rules: CompiledRules) -> ParsedRange:

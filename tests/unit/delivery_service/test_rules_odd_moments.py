@@ -23,7 +23,7 @@ from hourmark.config.loading import Config
 from hourmark.kafka.compacted_topic import TopicFollower
 from hourmark.kafka.topic_names import TYPES
 from hourmark.rules.revision import Record, Rules, RulesBook, TypeVersion
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.process import store_follower
 from hourmark_delivery_service.process.store_follower import StoreFollower
 from hourmark_delivery_service.work import framing
@@ -104,7 +104,7 @@ def test_one_odd_record_does_not_end_the_thread_that_follows_rules(
 ) -> None:
     monkeypatch.setattr(store_follower, "POLL_S", 0.01)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    store = RulesStore(Metrics())
+    store = RulesStore(ServiceMetrics())
     follower = StoreFollower(Config(), TYPES, store)
     news = iter([(True, encoded(revision(1, CLICK).records())), (False, encoded([ODD[odd]]))])
     last = (False, encoded(revision(3, CLICK, VIEW).records()))
@@ -144,7 +144,9 @@ async def test_readyz_says_that_the_registry_has_no_schema_of_audit_records(h: H
     """
     h.service.framing = None
     asking = asyncio.create_task(
-        framing.find(MemoryRegistry(), {True}, h.rules.types_of_ids, h.service.waits_for_framing)
+        framing.find_framing(
+            MemoryRegistry(), {True}, h.rules.types_of_ids, h.service.waits_for_framing
+        )
     )
     await asyncio.sleep(0.1)
     asking.cancel()

@@ -455,7 +455,7 @@ async def test_dead_letters_are_counted_by_claimed_type_source_and_reason(h: Har
 
 def test_series_of_dead_letters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "DEAD_LETTER_SERIES_MAX", 2)
-    counted = metrics.Metrics()
+    counted = metrics.ServiceMetrics()
     for number in range(10):
         counted.count_dead_letters(f"type-{number}", "app", "bad_json", 1)
     samples = [

@@ -17,7 +17,7 @@ from tests.unit.delivery_service.test_service_events import LINE, named
 from tests.unit.delivery_service.test_service_ranges import code
 
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.edge.events_endpoint import time_of_key
+from hourmark_delivery_service.edge.events_endpoint import idempotency_key_time_ms
 
 MADE_MS = NOW_MS - 7_654
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -168,12 +168,12 @@ def test_times_of_keys() -> None:
         ulid(MADE_MS),
         ulid(MADE_MS).lower(),
     ):
-        assert time_of_key(key) == MADE_MS
+        assert idempotency_key_time_ms(key) == MADE_MS
     assert (
-        time_of_key("01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259
+        idempotency_key_time_ms("01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259
     )  # the example of ULID's specification
     assert (
-        time_of_key("017F22E2-79B0-7CC3-98C4-DC0C0C07398F") == 1_645_557_742_000
+        idempotency_key_time_ms("017F22E2-79B0-7CC3-98C4-DC0C0C07398F") == 1_645_557_742_000
     )  # RFC 9562, appendix A.6
     no_times = (
         "",
@@ -189,4 +189,4 @@ def test_times_of_keys() -> None:
         ulid(MADE_MS)[:-1] + "\u017f",
         ulid(MADE_MS) + "0",
     )
-    assert [key for key in no_times if time_of_key(key) is not None] == []
+    assert [key for key in no_times if idempotency_key_time_ms(key) is not None] == []

@@ -17,8 +17,8 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
 from hourmark_delivery_service.process import supervisor as module
-from hourmark_delivery_service.process.claims import Claims
-from hourmark_delivery_service.process.supervisor import Supervisor
+from hourmark_delivery_service.process.supervisor import WorkerSupervisor
+from hourmark_delivery_service.process.worker_status import WorkerStatusTable
 
 
 def settings(workers: int, log_level: str = "info") -> Config:
@@ -29,9 +29,9 @@ class Scene:
     """A supervisor of two workers, looked after as `_supervise` does."""
 
     def __init__(self, folder: Path, config: Config) -> None:
-        self.claims = Claims(folder / "claims", SystemClock(), anew=True)
+        self.claims = WorkerStatusTable(folder / "claims", SystemClock(), anew=True)
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.supervisor = Supervisor(config, self.listener, self.claims, SystemClock(), tell)
+        self.supervisor = WorkerSupervisor(config, self.listener, self.claims, SystemClock(), tell)
 
     def until(self, met: Callable[[], bool], seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.service.harness import run
 
-from hourmark_delivery_service.work.turns import Job, Lane, Line
+from hourmark_delivery_service.work.turns import FairLock, Job, JobQueue
 
 
 @given(
@@ -21,7 +21,7 @@ def test_each_that_waits_gets_a_turn_within_two_rounds(
     had: list[int], newcomers: list[int]
 ) -> None:
     """Though new ones come without end, each with fewer turns than any other."""
-    line = Line()
+    line = JobQueue()
     first = [Job(turns) for turns in had]
     for job in first:
         line.join(job)
@@ -39,7 +39,7 @@ def test_each_that_waits_gets_a_turn_within_two_rounds(
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.booleans())
 def test_new_work_waits_for_one_turn_of_others_at_most(had: list[int], odd: bool) -> None:
-    line = Line()
+    line = JobQueue()
     if odd:
         line.join(Job())
         line.next()
@@ -51,7 +51,7 @@ def test_new_work_waits_for_one_turn_of_others_at_most(had: list[int], odd: bool
 
 
 def test_who_leaves_gets_no_turn() -> None:
-    line, stays, leaves = Line(), Job(), Job()
+    line, stays, leaves = JobQueue(), Job(), Job()
     line.join(leaves)
     line.join(stays)
     line.leave(leaves)
@@ -64,7 +64,7 @@ def test_a_lane_goes_on_after_one_that_was_cancelled(late: bool) -> None:
     """`late`: in the same moment in which it is given its turn."""
 
     async def scene() -> list[str]:
-        lane, done = Lane(), list[str]()
+        lane, done = FairLock(), list[str]()
 
         async def work(name: str, let: asyncio.Event | None = None) -> None:
             async with lane.turn(Job()):
@@ -92,7 +92,7 @@ def test_a_lane_goes_on_after_one_that_was_cancelled(late: bool) -> None:
 
 def test_a_failing_turn_passes_on() -> None:
     async def scene() -> int:
-        lane = Lane()
+        lane = FairLock()
 
         async def fails() -> None:
             async with lane.turn(Job()):

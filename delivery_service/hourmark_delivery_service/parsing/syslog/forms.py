@@ -45,13 +45,9 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from hourmark_delivery_service.parsing.syslog.header import (
-    SyslogHeader,
-    SyslogLine,
-    take_apart_rfc5424,
-)
+from hourmark_delivery_service.parsing.syslog.header import SyslogHeader, SyslogLine, parse_rfc5424
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL, SD_ELEMENTS
-from hourmark_delivery_service.parsing.syslog.times import Stamp, stamp_at
+from hourmark_delivery_service.parsing.syslog.times import SyslogTimestamp, parse_timestamp_at
 
 _PRI: Final = re.compile(rb"<(0|[1-9]\d?|1[0-8]\d|19[01])> *+")
 _SPACES: Final = re.compile(rb" *+")
@@ -122,7 +118,7 @@ class _Device(NamedTuple):
     numbers: tuple[bytes, ...]
     origin: bytes | None
     mark: bytes
-    stamp: Stamp | None
+    stamp: SyslogTimestamp | None
     ends_time: bool
     end: int
 
@@ -138,9 +134,9 @@ class _Device(NamedTuple):
         return data or None
 
 
-def take_apart_forms(line: bytes) -> SyslogLine | None:
+def parse_syslog_forms(line: bytes) -> SyslogLine | None:
     """A line of any of the forms, or None."""
-    newer = take_apart_rfc5424(line)
+    newer = parse_rfc5424(line)
     if newer is not None and not _has_spaced_time(line, newer.header):
         found: SyslogLine | None = SyslogLine(_with_stamp(newer.header), newer.message)
     else:
@@ -157,7 +153,7 @@ def _has_spaced_time(line: bytes, header: SyslogHeader) -> bool:
     if header.time is None or b"T" in header.time:
         return False
     at = line.index(b">1 ") + 3
-    stamp = stamp_at(line, at, after_pri=True)
+    stamp = parse_timestamp_at(line, at, after_pri=True)
     return stamp is not None and stamp.end > at + len(header.time)
 
 
@@ -167,7 +163,7 @@ def _with_stamp(header: SyslogHeader) -> SyslogHeader:
     """
     if header.time is None or header.time[-1:] == b"Z":
         return header
-    stamp = stamp_at(header.time, 0, after_pri=True)
+    stamp = parse_timestamp_at(header.time, 0, after_pri=True)
     return (
         header if stamp is None or stamp.end != len(header.time) else header._replace(stamp=stamp)
     )
@@ -190,7 +186,7 @@ def _any_other(line: bytes) -> SyslogLine | None:
             )
         header = _header(pri, device.stamp, device.origin, data=device.data(relayed=False))
         return _tagged(line, device.end, header)
-    stamp = stamp_at(line, at, after_pri=pri is not None)
+    stamp = parse_timestamp_at(line, at, after_pri=pri is not None)
     if stamp is None:
         return None if pri is None else _tagged(line, at, _header(pri, None, None))
     at = stamp.end + line.startswith(b":", stamp.end)
@@ -203,13 +199,13 @@ def _loose(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
     """Behind the version. None where there is neither RFC 5424's time nor the fields that it
     has.
     """
-    stamp: Stamp | None = None
+    stamp: SyslogTimestamp | None = None
     if line.startswith(b"- ", at) and pri is not None:
         at, fields = _spaces(line, at + 2), True
     elif pri is not None and (unix := _UNIX.match(line, at)) is not None:
         return _of_unix_time(line, pri, unix)
     else:
-        stamp = stamp_at(line, at, after_pri=pri is not None)
+        stamp = parse_timestamp_at(line, at, after_pri=pri is not None)
         if (
             stamp is None
             or line[stamp.end : stamp.end + 1] != b" "
@@ -241,7 +237,7 @@ def _of_unix_time(line: bytes, pri: bytes, unix: re.Match[bytes]) -> SyslogLine:
     end = host.end() if host is not None else unix.end()
     if (word := _WORD.match(line, end)) is not None:
         program, end = word[1], word.end()
-    stamp = Stamp.of_unix(unix[1], unix[2] or b"0", unix.start(), unix.end())
+    stamp = SyslogTimestamp.of_unix(unix[1], unix[2] or b"0", unix.start(), unix.end())
     return SyslogLine(
         _header(pri, stamp, host[1] if host is not None else None, program), line[end:]
     )
@@ -260,9 +256,11 @@ def _pairs(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
         return None
     text = said[b"date"] + b" " + said[b"time"] if b"date" in said else said[b"time"]
     if (unix := _UNIX.fullmatch(text + b" ")) is not None:
-        stamp: Stamp | None = Stamp.of_unix(unix[1], unix[2] or b"0", 0, len(text))
+        stamp: SyslogTimestamp | None = SyslogTimestamp.of_unix(
+            unix[1], unix[2] or b"0", 0, len(text)
+        )
     else:
-        stamp = stamp_at(text, 0, after_pri=True)
+        stamp = parse_timestamp_at(text, 0, after_pri=True)
     if stamp is None or stamp.end != len(text):
         return None
     zone = said.get(b"tz") or said.get(b"timezone")
@@ -279,7 +277,7 @@ def _device(line: bytes, at: int) -> _Device | None:
     """What stands before a device's message; None where nothing is sure to be that."""
     numbers, origin, node, at = _origin(line, at)
     mark = line[at : at + 1] if line[at : at + 1] in (b"*", b".", b"%") else b""
-    stamp, ends_time = stamp_at(line, at + len(mark), after_pri=False), True
+    stamp, ends_time = parse_timestamp_at(line, at + len(mark), after_pri=False), True
     if stamp is None:
         mark = b""
         at = uptime.end() if (uptime := _UPTIME.match(line, at)) else at
@@ -334,14 +332,17 @@ def _goes_on(line: bytes, at: int) -> bool:
         or _UPTIME.match(line, at)
     ):
         return True
-    return stamp_at(line, at + (line[at : at + 1] in (b"*", b".")), after_pri=False) is not None
+    return (
+        parse_timestamp_at(line, at + (line[at : at + 1] in (b"*", b".")), after_pri=False)
+        is not None
+    )
 
 
 def _body(
     line: bytes,
     at: int,
     pri: bytes | None,
-    stamp: Stamp | None,
+    stamp: SyslogTimestamp | None,
     host: bytes | None,
     data: bytes | None,
 ) -> SyslogLine:
@@ -411,7 +412,7 @@ def _level(line: bytes, pri: bytes | None, at: int) -> tuple[bytes | None, int]:
 
 def _header(
     pri: bytes | None,
-    stamp: Stamp | None,
+    stamp: SyslogTimestamp | None,
     host: bytes | None,
     program: bytes | None = None,
     pid: bytes | None = None,

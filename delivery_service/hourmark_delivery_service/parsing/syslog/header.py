@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from hourmark.records.dead_letters import Reason
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL, SD_ELEMENTS
-from hourmark_delivery_service.parsing.syslog.times import Stamp
+from hourmark_delivery_service.parsing.syslog.times import SyslogTimestamp
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 from hourmark_delivery_service.parsing.times.timestamps import FRACTION_DIGITS_MAX, rfc3339_us
 
@@ -64,7 +64,7 @@ class SyslogHeader(NamedTuple):
     pid: bytes | None
     msgid: bytes | None
     structured_data: bytes | None
-    stamp: Stamp | None = None
+    stamp: SyslogTimestamp | None = None
 
     def part(self, name: str) -> bytes | None:
         """The text of a part by its name in declarations, but for structured data."""
@@ -102,7 +102,7 @@ class SyslogLine(NamedTuple):
     message: bytes
 
 
-def take_apart_rfc5424(line: bytes) -> SyslogLine | None:
+def parse_rfc5424(line: bytes) -> SyslogLine | None:
     """A line of RFC 5424, or None."""
     match = _RFC5424.fullmatch(line)
     if match is None:
@@ -112,9 +112,9 @@ def take_apart_rfc5424(line: bytes) -> SyslogLine | None:
     return SyslogLine(SyslogHeader(pri, time, host, program, pid, msgid, data), message or b"")
 
 
-def take_apart_any(line: bytes) -> SyslogLine | None:
+def parse_syslog_line(line: bytes) -> SyslogLine | None:
     """A line of any of the forms, or None."""
-    newer = take_apart_rfc5424(line)
+    newer = parse_rfc5424(line)
     if newer is not None:
         return newer
     match = _OLDER.fullmatch(line)
@@ -141,7 +141,7 @@ def header_time_ms(
     return next((time_ms for time_ms in found if time_ms is not None), None)
 
 
-def not_syslog() -> Rejected:
+def not_syslog_rejection() -> Rejected:
     """Why a line is none."""
     return Rejected(
         Reason.NOT_SYSLOG,

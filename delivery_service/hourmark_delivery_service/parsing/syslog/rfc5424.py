@@ -31,7 +31,7 @@ _LINE = re.compile(
 )
 
 
-class SyslogLine(NamedTuple):
+class Rfc5424Line(NamedTuple):
     """The parts that events are made of. `timestamp` is not read yet."""
 
     timestamp: bytes
@@ -40,10 +40,10 @@ class SyslogLine(NamedTuple):
     msg: bytes  # empty where there is none
 
 
-def take_apart(line: bytes) -> SyslogLine | None:
+def parse_rfc5424_line(line: bytes) -> Rfc5424Line | None:
     """The line's parts, or None if it is not of this form."""
     match = _LINE.fullmatch(line)
     if match is None:
         return None
     timestamp, host, msgid, msg = match.groups()
-    return SyslogLine(timestamp, host, msgid, msg or b"")
+    return Rfc5424Line(timestamp, host, msgid, msg or b"")

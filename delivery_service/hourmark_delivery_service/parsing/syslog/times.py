@@ -83,7 +83,7 @@ _FORMATS: Final = {
 }
 
 
-class Stamp(NamedTuple):
+class SyslogTimestamp(NamedTuple):
     """A time as a line has it.
 
     `month` is a name, empty of Unix time; `zone` is the text of one, None where there is none.
@@ -101,7 +101,7 @@ class Stamp(NamedTuple):
     end: int
 
     @classmethod
-    def of_unix(cls, seconds: bytes, fraction: bytes, start: int, end: int) -> Stamp:
+    def of_unix(cls, seconds: bytes, fraction: bytes, start: int, end: int) -> SyslogTimestamp:
         """A number of seconds since 1970 and its decimals."""
         return cls(
             None, b"", b"", seconds, fraction, None, False, seconds + b"." + fraction, start, end
@@ -134,12 +134,12 @@ class Stamp(NamedTuple):
         return _FORMATS[True, directive].read_ms(self.year + b" " + text, context)
 
 
-def known_zone(word: bytes) -> bool:
+def is_known_zone(word: bytes) -> bool:
     """Whether a word stands for a zone wherever it follows a time."""
     return word in _OF_UTC or word in _OFFSETS or _FROM_UTC.fullmatch(word) is not None
 
 
-def stamp_at(line: bytes, at: int, *, after_pri: bool) -> Stamp | None:
+def parse_timestamp_at(line: bytes, at: int, *, after_pri: bool) -> SyslogTimestamp | None:
     """Return the time that begins at `at`, or None.
 
     `after_pri`: dates that other logs begin with as well count too.
@@ -159,7 +159,7 @@ def stamp_at(line: bytes, at: int, *, after_pri: bool) -> Stamp | None:
                 return found
     if match := _ISO_LIKE.match(line, at):  # it was meant as one, and is none
         text = match[0].removesuffix(b":")
-        return Stamp(None, b"", b"", b"", b"", None, True, text, at, at + len(text))
+        return SyslogTimestamp(None, b"", b"", b"", b"", None, True, text, at, at + len(text))
     if match := _YEAR_FIRST.match(line, at):
         year, month, day, clock, fraction = match.groups()
         return _after(line, match, year, month, day, clock, fraction)
@@ -174,7 +174,7 @@ def stamp_at(line: bytes, at: int, *, after_pri: bool) -> Stamp | None:
     return None
 
 
-def _month_first(line: bytes, at: int) -> Stamp | None:
+def _month_first(line: bytes, at: int) -> SyslogTimestamp | None:
     match = _MONTH_FIRST.match(line, at)
     if match is None:
         return None
@@ -197,7 +197,7 @@ def _after(
     fraction: bytes | None,
     *,
     is_iso: bool = False,
-) -> Stamp:
+) -> SyslogTimestamp:
     """With what follows the clock: a zone, and a year where there is none yet."""
     at, zone = match.end(), None
     for _ in range(2):
@@ -209,7 +209,7 @@ def _after(
             and _is_zone(found[1])
         ):
             zone, at = found[1], found.end()
-    return Stamp(
+    return SyslogTimestamp(
         year,
         month,
         day,
@@ -224,7 +224,7 @@ def _after(
 
 
 def _is_zone(text: bytes) -> bool:
-    return text[:1] in b"+-" or known_zone(text)
+    return text[:1] in b"+-" or is_known_zone(text)
 
 
 def _offset_of(zone: bytes) -> bytes | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import re2
 
 
-class Pattern:
+class LinePattern:
     """One compiled pattern. ValueError if RE2 does not accept it."""
 
     def __init__(self, pattern: str, setting: str = "line.pattern") -> None:

@@ -57,7 +57,7 @@ def put_bytes(value: bytes, out: bytearray) -> None:
     out += value
 
 
-def encoded(encoder: Encoder, value: Any) -> bytes:
+def encode_to_bytes(encoder: Encoder, value: Any) -> bytes:
     """The encoding by itself."""
     out = bytearray()
     encoder(value, out)
@@ -96,7 +96,7 @@ def _uuid_string(value: Any, out: bytearray) -> None:
     put_bytes(value.encode(), out)
 
 
-def raw_bytes(value: Any) -> bytes:
+def json_string_to_bytes(value: Any) -> bytes:
     """Bytes from their JSON form, a character a byte."""
     if type(value) is bytes:
         return value
@@ -109,7 +109,7 @@ def raw_bytes(value: Any) -> bytes:
 
 
 def _bytes(value: Any, out: bytearray) -> None:
-    put_bytes(raw_bytes(value), out)
+    put_bytes(json_string_to_bytes(value), out)
 
 
 def _double(value: Any, out: bytearray) -> None:
@@ -170,7 +170,7 @@ def _timestamp(logical: str) -> Encoder:
     return encode
 
 
-def primitive(kind: str, logical: str | None) -> Encoder:
+def primitive_encoder(kind: str, logical: str | None) -> Encoder:
     """The encoder of a primitive type, annotated or not. ValueError if it is none."""
     if kind == "long" and logical in MICROS_PER_UNIT:
         return _timestamp(logical)

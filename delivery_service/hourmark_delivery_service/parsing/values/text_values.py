@@ -21,7 +21,7 @@ from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaComp
 from hourmark_delivery_service.parsing.values.primitives import (
     Encoder,
     Mismatch,
-    encoded,
+    encode_to_bytes,
     put_bytes,
 )
 
@@ -128,7 +128,7 @@ def _converted(read: Callable[[bytes], Any], encode: Encoder) -> TextEncoder:
 
 def _union(branches: list[AvroType], compiler: SchemaCompiler) -> TextEncoder:
     candidates = [
-        (encoded(put_long, index), text_encoder(branch, compiler))
+        (encode_to_bytes(put_long, index), text_encoder(branch, compiler))
         for index, branch in enumerate(branches)
         if branch != "null"
     ]

@@ -26,7 +26,7 @@ _SIZE: Final = _WORD * (1 + _WORDS * SLOTS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Claim:
+class WorkerStatus:
     """What one worker says; `told`: how often it has, so that one that hangs is noticed."""
 
     oldest_ms: int
@@ -35,7 +35,7 @@ class Claim:
     told: int = 0
 
 
-class Claims:
+class WorkerStatusTable:
     """The shared words, in a file that is made anew by whoever holds the service's identity."""
 
     def __init__(self, path: Path, clock: Clock, *, anew: bool) -> None:
@@ -63,7 +63,7 @@ class Claims:
         it says more.
         """
         slot = next(i for i in range(SLOTS) if not self._words[self._at(i, _IN_USE)])
-        self.say(slot, Claim(self.oldest_ms()))
+        self.say(slot, WorkerStatus(self.oldest_ms()))
         self._words[self._at(slot, _IN_USE)] = 1
         return slot
 
@@ -77,16 +77,16 @@ class Claims:
         """
         self._unanswered += 1
 
-    def say(self, slot: int, claim: Claim) -> None:
+    def say(self, slot: int, claim: WorkerStatus) -> None:
         """What the slot's worker claims now."""
         self._words[self._at(slot, _BYTES)] = claim.bytes
         self._words[self._at(slot, _REQUESTS)] = claim.requests
         self._words[self._at(slot, _CLAIM)] = claim.oldest_ms
         self._words[self._at(slot, _TOLD)] = claim.told
 
-    def of(self, slot: int) -> Claim:
+    def of(self, slot: int) -> WorkerStatus:
         """What the slot's worker said last."""
-        return Claim(
+        return WorkerStatus(
             *(self._words[self._at(slot, word)] for word in (_CLAIM, _BYTES, _REQUESTS, _TOLD))
         )
 
@@ -108,7 +108,7 @@ class Claims:
         """
         return self._unanswered + sum(claim.requests for claim in self._all())
 
-    def _all(self) -> list[Claim]:
+    def _all(self) -> list[WorkerStatus]:
         return [self.of(slot) for slot in range(SLOTS) if self._words[self._at(slot, _IN_USE)]]
 
     def _at(self, slot: int, word: int) -> int:

@@ -18,7 +18,7 @@ from hourmark_delivery_service.parsing.records import avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL
 from hourmark_delivery_service.parsing.times.formats import TimeContext
-from hourmark_delivery_service.parsing.zones import zone_of
+from hourmark_delivery_service.parsing.zones import load_zone
 
 HOST_BYTES_MAX = 255
 
@@ -28,11 +28,11 @@ def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
     return TimeContext(
         observed_at_ms=byte_range.observed_at_ms,
         future_seconds=rules.parsing.future_seconds,
-        zone=zone_of(byte_range.zone, rules.parser.zones),
+        zone=load_zone(byte_range.zone, rules.parser.zones),
     )
 
 
-class Hosts:
+class HostEncoder:
     """Hosts of a range's lines, as the envelope has them."""
 
     def __init__(self, byte_range: ByteRange, source: Source, parser: ParserVersion) -> None:

@@ -16,7 +16,7 @@ from hourmark_delivery_service.access.token import Token
 _BURST_S: Final = 2.0  # of its rate, may come at once
 
 
-class Bucket:
+class TokenBucket:
     """Fills at `rate` a second up to a burst."""
 
     def __init__(self, rate: int, clock: Clock) -> None:
@@ -41,13 +41,15 @@ class Bucket:
         self._at_s = now_s
 
 
-class Allowance:
+class TokenRateLimiter:
     """Both buckets of one token; those without a rate hold for ever."""
 
     def __init__(self, token: Token, clock: Clock) -> None:
         self.token = token
-        self._bytes = Bucket(token.bytes_per_second, clock) if token.bytes_per_second else None
-        self._events = Bucket(token.events_per_second, clock) if token.events_per_second else None
+        self._bytes = TokenBucket(token.bytes_per_second, clock) if token.bytes_per_second else None
+        self._events = (
+            TokenBucket(token.events_per_second, clock) if token.events_per_second else None
+        )
 
     def retry_after_s(self) -> int:
         """Whole seconds until something may be sent; 0: now."""

@@ -17,7 +17,7 @@ from hourmark.records.dead_letters import Reason
 from hourmark.rules.line_rule import SD_PARAM, LineRule, Redaction
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.header import SyslogHeader
-from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.values.patterns import LinePattern
 from hourmark_delivery_service.parsing.values.primitives import (
     ENCODED_BYTES_MAX,
     Encoder,
@@ -29,14 +29,14 @@ from hourmark_delivery_service.parsing.values.text_values import TextEncoder
 Redact = Callable[[Any], Any]  # of a text (bytes) or a JSON value
 
 
-def redact_of(rules: Sequence[Redaction]) -> Redact:
+def redactor_for(rules: Sequence[Redaction]) -> Redact:
     """All patterns of one field, in the order in which they were declared.
 
     ValueError if RE2 does not accept one.
     """
     patterns = [rule for rule in rules if rule.pattern is not None]
     replaced = [
-        (Pattern(rule.pattern or "", "line.redact.pattern"), (rule.by or "").encode())
+        (LinePattern(rule.pattern or "", "line.redact.pattern"), (rule.by or "").encode())
         for rule in patterns
     ]
 
@@ -76,7 +76,7 @@ _ABSENT: Final = object()
 _Header = Mapping[str, Any]  # by field: texts, or a map of them
 
 
-class Field(Protocol):
+class FieldEncoder(Protocol):
     """One of a type's own fields, compiled."""
 
     name: str
@@ -86,10 +86,10 @@ class Field(Protocol):
     absent: bytes | None
 
 
-class Shape:
+class DatumEncoder:
     """The fields of one type. ValueError where a redaction leaves a field with nothing."""
 
-    def __init__(self, event_type: str, fields: Sequence[Field], rule: LineRule) -> None:
+    def __init__(self, event_type: str, fields: Sequence[FieldEncoder], rule: LineRule) -> None:
         self._type, self._fields, self._rule = event_type, fields, rule
         self._coerced = frozenset(rule.coerce)
         self._own = frozenset(field.name for field in fields if field.name != rule.unknown_field)
@@ -100,9 +100,9 @@ class Shape:
             if whole := next((redaction for redaction in rules if redaction.pattern is None), None):
                 self._replaced[field.name] = _replacement(field, whole.by)
             elif rules:
-                self._redacts[field.name] = redact_of(rules)
+                self._redacts[field.name] = redactor_for(rules)
 
-    def with_fields(self, fields: Sequence[Field]) -> Shape:
+    def with_fields(self, fields: Sequence[FieldEncoder]) -> DatumEncoder:
         """The same, where what is not said is otherwise."""
         other = copy.copy(self)
         other._fields = fields
@@ -166,7 +166,7 @@ class Shape:
                 )
         return {field: value for field, value in found.items() if value is not None}
 
-    def _put(self, field: Field, value: Any, out: bytearray) -> None:
+    def _put(self, field: FieldEncoder, value: Any, out: bytearray) -> None:
         name = field.name
         if name in self._replaced:
             out += self._replaced[name]
@@ -189,7 +189,7 @@ class Shape:
                 error.reason, f"the field {name}{error.spaced}", self._type, name
             ) from None
 
-    def _put_absent(self, field: Field, out: bytearray, *, nulls: bool) -> None:
+    def _put_absent(self, field: FieldEncoder, out: bytearray, *, nulls: bool) -> None:
         absent = field.absent if nulls else field.default
         if absent is None:
             raise Rejected(
@@ -198,7 +198,7 @@ class Shape:
         out += absent
 
 
-def _replacement(field: Field, by: str | None) -> bytes:
+def _replacement(field: FieldEncoder, by: str | None) -> bytes:
     out = bytearray()
     if by is not None:
         try:

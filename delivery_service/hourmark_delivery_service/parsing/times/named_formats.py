@@ -27,7 +27,7 @@ class TimeReader(Protocol):
         ...
 
 
-class Rfc3339:
+class Rfc3339Reader:
     """A date, a time and an offset."""
 
     # nothing is left out
@@ -37,7 +37,7 @@ class Rfc3339:
         return None if micros is None else micros // 1000
 
 
-class UnixTime:
+class UnixTimeReader:
     """A number since 1970."""
 
     def __init__(self, word: str) -> None:
@@ -56,7 +56,7 @@ class UnixTime:
         return -ms - bool(fraction[3:].strip(b"0")) if match[1] else ms
 
 
-def time_reader_of(rule: LineRule) -> TimeReader | None:
+def time_reader_for(rule: LineRule) -> TimeReader | None:
     """The reader of a type's times, or None where its messages hold none.
 
     ValueError names a directive that is none.
@@ -65,5 +65,5 @@ def time_reader_of(rule: LineRule) -> TimeReader | None:
         return None if rule.time_format is None else TimeFormat(rule.time_format)
     word = rule.time_format or "rfc3339"
     if word == "rfc3339":
-        return Rfc3339()
-    return UnixTime(word) if word == "unix" or word in _PER_MS else TimeFormat(word)
+        return Rfc3339Reader()
+    return UnixTimeReader(word) if word == "unix" or word in _PER_MS else TimeFormat(word)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from hourmark.clock import Clock
 from hourmark_delivery_service.access.token import Token
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 
 _LOG = logging.getLogger(__name__)
 
 
-class TokenBook:
+class TokenStore:
     """Feed it from one thread, ask it from the event loop: what is asked is replaced whole.
 
     What was read once is kept, though the topic be away, deleted or made anew: whoever was let in
@@ -20,7 +20,7 @@ class TokenBook:
     knows nobody, and then takes nothing.
     """
 
-    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, clock: Clock, metrics: ServiceMetrics) -> None:
         self._clock = clock
         self._metrics = metrics
         self._tokens: dict[str, Token] = {}

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hourmark_delivery_service.access.grants import GRANT, Access
+from hourmark_delivery_service.access.grants import GRANT, AccessControl
 from hourmark_delivery_service.edge.responses import service_error
 from hourmark_delivery_service.errors import ServiceError
 from hourmark_delivery_service.work.workers import CLIENT
@@ -21,10 +21,10 @@ OPEN_PATHS: Final = (
 )  # asked by what watches over processes and knows no tokens
 
 
-class Gate:
+class AuthenticationMiddleware:
     """Lets a request through with what it may do, or answers it."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: AccessControl) -> None:
         self._app = app
         self._access = access
 

@@ -14,12 +14,12 @@ from hourmark.avro.registry import SchemaRegistry
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark.kafka.topic_names import TOKENS, TYPES
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.process.store_follower import StoreFollower
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
-from hourmark_delivery_service.work.framing import find
+from hourmark_delivery_service.work.framing import find_framing
 from hourmark_delivery_service.work.rules_store import RulesStore
-from hourmark_delivery_service.work.service import Service
+from hourmark_delivery_service.work.service import DeliveryService
 
 _CLOSE_S: Final = 10.0
 _LOOK_S: Final = 0.05  # between looks whether there are rules, at the start
@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 _FOLLOW_S: Final = 1.0  # and then whether a revision came that needs another schema
 
 
-class Claimant(Protocol):
+class ProgressReporter(Protocol):
     """Tells how far requests are answered."""
 
     async def run(self) -> None:
@@ -43,12 +43,12 @@ class Claimant(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def started(config: Config) -> AsyncIterator[Service]:
+async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
     """A service with its queue and its rules, until the end of the block."""
-    metrics = Metrics()
+    metrics = ServiceMetrics()
     rules = RulesStore(metrics)
     queue = KafkaQueue(config, metrics)
-    service = Service(config, SystemClock(), queue, rules, metrics)
+    service = DeliveryService(config, SystemClock(), queue, rules, metrics)
     followers = [StoreFollower(config, TYPES, rules)]
     if config.service.tokens_required:
         followers.append(StoreFollower(config, TOKENS, service.access.book))
@@ -63,7 +63,9 @@ async def started(config: Config) -> AsyncIterator[Service]:
 
 
 @contextlib.asynccontextmanager
-async def claiming(service: Service, config: Config, claimant: Claimant) -> AsyncIterator[None]:
+async def progress_reporting(
+    service: DeliveryService, config: Config, claimant: ProgressReporter
+) -> AsyncIterator[None]:
     """The claimant runs, once there are rules and the registry has answered, until the end of the
     block; then it says goodbye.
     """
@@ -77,7 +79,7 @@ async def claiming(service: Service, config: Config, claimant: Claimant) -> Asyn
         await claimant.goodbye()
 
 
-async def _claim(service: Service, config: Config, claimant: Claimant) -> None:
+async def _claim(service: DeliveryService, config: Config, claimant: ProgressReporter) -> None:
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
         while service.rules.latest is None:
             await asyncio.sleep(_LOOK_S)
@@ -87,16 +89,18 @@ async def _claim(service: Service, config: Config, claimant: Claimant) -> None:
             tasks.create_task(_follow_framing(service, registry))
 
 
-async def _follow_framing(service: Service, registry: SchemaRegistry) -> None:
+async def _follow_framing(service: DeliveryService, registry: SchemaRegistry) -> None:
     while True:
         await asyncio.sleep(_FOLLOW_S)
         if service.framing is None or service.lacks_framing() or not service.framing.is_newest:
             await _find_framing(service, registry)
 
 
-async def _find_framing(service: Service, registry: SchemaRegistry) -> None:
+async def _find_framing(service: DeliveryService, registry: SchemaRegistry) -> None:
     needed = service.rules.counting_blanks
-    found = await find(registry, needed, service.rules.types_of_ids, service.waits_for_framing)
+    found = await find_framing(
+        registry, needed, service.rules.types_of_ids, service.waits_for_framing
+    )
     if not found.has_checksums and (service.framing is None or service.framing.has_checksums):
         _LOG.warning(
             "the schema registry does not have the audit schema of this version: audit records "
