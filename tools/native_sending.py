@@ -51,7 +51,7 @@ async def send_at_random(seed: int) -> int:
         ServiceMetrics(),
         lambda all_of_it: make_producer({**all_of_it, **settings}),
     )
-    assert queue._current.takes_packed
+    assert queue._current.supports_packed
     done = sum(await asyncio.gather(*(_append(queue, rng) for _ in range(_APPENDS))))
     await queue.close(rng.choice((0, 2)))
     return done

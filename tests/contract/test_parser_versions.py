@@ -102,7 +102,7 @@ def test_a_zone_that_is_altered_missing_or_renamed_is_found() -> None:
 
 def test_each_parser_gives_what_was_kept() -> None:
     for number in KEPT:
-        assert ParserVectors.of(number).different() == []
+        assert ParserVectors.load(number).failing_names() == []
     check_parser()
 
 
@@ -121,20 +121,20 @@ def test_every_parser_has_its_vectors_and_no_other_has_some() -> None:
 
 
 def test_the_vectors_cover_every_reason_type_and_zone() -> None:
-    vectors = ParserVectors.of(PARSER.parser)
+    vectors = ParserVectors.load(PARSER.parser)
     reasons, types, names = set[str](), set[str](), set[str]()
-    for vector in vectors.all:
+    for vector in vectors.vectors:
         names |= set(vector.get("range", {}).get("zones", ()))
-        for parsed in vectors.parsed(vector):
+        for parsed in vectors.parse(vector):
             types |= {record.event_type for record in parsed.records}
             reasons |= {
                 r.value for r in Reason if any(_says(record, r) for record in parsed.records)
             }
-    (extras,) = map(ParserVectors.of, EXTRAS)
+    (extras,) = map(ParserVectors.load, EXTRAS)
     of_extras = [
         record
-        for vector in extras.all
-        for parsed in extras.parsed(vector)
+        for vector in extras.vectors
+        for parsed in extras.parse(vector)
         for record in parsed.records
     ]
     reasons |= {r.value for r in Reason if any(_says(record, r) for record in of_extras)}
@@ -218,19 +218,19 @@ def test_a_planted_change_of_one_zone_is_found(
     kept = kept_zones(FOLDER / f"{PARSER.zones}.zip")
     (tmp_path / f"{PARSER.zones}.zip").write_bytes(zipped({**kept, zone: kept["Etc/GMT+9"]}))
     monkeypatch.setattr(zones, "FOLDER", tmp_path)
-    found = ParserVectors.of(PARSER.parser).different()
+    found = ParserVectors.load(PARSER.parser).failing_names()
     assert any(name.startswith(f"zones {zone.partition('/')[0]}") for name in found)
 
 
 def test_those_of_extras_find_a_record_that_begins_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (extras,) = map(ParserVectors.of, EXTRAS)
-    assert len(extras.all) > 100 and extras.different() == []
+    (extras,) = map(ParserVectors.load, EXTRAS)
+    assert len(extras.vectors) > 100 and extras.failing_names() == []
     monkeypatch.setattr(RecordStart, "steps", lambda self, body, at, end: iter([None]))
-    assert any(name.startswith("records ") for name in extras.different())
+    assert any(name.startswith("records ") for name in extras.failing_names())
     monkeypatch.setattr(cri, "STREAMS", (b"stdout",))
-    assert any(name.startswith("container ") for name in extras.different())
+    assert any(name.startswith("container ") for name in extras.failing_names())
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"rules": [["rules/1-x", "{}"]]}'])
@@ -281,7 +281,7 @@ def test_keeping_vectors_is_reproducible_and_never_replaces(
     (file,) = tmp_path.iterdir()
     content = json.loads(file.read_text())
     assert file.read_text() == keep_parser_vectors.rendered(keep_parser_vectors.made())
-    assert ParserVectors(content).different() == []
+    assert ParserVectors(content).failing_names() == []
     names = [vector["name"] for vector in content["vectors"]]
     assert len(set(names)) == len(names) > 300
     with pytest.raises(UsageError, match=r"what it gives never changes"):

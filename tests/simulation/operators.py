@@ -76,7 +76,9 @@ class Service:
         if anew:
             self._made, self._next = topic.made, 0
         new = [(offset, record) for offset, record in topic.log if offset >= self._next]
-        self.store.feed([(key.encode(), value.encode()) for _, (key, value) in new], anew=anew)
+        self.store.feed(
+            [(key.encode(), value.encode()) for _, (key, value) in new], from_start=anew
+        )
         self._next = max([self._next, *(offset + 1 for offset, _ in new)])
 
 
@@ -271,7 +273,7 @@ class World:
                 if rules is None:
                     raise Broken(
                         f"{sent.range.rules} stays unknown: "
-                        f"{service.store.why_not(sent.range.rules)}"
+                        f"{service.store.unavailable_reason(sent.range.rules)}"
                     )
                 self._same(sent, rules)
         self.check()

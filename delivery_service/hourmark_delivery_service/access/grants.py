@@ -110,24 +110,24 @@ class AccessControl:
 
     def __init__(self, clock: Clock, metrics: ServiceMetrics, *, required: bool) -> None:
         self.required = required
-        self.book = TokenStore(clock, metrics)
+        self.token_store = TokenStore(clock, metrics)
         self._clock = clock
         self._metrics = metrics
         self._everything = Grant(metrics)
         self._allowances: dict[str, TokenRateLimiter] = {}
 
-    def waits(self) -> list[str]:
+    def not_ready_reasons(self) -> list[str]:
         """What is missing before anybody is let in."""
-        if not self.required or self.book.caught_up:
+        if not self.required or self.token_store.caught_up:
             return []
         return [
             "no tokens are known yet: hourmark.tokens was not read, or `hourmark token "
-            f"create` never ran{self.book.trouble}"
+            f"create` never ran{self.token_store.read_error}"
         ]
 
     def warnings(self) -> list[str]:
         """What is not as it should be although requests are taken."""
-        return self.book.warnings() if self.required else []
+        return self.token_store.warnings() if self.required else []
 
     def grant(self, headers: Headers) -> Grant:
         """What a request with these headers may do. Unauthorized; NotNow before any
@@ -143,9 +143,9 @@ class AccessControl:
 
     def _authenticated(self, headers: Headers) -> Token:
         text = _bearer(headers)
-        if waits := self.waits():
+        if waits := self.not_ready_reasons():
             raise ServiceUnavailable("not_ready", "; ".join(waits))
-        token = self.book.get(parse_token_id(text) or "")
+        token = self.token_store.get(parse_token_id(text) or "")
         if not verify_token(token, text):
             raise Unauthorized("unknown_token", "this token is not known here", _CREATE)
         assert token is not None, "is_text_of says so"

@@ -30,7 +30,7 @@ class TokenBucket:
         self._fill()
         return 0 if self._level > 0 else math.floor(-self._level / self._rate) + 1
 
-    def take(self, amount: int) -> None:
+    def consume(self, amount: int) -> None:
         """Take it, also where it is not there."""
         self._fill()
         self._level -= amount
@@ -62,4 +62,4 @@ class TokenRateLimiter:
         """Of a request that was let in."""
         for bucket, amount in ((self._bytes, size), (self._events, events)):
             if bucket is not None:
-                bucket.take(amount)
+                bucket.consume(amount)

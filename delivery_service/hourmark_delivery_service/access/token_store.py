@@ -30,15 +30,17 @@ class TokenStore:
         self._read_ms = 0
         self.caught_up = False  # whether there is a topic, and it was once read to its end
 
-    def feed(self, records: Iterable[tuple[bytes | None, bytes | None]], *, anew: bool) -> None:
+    def feed(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
+    ) -> None:
         """All records up to the topic's end. `anew`: it begins from its start, or is gone."""
         tokens = dict(self._tokens)
-        if anew:
+        if from_start:
             self._published = set()
         for key, value in records:
             self._take(tokens, (key or b"").decode("latin-1"), value)
         self._tokens = tokens
-        self.caught_up = self.caught_up or anew
+        self.caught_up = self.caught_up or from_start
         self._read_ms = self._clock.now_ms()
         self._metrics.tokens_read.set(self._read_ms / 1000)
         self._metrics.tokens.set(sum(not t.revoked for t in tokens.values()))
@@ -51,12 +53,12 @@ class TokenStore:
         return self._tokens.get(token_id)
 
     @property
-    def trouble(self) -> str:
+    def read_error(self) -> str:
         """Why the topic cannot be read at the moment; empty if it can."""
         return self._trouble
 
-    @trouble.setter
-    def trouble(self, why: str) -> None:
+    @read_error.setter
+    def read_error(self, why: str) -> None:
         if why and not self._trouble:
             _LOG.error(
                 "tokens cannot be followed%s; those known are in force, revocations are "

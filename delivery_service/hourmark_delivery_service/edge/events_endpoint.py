@@ -106,7 +106,7 @@ class EventsEndpoint:
         batch.
         """
         service = self._service
-        with service.inflight.request() as request:
+        with service.inflight.track() as request:
             grant = request_grant(http)
             grant.check_types((http.path_params["type"],))
             grant.check_rate()
@@ -118,9 +118,9 @@ class EventsEndpoint:
             batch, fixed = self._batch(http, request.start_ms)
             try:
                 service.check_clock(batch.observed_at_ms)
-                rules = service.rules_of(batch.rules)
+                rules = service.rules_for(batch.rules)
                 _check_type(batch.event_type, rules)
-                body = await service.bodies.plain(http, request, self._line_max + 1)
+                body = await service.bodies.read(http, request, self._line_max + 1)
                 grant.charge(size=len(body))
                 _check_no_form(http, body)
                 if rules.parser.reads_json_bodies:
@@ -135,8 +135,8 @@ class EventsEndpoint:
             except ServiceError as error:
                 error.problem["repeat"] = _repeat(batch)
                 raise
-            exactly = (fixed.key or not parser.rests_on_key) and (
-                fixed.time or not parser.rests_on_time
+            exactly = (fixed.key or not parser.depends_on_key) and (
+                fixed.time or not parser.depends_on_time
             )
             return json_response(
                 {
@@ -174,7 +174,7 @@ class EventsEndpoint:
 
         Parsing is pure: the delivery parses the batch in the same way.
         """
-        await self._service.read_through(parser, body, peer)
+        await self._service.parse_only(parser, body, peer)
         if count := parser.dead_letter_count:
             which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
             raise BatchRejected(which, _rejected(parser))
@@ -182,7 +182,7 @@ class EventsEndpoint:
     async def _as_lines(self, body: bytes, peer: ClientPeer) -> bytes:
         if len(body) <= LONG_BYTES:
             return json_body_to_lines(body)
-        return await self._service.workers.beside(
+        return await self._service.executor.run_in_thread(
             Job(), functools.partial(json_body_to_lines, body), peer
         )
 

@@ -39,7 +39,7 @@ class Probes:
         """
         latest, now_ms = self._service.rules.latest, self._service.clock.now_ms()
         if latest is None or clock_problem(now_ms):
-            raise ServiceUnavailable("not_ready", "; ".join(self._service.waits()))
+            raise ServiceUnavailable("not_ready", "; ".join(self._service.not_ready_reasons()))
         return json_response({"clock_ms": now_ms, "rules": latest.id})
 
     async def alive(self, _: Request) -> Response:
@@ -50,7 +50,7 @@ class Probes:
         """200 if a range could be taken now, else 503 with every reason; and what is not as it
         should be all the same.
         """
-        reasons = self._service.waits() + await self._queue_problems()
+        reasons = self._service.not_ready_reasons() + await self._queue_problems()
         warnings = self._service.access.warnings()
         told = {
             "ready": not reasons,
@@ -79,7 +79,7 @@ class Probes:
         return json_response(openapi_document(self._service.settings))
 
     async def _exposition(self) -> bytes:
-        return await self._service.workers.short(Job(), self._service.metrics.exposition)
+        return await self._service.executor.run_in_loop(Job(), self._service.metrics.exposition)
 
     async def _queue_problems(self) -> list[str]:
         async with self._asking:

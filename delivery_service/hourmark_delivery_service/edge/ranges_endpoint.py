@@ -35,7 +35,7 @@ class RangesEndpoint:
         answer.
         """
         service = self._service
-        with service.inflight.request() as request:
+        with service.inflight.track() as request:
             check_headers(http.headers)
             with bad_request("headers", "send the headers that docs/http-api.md lists"):
                 byte_range = parse_range_headers(http.headers)
@@ -53,9 +53,9 @@ class RangesEndpoint:
                 )
             service.check_accepting()
             service.check_clock(byte_range.observed_at_ms)
-            rules = service.rules_of(byte_range.rules)
+            rules = service.rules_for(byte_range.rules)
             grant.check_types(_types_of(byte_range.source, rules))
-            body = await service.bodies.plain(http, request, self._inflated_max)
+            body = await service.bodies.read(http, request, self._inflated_max)
             grant.charge(size=len(body))
             self._check_size(byte_range, body)
             with bad_request("range", "cut the range as docs/http-api.md says"):

@@ -27,9 +27,9 @@ class ReportsEndpoint:
         service = self._service
         if trouble := clock_problem(service.clock.now_ms()):
             raise ServiceUnavailable("not_ready", trouble)
-        with service.inflight.request() as request:
+        with service.inflight.track() as request:
             return await self._keep(
-                await service.bodies.plain(http, request, REPORT_BYTES_MAX), request_grant(http)
+                await service.bodies.read(http, request, REPORT_BYTES_MAX), request_grant(http)
             )
 
     async def _keep(self, body: bytes, grant: Grant) -> Response:

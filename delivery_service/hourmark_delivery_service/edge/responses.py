@@ -125,7 +125,7 @@ class ResponseMiddleware:
                 self._service.clock.monotonic_s() - began_s
             )
 
-    def refusal(self, error: ServiceError) -> Response:
+    def refusal_response(self, error: ServiceError) -> Response:
         """The answer to what never became a request; the connection ends with it."""
         answer = problem_response(error, headers=_CLOSE)
         self._mark(answer.headers)

@@ -72,7 +72,7 @@ class ConnectionTable(Generic[C]):
     def __len__(self) -> int:
         return len(self._phases)
 
-    def enter(self, connection: C, phase: ConnectionPhase, now_s: float) -> None:
+    def set_phase(self, connection: C, phase: ConnectionPhase, now_s: float) -> None:
         """From now on it is in this phase; if it was already, nothing changes."""
         before = self._phases.get(connection)
         if before is phase:
@@ -82,21 +82,21 @@ class ConnectionTable(Generic[C]):
         self._phases[connection] = phase
         self._since[phase][connection] = now_s
 
-    def leave(self, connection: C) -> None:
+    def remove(self, connection: C) -> None:
         """It is closed."""
         phase = self._phases.pop(connection, None)
         if phase is not None:
             del self._since[phase][connection]
 
-    def phase(self, connection: C) -> ConnectionPhase | None:
+    def get_phase(self, connection: C) -> ConnectionPhase | None:
         """Where it is; None once it left."""
         return self._phases.get(connection)
 
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether there is no place for one more."""
         return len(self._phases) >= self._connections_max
 
-    def nearest(self) -> C | None:
+    def nearest_deadline(self) -> C | None:
         """The one whose deadline is the nearest. None where the service owes all of them
         an answer.
         """
@@ -133,11 +133,11 @@ _SWEEP_S: Final = 0.5  # between looks for connections that are overdue
 class ClientConnection(Protocol):
     """One client's."""
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Close it at once, and give its place back."""
         ...
 
-    def overdue(self, phase: ConnectionPhase) -> None:
+    def on_overdue(self, phase: ConnectionPhase) -> None:
         """The client took too long."""
         ...
 
@@ -163,17 +163,17 @@ class ConnectionLimiter:
         )
         self._sweeping = False
 
-    def enter(self, connection: ClientConnection, phase: ConnectionPhase) -> bool:
+    def admit(self, connection: ClientConnection, phase: ConnectionPhase) -> bool:
         """A new connection, for which another one goes if there is no place; False if
         none may go.
         """
         loop = asyncio.get_running_loop()
-        if self.connections.full():
-            nearest = self.connections.nearest()
+        if self.connections.is_full():
+            nearest = self.connections.nearest_deadline()
             if nearest is None:
                 return False
-            nearest.drop()
-        self.connections.enter(connection, phase, loop.time())
+            nearest.abort()
+        self.connections.set_phase(connection, phase, loop.time())
         if not self._sweeping:
             self._sweeping = True
             loop.call_later(_SWEEP_S, self._sweep, loop)
@@ -181,7 +181,7 @@ class ConnectionLimiter:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         for connection, phase in self.connections.overdue(loop.time()):
-            connection.overdue(phase)
+            connection.on_overdue(phase)
         self._sweeping = len(self.connections) > 0
         if self._sweeping:
             loop.call_later(_SWEEP_S, self._sweep, loop)
@@ -193,9 +193,9 @@ class TlsHandshake(asyncio.Protocol):
     `then`: what speaks on it once it is secure.
     """
 
-    door: ClassVar[ConnectionLimiter]
-    context: ClassVar[ssl.SSLContext]
-    then: ClassVar[type[asyncio.Protocol]]
+    limiter: ClassVar[ConnectionLimiter]
+    tls_context: ClassVar[ssl.SSLContext]
+    http_protocol: ClassVar[type[asyncio.Protocol]]
 
     def __init__(self, **given: Any) -> None:
         self._given = given
@@ -206,14 +206,14 @@ class TlsHandshake(asyncio.Protocol):
         self._socket = transport.get_extra_info("socket").dup()
         # of its own descriptor, before it reads from it
         transport.abort()  # type: ignore[attr-defined]
-        if self.door.enter(self, ConnectionPhase.HANDSHAKE):
+        if self.limiter.admit(self, ConnectionPhase.HANDSHAKE):
             self._shaking = asyncio.get_running_loop().create_task(self._shake())
         else:
-            self.drop()
+            self.abort()
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Close it at once."""
-        self.door.connections.leave(self)
+        self.limiter.connections.remove(self)
         shaking, self._shaking = (
             self._shaking,
             None,
@@ -223,31 +223,34 @@ class TlsHandshake(asyncio.Protocol):
         if self._socket is not None:
             self._socket.close()
 
-    def overdue(self, _: ConnectionPhase) -> None:
+    def on_overdue(self, _: ConnectionPhase) -> None:
         """The handshake took too long."""
-        self.drop()
+        self.abort()
 
-    def done(self, transport: asyncio.BaseTransport) -> None:
+    def complete(self, transport: asyncio.BaseTransport) -> None:
         """It is secure: the place goes to the one that speaks from now on."""
-        self.door.connections.leave(self)
-        protocol = self.then(**self._given)
+        self.limiter.connections.remove(self)
+        protocol = self.http_protocol(**self._given)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
 
     async def _shake(self) -> None:
         taken, self._socket = self._socket, None
         assert taken is not None
-        limit_s = self.door.settings.header_seconds
+        limit_s = self.limiter.settings.header_seconds
         loop = asyncio.get_running_loop()
         try:
             with contextlib.suppress(
                 OSError
             ):  # the client left, does not speak TLS, or is not trusted
                 await loop.connect_accepted_socket(
-                    lambda: _Secure(self), taken, ssl=self.context, ssl_handshake_timeout=limit_s
+                    lambda: _Secure(self),
+                    taken,
+                    ssl=self.tls_context,
+                    ssl_handshake_timeout=limit_s,
                 )
         finally:
-            self.door.connections.leave(self)
+            self.limiter.connections.remove(self)
 
 
 class _Secure(asyncio.Protocol):
@@ -257,4 +260,4 @@ class _Secure(asyncio.Protocol):
         self._handshake = handshake
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._handshake.done(transport)
+        self._handshake.complete(transport)

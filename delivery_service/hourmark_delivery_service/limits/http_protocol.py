@@ -119,16 +119,18 @@ def check_uvicorn(
 
 
 def protocol_class_for(
-    settings: Settings, tls: ssl.SSLContext | None = None
+    settings: Settings, tls_context: ssl.SSLContext | None = None
 ) -> type[asyncio.Protocol]:
     """The protocol of one server with these limits."""
     door = ConnectionLimiter(settings)
-    served = type("ServersProtocol", (HttpProtocol,), {"door": door})
+    served = type("ServersProtocol", (HttpProtocol,), {"limiter": door})
     return (
         served
-        if tls is None
+        if tls_context is None
         else type(
-            "ServersHandshake", (TlsHandshake,), {"door": door, "context": tls, "then": served}
+            "ServersHandshake",
+            (TlsHandshake,),
+            {"limiter": door, "tls_context": tls_context, "http_protocol": served},
         )
     )
 
@@ -136,7 +138,7 @@ def protocol_class_for(
 class HttpProtocol(HttpToolsProtocol):
     """uvicorn's, on httptools, within limits."""
 
-    door: ClassVar[ConnectionLimiter]
+    limiter: ClassVar[ConnectionLimiter]
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -163,20 +165,20 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
-        if not self.door.enter(self, ConnectionPhase.HEAD):
+        if not self.limiter.admit(self, ConnectionPhase.HEAD):
             busy = (
-                f"the service owes an answer on each of {self.door.settings.connections_max} "
+                f"the service owes an answer on each of {self.limiter.settings.connections_max} "
                 "connections"
             )
             self._write(ServiceUnavailable("connections", busy))
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.door.connections.leave(self)
+        self.limiter.connections.remove(self)
         self._ended = True
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        self._peer.leave()
+        self._peer.mark_disconnected()
         self.pipeline.clear()
         # no circle: its memory is free once its endpoint ends
         self.cycle = None  # type: ignore[assignment]
@@ -211,16 +213,16 @@ class HttpProtocol(HttpToolsProtocol):
         self._keep_alive = False
         super().shutdown()
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Close it at once; whatever was under way was not acknowledged."""
-        self.door.connections.leave(self)
+        self.limiter.connections.remove(self)
         self._ended = True
         self.transport.abort()
 
-    def overdue(self, phase: ConnectionPhase) -> None:
+    def on_overdue(self, phase: ConnectionPhase) -> None:
         """The client took too long."""
         if phase is ConnectionPhase.HEAD and self._in_head:
-            limit_s = self.door.settings.header_seconds
+            limit_s = self.limiter.settings.header_seconds
             self._refuse(
                 RequestTimeout(
                     "slow_headers",
@@ -229,7 +231,7 @@ class HttpProtocol(HttpToolsProtocol):
                 )
             )
         else:
-            self.drop()
+            self.abort()
 
     # What the parser calls
 
@@ -314,7 +316,7 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._ended and self._owed == 0 and self._waiting_refusal is not None:
             self._answer_refusal(self._waiting_refusal)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """After an answer.
 
         A client that still sends is let read it: closing at once would reset the connection and
@@ -369,16 +371,16 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes += size
         if (
             self._head_bytes > self._allowance_max
-            or len(self.headers) > self.door.settings.headers_max
+            or len(self.headers) > self.limiter.settings.headers_max
         ):
             raise self._give_up(self._too_much())
 
     @property
     def _allowance_max(self) -> int:
-        return self.door.settings.header_bytes_max
+        return self.limiter.settings.header_bytes_max
 
     def _too_much(self) -> ServiceError:
-        settings = self.door.settings
+        settings = self.limiter.settings
         if not self._in_head:
             return BadRequest(
                 "malformed",
@@ -407,7 +409,7 @@ class HttpProtocol(HttpToolsProtocol):
         )
         if pending and pending.more_body and not self._in_head:  # it is the one that is refused
             if pending.response_started:
-                self.drop()
+                self.abort()
                 return
             self._owed -= 1
             if self.pipeline:  # it has not begun
@@ -423,13 +425,13 @@ class HttpProtocol(HttpToolsProtocol):
     def _answer_refusal(self, error: ServiceError) -> None:
         self._waiting_refusal = None
         self._write(error)
-        self._peer.leave()
-        self.end()
+        self._peer.mark_disconnected()
+        self.finish()
 
     def _write(self, error: ServiceError) -> None:
         app = self.config.loaded_app
         assert isinstance(app, ResponseMiddleware)
-        answer = app.refusal(error)
+        answer = app.refusal_response(error)
         status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
         headers = [*self.server_state.default_headers, *answer.raw_headers]
         lines = [status, *(b": ".join(header) for header in headers), b"", bytes(answer.body)]
@@ -437,8 +439,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _move(self) -> None:
         """Into the phase that it is in now."""
-        if self.door.connections.phase(self) is not None:
-            self.door.connections.enter(self, self._phase(), self.loop.time())
+        if self.limiter.connections.get_phase(self) is not None:
+            self.limiter.connections.set_phase(self, self._phase(), self.loop.time())
 
     def _phase(self) -> ConnectionPhase:
         if self._ended:
@@ -472,7 +474,7 @@ class _Answering:
         return self._protocol.transport.is_closing()
 
     def close(self) -> None:
-        self._protocol.end()
+        self._protocol.finish()
 
 
 def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:

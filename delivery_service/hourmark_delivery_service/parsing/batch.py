@@ -85,7 +85,7 @@ class BatchParser(Parser):
             f"{batch.client}\n{batch.key}\n{hashlib.blake2b(body, digest_size=16).hexdigest()}"
         )
         self.rejected: list[RejectedEvent] = []  # the first REJECTED_MAX
-        self.rests_on_key = self.rests_on_time = (
+        self.depends_on_key = self.depends_on_time = (
             False  # whether the id of any record does, on those of the batch
         )
         origin = RecordOrigin(
@@ -127,7 +127,7 @@ class BatchParser(Parser):
             event = ParsedEvent(kind, time_ms, self._host, kind.encode_object(values))
             self._event(event, event_id, index)
         except Rejected as refusal:
-            self.rests_on_key = self.rests_on_time = True
+            self.depends_on_key = self.depends_on_time = True
             refusal.claimed_type = kind.name
             self._note(refusal, index)
             dead_id = batch_event_id(
@@ -146,11 +146,11 @@ class BatchParser(Parser):
     def _id_and_time(self, values: dict[str, Any], index: int) -> tuple[EventId, int]:
         """Id and time, taken out of `values`."""
         client_id, said_time = values.pop("event_id", None), values.pop("event_time", None)
-        self.rests_on_time |= said_time is None
+        self.depends_on_time |= said_time is None
         time_ms = self._batch.observed_at_ms if said_time is None else _time_ms(said_time)
         check_plausible(time_ms, self._batch.observed_at_ms, self._parsing, self._type.name)
         if client_id is None:
-            self.rests_on_key = True
+            self.depends_on_key = True
             return batch_event_id(time_ms, self._type.name, self._key, index), time_ms
         if type(client_id) is not str or not 0 < len(client_id) <= CLIENT_ID_CHARS_MAX:
             detail = f"event_id must be a string of 1 to {CLIENT_ID_CHARS_MAX} characters"

@@ -60,13 +60,13 @@ class CompiledField:
         try:
             self.default: bytes | None = encode_default(field, self.encode)
         except Mismatch as error:
-            raise ValueError(f"the default of the field {self.name}{error.spaced}") from None
+            raise ValueError(f"the default of the field {self.name}{error.suffix}") from None
         # what stands for a group that took no part: the default, else null where the type allows it
         self.absent: bytes | None = (
             self.default if self.default is not None else _null_of(self.encode)
         )
 
-    def said(self, fields: Mapping[str, str]) -> CompiledField:
+    def with_defaults_from(self, fields: Mapping[str, str]) -> CompiledField:
         """The same, where one of these stands for what a record does not say; itself, where none
         can.
         """
@@ -159,7 +159,7 @@ class CompiledType:
     def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
         """The same for a range whose source says these of all of its events."""
         other = copy.copy(self)
-        other.fields = tuple(field.said(fields) for field in self.fields)
+        other.fields = tuple(field.with_defaults_from(fields) for field in self.fields)
         other._values = [(field.name, field.encode, field.default) for field in other.fields]
         other.line_field = next(
             (field for field in other.fields if field.name == self.rule.field), None
@@ -168,21 +168,21 @@ class CompiledType:
         other.native = None
         return other
 
-    def said(self, message: bytes) -> ParsedMessage:
+    def parse_message(self, message: bytes) -> ParsedMessage:
         """What a message says. Rejected if it has not this type's form."""
         self._check_usable()
         assert self._form is not None, "it was compiled"
         return self._form(message)
 
-    def encode_said(self, said: ParsedMessage, header: SyslogHeader | None) -> bytearray:
+    def encode_message(self, message: ParsedMessage, header: SyslogHeader | None) -> bytearray:
         """The datum of the own fields, from a message and its header."""
         if self.shape is not None:
-            own_header = None if header is None else self.shape.header_of(header)
-            return self.shape.encode(said.given, own_header, nulls=self.rule.payload != "json")
+            own_header = None if header is None else self.shape.header_values(header)
+            return self.shape.encode(message.values, own_header, nulls=self.rule.payload != "json")
         return (
-            self.encode_object(said.given)
+            self.encode_object(message.values)
             if self.rule.payload == "json"
-            else self.encode_texts(said.given)
+            else self.encode_texts(message.values)
         )
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
@@ -260,14 +260,14 @@ class CompiledType:
             raise Rejected(Reason.WRONG_FIELD, self.problem, self.name)
 
     def _wrong(self, name: str, error: Mismatch) -> Rejected:
-        return Rejected(error.reason, f"the field {name}{error.spaced}", self.name, name)
+        return Rejected(error.reason, f"the field {name}{error.suffix}", self.name, name)
 
 
 class CompiledRules:
     """A revision. ValueError if this software cannot parse by it exactly as any other does."""
 
     def __init__(
-        self, rules: Rules, known: dict[tuple[str, int], CompiledType] | None = None
+        self, rules: Rules, compiled_types: dict[tuple[str, int], CompiledType] | None = None
     ) -> None:
         """`known`: types that were compiled before, by key and schema id; taken from there, and
         added to it.
@@ -279,7 +279,7 @@ class CompiledRules:
         self.sources: Mapping[str, Source] = rules.sources
         for version in rules.types.values():
             _check_envelope(version)
-        shared = {} if known is None else known
+        shared = {} if compiled_types is None else compiled_types
         self.types: Mapping[str, CompiledType] = {
             name: shared.get((v.key, v.schema_id))
             or shared.setdefault((v.key, v.schema_id), CompiledType(v))

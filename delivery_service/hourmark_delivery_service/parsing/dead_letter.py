@@ -47,7 +47,7 @@ _TELLS_NOTHING: Final = frozenset(
 
 
 def withhold_payload(
-    refusal: Rejected, raw: bytes, declared: Container[str]
+    rejection: Rejected, raw: bytes, declared_types: Container[str]
 ) -> tuple[Rejected, bytes]:
     """The same where the line may be of a type that redacts: without its bytes, and with no word of
     them.
@@ -56,15 +56,15 @@ def withhold_payload(
     stand behind an escape, in a value that ends elsewhere, or in the name of a field. The line
     itself is at its position in its file.
     """
-    detail = refusal.detail if refusal.reason in _TELLS_NOTHING else ""
-    if refusal.field is not None and not detail:
-        detail = f"the field {refusal.field} is wrong"
+    detail = rejection.detail if rejection.reason in _TELLS_NOTHING else ""
+    if rejection.field is not None and not detail:
+        detail = f"the field {rejection.field} is wrong"
     told = (
         f"{detail}{'; ' if detail else ''}the line's {len(raw)} bytes are withheld: it may be "
         "of a type that redacts"
     )
-    claimed = refusal.claimed_type if refusal.claimed_type in declared else None
-    return Rejected(refusal.reason, told, claimed, refusal.field), b""
+    claimed = rejection.claimed_type if rejection.claimed_type in declared_types else None
+    return Rejected(rejection.reason, told, claimed, rejection.field), b""
 
 
 def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -> None:

@@ -81,7 +81,7 @@ class ParsedMessage(NamedTuple):
     `given`: by name, texts as bytes and JSON's values; `time` and `host`: texts, None if not there.
     """
 
-    given: Mapping[str, Any]
+    values: Mapping[str, Any]
     time: bytes | None = None
     host: bytes | None = None
 
@@ -90,20 +90,20 @@ MessageParser = Callable[[bytes], ParsedMessage]  # Rejected if the message has 
 
 
 def message_parser_for(
-    rule: LineRule, own: frozenset[str], pattern: LinePattern | None, keeps_bom: bool
+    rule: LineRule, field_names: frozenset[str], pattern: LinePattern | None, keeps_bom: bool
 ) -> MessageParser:
     """The form that a declaration names.
 
     `own`: its fields; `keeps_bom`: whether the field of the text does.
     """
     if rule.payload == "json":
-        return lambda message: _placed(parse_json_object(message), rule, own)
+        return lambda message: _placed(parse_json_object(message), rule, field_names)
     if rule.payload == "logfmt":
-        return lambda message: _placed(_present(parse_logfmt(message), rule), rule, own)
+        return lambda message: _placed(_present(parse_logfmt(message), rule), rule, field_names)
     if rule.payload == "tsv":
-        return _tsv(rule, own)
+        return _tsv(rule, field_names)
     if pattern is not None:
-        return _matching(rule, own, pattern)
+        return _matching(rule, field_names, pattern)
     field = rule.field or ""
 
     def text(message: bytes) -> ParsedMessage:

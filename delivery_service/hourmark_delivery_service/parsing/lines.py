@@ -37,7 +37,7 @@ class LineReader:
         )
         self._parsing = rules.parsing
         self._observed_at_ms = byte_range.observed_at_ms
-        self.unsaid_ms = (
+        self.default_time_ms = (
             byte_range.observed_at_ms
         )  # the time of a record that says none; set for each where that differs
         self._host = avro_string(byte_range.host_name)
@@ -53,9 +53,9 @@ class LineReader:
         kind = self._catch_all
         if kind is None or kind.line_field is None:
             raise refusal
-        check_plausible(self.unsaid_ms, self._observed_at_ms, self._parsing, kind.name)
+        check_plausible(self.default_time_ms, self._observed_at_ms, self._parsing, kind.name)
         return ParsedEvent(
-            kind, self.unsaid_ms, self._host, kind.encode_texts({kind.line_field.name: line})
+            kind, self.default_time_ms, self._host, kind.encode_texts({kind.line_field.name: line})
         )
 
 
@@ -88,7 +88,7 @@ class Rfc5424Reader(LineReader):
     def _time_ms(self, timestamp: bytes, kind: CompiledType) -> int:
         if timestamp == NIL:
             if kind.rule.time == "observed":
-                return self.unsaid_ms
+                return self.default_time_ms
             raise Rejected(Reason.NO_TIMESTAMP, "the TIMESTAMP is '-'", kind.name)
         micros = rfc3339_us(timestamp, SYSLOG_FRACTION_DIGITS)
         if micros is None:
@@ -135,7 +135,7 @@ class FreeReader(LineReader):
     def _time_ms(self, text: bytes | None, kind: CompiledType) -> int:
         if text is None or kind.time_format is None:
             if kind.rule.time == "observed":
-                return self.unsaid_ms
+                return self.default_time_ms
             raise Rejected(
                 Reason.NO_TIMESTAMP, "the group `time` took no part in the match", kind.name
             )

@@ -79,7 +79,7 @@ class MessageReader(LineReader):
         if kind is None:
             return self._otherwise(line, unknown_type_rejection(name, self._source))
         try:
-            return self._event(kind, kind.said(parts.message), parts.header)
+            return self._event(kind, kind.parse_message(parts.message), parts.header)
         except Rejected as refusal:
             refusal.claimed_type = kind.name
             raise
@@ -92,7 +92,7 @@ class MessageReader(LineReader):
             if programs and (header is None or header.program not in programs):
                 continue
             try:
-                said = kind.said(message)
+                said = kind.parse_message(message)
             except Rejected as refusal:
                 refusal.claimed_type = kind.name
                 refusals.append(refusal)
@@ -105,8 +105,8 @@ class MessageReader(LineReader):
     ) -> ParsedEvent:
         time_ms = self._time_ms(kind, said, header)
         check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
-        host = self._hosts.of(said.host or (header.host if header is not None else None), kind)
-        return ParsedEvent(kind, time_ms, host, kind.encode_said(said, header))
+        host = self._hosts.encode(said.host or (header.host if header is not None else None), kind)
+        return ParsedEvent(kind, time_ms, host, kind.encode_message(said, header))
 
     def _time_ms(self, kind: CompiledType, said: ParsedMessage, header: SyslogHeader | None) -> int:
         text, time_ms = said.time, None
@@ -117,12 +117,12 @@ class MessageReader(LineReader):
             )
         elif header is not None and header.time is not None:
             text, form = header.time, "of a header of syslog"
-            if header.stamp is not None:
-                time_ms = header.stamp.read_ms(self._context)
+            if header.parsed_time is not None:
+                time_ms = header.parsed_time.read_ms(self._context)
             else:
                 time_ms = header_time_ms(text, self._context, self._fraction_digits_max)
         elif kind.rule.time == "observed":
-            return self.unsaid_ms
+            return self.default_time_ms
         else:
             raise Rejected(
                 Reason.NO_TIMESTAMP,

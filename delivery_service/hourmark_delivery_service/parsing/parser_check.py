@@ -44,16 +44,16 @@ def check_parser() -> None:
     for number in KEPT:
         kept = f"{FOLDER.name}/{number}.json"
         try:
-            vectors = ParserVectors.of(number)
+            vectors = ParserVectors.load(number)
         except (OSError, ValueError, KeyError) as error:
             raise Finding(
                 f"{kept}, what the parser {number} gives, cannot be read: {error}; "
                 "install this software anew"
             ) from error
-        if different := vectors.different():
+        if different := vectors.failing_names():
             raise Finding(
                 f"this software is not the parser {number} that rules revisions name: "
-                f"{len(different)} of the {len(vectors.all)} "
+                f"{len(different)} of the {len(vectors.vectors)} "
                 f"results kept in {kept} come out otherwise, {different[0]!r} first. Ranges "
                 "sent again "
                 "would become other records, so the service does not start. Kept with: "
@@ -86,30 +86,30 @@ class ParserVectors:
         self._bodies: Sequence[str | list[tuple[str, int]]] = content["bodies"]
         self._ranges: Mapping[str, Any] = content["ranges"]
         self.made_with: str = content["made_with"]
-        self.all: Sequence[Mapping[str, Any]] = content["vectors"]
+        self.vectors: Sequence[Mapping[str, Any]] = content["vectors"]
 
     @classmethod
-    def of(cls, number: int | str) -> ParserVectors:
+    def load(cls, number: int | str) -> ParserVectors:
         """As they were kept."""
         return cls(json.loads((FOLDER / f"{number}.json").read_text()))
 
-    def different(self) -> list[str]:
+    def failing_names(self) -> list[str]:
         """The names of those that give something else now."""
-        return [vector["name"] for vector in self.all if not self._same(vector)]
+        return [vector["name"] for vector in self.vectors if not self._same(vector)]
 
     def digest(self, vector: Mapping[str, Any]) -> str:
         """Of all that parsing gives."""
         whole = hashlib.blake2b(digest_size=12)
-        for parsed in self.parsed(vector):
+        for parsed in self.parse(vector):
             for part in _parts(parsed):
                 whole.update(len(part).to_bytes(8) + part)
         return whole.hexdigest()
 
-    def parsed(self, vector: Mapping[str, Any]) -> Iterator[ParsedRange]:
+    def parse(self, vector: Mapping[str, Any]) -> Iterator[ParsedRange]:
         """What becomes of it."""
         rules, body = self._rules[vector["rules"]], _body(self._bodies[vector["body"]])
         if "batch" in vector:
-            yield BatchParser(Batch(**vector["batch"], rules=rules.id), body, rules).whole()
+            yield BatchParser(Batch(**vector["batch"], rules=rules.id), body, rules).parse_all()
             return
         fields = {**self._ranges, **vector["range"]}
         part, start = Part(fields.pop("part")), fields["start"]

@@ -15,17 +15,17 @@ from hourmark_delivery_service.parsing.zones import load_zone, zone_versions
 PARSERS: Final = (1, 2, 3)
 
 
-def check_parser_available(named: ParserVersion) -> None:
+def check_parser_available(version: ParserVersion) -> None:
     """ValueError, naming what is at hand and the next step, if this software cannot be that
     parser.
     """
     zones = sorted(zone_versions())
-    if named.parser not in PARSERS or named.zones not in zones:
+    if version.parser not in PARSERS or version.zones not in zones:
         parsers = ", ".join(map(str, PARSERS))
         raise ValueError(
-            f"it names the parser {named.parser!r:.40} with the zone data {named.zones!r:.40}, "
+            f"it names the parser {version.parser!r:.40} with the zone data {version.zones!r:.40}, "
             "and this software has the parsers "
             f"{parsers} with the zone data {', '.join(zones)}; upgrade this service, ranges "
             "wait until then"
         )
-    load_zone("UTC", named.zones)  # it can be read
+    load_zone("UTC", version.zones)  # it can be read

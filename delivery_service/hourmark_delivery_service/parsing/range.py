@@ -32,7 +32,9 @@ from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 
-def line_reader_for(byte_range: ByteRange, rules: CompiledRules, **told: str) -> LineReader | None:
+def line_reader_for(
+    byte_range: ByteRange, rules: CompiledRules, **extra_fields: str
+) -> LineReader | None:
     """The reader that the range's source asks for, or None where the rules declare no such source.
 
     `told`: of these records.
@@ -40,7 +42,7 @@ def line_reader_for(byte_range: ByteRange, rules: CompiledRules, **told: str) ->
     source = rules.sources.get(byte_range.source)
     if source is None:
         return None
-    if fields := read_range_fields(byte_range.fields) | told:
+    if fields := read_range_fields(byte_range.fields) | extra_fields:
         rules = rules.with_fields(fields, source)
     if source.name not in rules.plain_sources:
         return MessageReader(byte_range, rules, source)
@@ -49,7 +51,7 @@ def line_reader_for(byte_range: ByteRange, rules: CompiledRules, **told: str) ->
 
 def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
     """All of a range. ValueError, as `RangeParser` raises it."""
-    return RangeParser(byte_range, body, rules).whole()
+    return RangeParser(byte_range, body, rules).parse_all()
 
 
 class RangeParser(Parser):
@@ -177,7 +179,7 @@ class RangeParser(Parser):
         else:
             self._reader = reader
             if reader is not None:
-                reader.unsaid_ms = time_us // 1000
+                reader.default_time_ms = time_us // 1000
             self._line(record.text, record.at)
 
     def _record(self, at: int, end: int) -> None:
@@ -214,7 +216,7 @@ class RangeParser(Parser):
         )
         for number, keys, values, ends in packs:
             event_type, some = self._rules.numbered[number], PackedMessages(keys, values, ends)
-            self._pending.take(event_type, some, 0)
+            self._pending.add_messages(event_type, some, 0)
             self.events[event_type] += len(some)
         self._pending.size += size
         self._promised.extend(ids, places, hashes)

@@ -29,13 +29,13 @@ _OTHER: Final = re.compile(rb"[^\r\n]")
 _LETTERS: Final = bytes(byte if byte == ord("\n") else ord("x") for byte in range(256))
 
 
-def skip_blank_lines(body: bytes, at: int) -> tuple[int, int]:
+def skip_blank_lines(body: bytes, offset: int) -> tuple[int, int]:
     """Where the blank lines end that begin with the line at `at`, and how many there are: in one
     go, as it may be a million.
     """
-    other = _OTHER.search(body, at)
-    end = body.rfind(b"\n", at, len(body) if other is None else other.start()) + 1
-    return (end, body.count(b"\n", at, end)) if end else (at, 0)
+    other = _OTHER.search(body, offset)
+    end = body.rfind(b"\n", offset, len(body) if other is None else other.start()) + 1
+    return (end, body.count(b"\n", offset, end)) if end else (offset, 0)
 
 
 def count_lines(body: bytes) -> int:
@@ -151,7 +151,7 @@ class Slice:
         self.messages: dict[str, Messages] = {}
         self.count = self.size = 0
 
-    def take(self, event_type: str, messages: Chunk, size: int) -> None:
+    def add_messages(self, event_type: str, messages: Chunk, size: int) -> None:
         """Messages of one type, and the size of their values."""
         known = self.messages.get(event_type)
         if known is None:
@@ -160,11 +160,11 @@ class Slice:
         self.count += len(messages)
         self.size += size
 
-    def add(self, other: Slice) -> None:
+    def merge(self, other: Slice) -> None:
         """Those of another after one's own."""
         for event_type, messages in other.messages.items():
             for chunk in messages.chunks:
-                self.take(event_type, chunk, 0)
+                self.add_messages(event_type, chunk, 0)
         self.size += other.size
 
 
@@ -268,7 +268,7 @@ class Parser:
         if self._pending.count:
             yield self._pending
 
-    def records_at_most(self, body: bytes) -> int:
+    def max_records(self, body: bytes) -> int:
         """How many records its body can make: no more than lines, and blank ones make none where
         the rules say so.
         """
@@ -293,11 +293,11 @@ class Parser:
             **self._identity,  # type: ignore[arg-type]  # the subclasses' literal keyword arguments
         )
 
-    def whole(self) -> ParsedRange:
+    def parse_all(self) -> ParsedRange:
         """All of it in one go."""
         everything = Slice()
         for part in self.slices():
-            everything.add(part)
+            everything.merge(part)
         of_type = {
             event_type: iter(messages) for event_type, messages in everything.messages.items()
         }
@@ -411,7 +411,7 @@ class Parser:
         event_type, start_s = event.type.name, hour_start_s(event.time_ms, self._bucket_s)
         self._promised.add(self._rules.numbers[event_type], start_s, event_id, value)
         message = {"key": RecordKey(event_id, self._origin.range_id).encode(), "value": value}
-        self._pending.take(event_type, [message], len(value))
+        self._pending.add_messages(event_type, [message], len(value))
 
 
 def avro_string(text: str) -> bytes:

@@ -41,7 +41,7 @@ class HostEncoder:
         self._by_line = source.host == "line"
         self._known: dict[bytes, bytes] = {}
 
-    def of(self, host: bytes | None, kind: CompiledType) -> bytes:
+    def encode(self, host: bytes | None, kind: CompiledType) -> bytes:
         """That of a line that says this one. Rejected if it is longer than a host can be."""
         if not self._by_line or not host or host == NIL:
             return self._tailer

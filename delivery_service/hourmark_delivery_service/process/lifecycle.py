@@ -37,7 +37,7 @@ class ProgressReporter(Protocol):
         """
         ...
 
-    async def goodbye(self) -> None:
+    async def send_goodbye(self) -> None:
         """Nothing will come any more, and everything is answered, or not."""
         ...
 
@@ -51,7 +51,7 @@ async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
     service = DeliveryService(config, SystemClock(), queue, rules, metrics)
     followers = [StoreFollower(config, TYPES, rules)]
     if config.service.tokens_required:
-        followers.append(StoreFollower(config, TOKENS, service.access.book))
+        followers.append(StoreFollower(config, TOKENS, service.access.token_store))
     for follower in followers:
         follower.start()
     try:
@@ -64,19 +64,19 @@ async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
 
 @contextlib.asynccontextmanager
 async def progress_reporting(
-    service: DeliveryService, config: Config, claimant: ProgressReporter
+    service: DeliveryService, config: Config, reporter: ProgressReporter
 ) -> AsyncIterator[None]:
     """The claimant runs, once there are rules and the registry has answered, until the end of the
     block; then it says goodbye.
     """
-    task = asyncio.create_task(_claim(service, config, claimant))
+    task = asyncio.create_task(_claim(service, config, reporter))
     try:
         yield
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        await claimant.goodbye()
+        await reporter.send_goodbye()
 
 
 async def _claim(service: DeliveryService, config: Config, claimant: ProgressReporter) -> None:
@@ -99,7 +99,7 @@ async def _follow_framing(service: DeliveryService, registry: SchemaRegistry) ->
 async def _find_framing(service: DeliveryService, registry: SchemaRegistry) -> None:
     needed = service.rules.counting_blanks
     found = await find_framing(
-        registry, needed, service.rules.types_of_ids, service.waits_for_framing
+        registry, needed, service.rules.types_by_schema_id, service.set_framing_error
     )
     if not found.has_checksums and (service.framing is None or service.framing.has_checksums):
         _LOG.warning(

@@ -86,11 +86,11 @@ class ServiceReporter:
     """
 
     def __init__(
-        self, service: DeliveryService, identity: ServiceIdentity, claims: InflightSource
+        self, service: DeliveryService, identity: ServiceIdentity, inflight: InflightSource
     ) -> None:
         self._service = service
         self._identity = identity
-        self._claims = claims
+        self._claims = inflight
         self._sequence = 0
 
     async def run(self) -> None:
@@ -101,16 +101,16 @@ class ServiceReporter:
         while True:
             try:
                 await self.report()
-                self._service.reported = True
+                self._service.first_report_sent = True
             except (QueueError, ServiceUnavailable) as error:
                 _LOG.warning("the own report did not get into Kafka: %s", error)
             await asyncio.sleep(self._service.settings.report_seconds)
 
-    async def goodbye(self) -> None:
+    async def send_goodbye(self) -> None:
         """Only after everything under way is answered; and without it, hours wait until their
         deadline.
         """
-        if not self._service.reported or self._claims.requests:
+        if not self._service.first_report_sent or self._claims.requests:
             return
         try:
             async with asyncio.timeout(_GOODBYE_S):

@@ -193,7 +193,7 @@ def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int)
 
 
 def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
-    claims = WorkerStatusTable(claims_file, SystemClock(), anew=False)
+    claims = WorkerStatusTable(claims_file, SystemClock(), create=False)
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None, "a supervisor started it"
     work = _serve(

@@ -22,9 +22,11 @@ _RETRY_MAX_S: Final = 3.0
 class TopicStore(Protocol):
     """What is known of a topic. `trouble`: why it cannot be read at the moment."""
 
-    trouble: str
+    read_error: str
 
-    def feed(self, records: Iterable[tuple[bytes | None, bytes | None]], *, anew: bool) -> None:
+    def feed(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
+    ) -> None:
         """All records up to the topic's end. `anew`: it begins from its start, or is gone."""
         ...
 
@@ -53,20 +55,20 @@ class StoreFollower:
         while not self._stopping.is_set():
             try:
                 anew, records = self._follower.poll()
-                self._store.feed(records, anew=anew)
-                self._store.trouble, pause_s = "", POLL_S
+                self._store.feed(records, from_start=anew)
+                self._store.read_error, pause_s = "", POLL_S
             # a thread that ended would leave the service with what was yesterday
             except Exception as error:  # noqa: BLE001
                 if (
                     trouble := f": {error}"
-                ) != self._store.trouble:  # each is told once, however long it lasts
+                ) != self._store.read_error:  # each is told once, however long it lasts
                     _LOG.warning(
                         "%s cannot be read for now: %s",
                         self._topic,
                         error,
                         exc_info=not isinstance(error, Unavailable),
                     )
-                self._store.trouble = trouble
+                self._store.read_error = trouble
                 pause_s = min(pause_s * 2, _RETRY_MAX_S)
             self._stopping.wait(pause_s)
         self._follower.close()

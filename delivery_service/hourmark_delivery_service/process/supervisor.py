@@ -71,15 +71,15 @@ class WorkerSupervisor:
         self,
         config: Config,
         listener: socket.socket,
-        claims: WorkerStatusTable,
+        status_table: WorkerStatusTable,
         clock: Clock,
-        work: Work,
+        worker_main: Work,
     ) -> None:
         self._config = config
         self._listener = listener
-        self._claims = claims
+        self._claims = status_table
         self._clock = clock
-        self._work = work
+        self._work = worker_main
         self._context = multiprocessing.get_context("spawn")
         self._children: list[_Child] = []
         self._pause_s = 0.0
@@ -87,11 +87,11 @@ class WorkerSupervisor:
         self._ending = False
 
     @property
-    def running(self) -> int:
+    def worker_count(self) -> int:
         """How many workers there are, those that drain included."""
         return len(self._children)
 
-    def look(self) -> None:
+    def check_workers(self) -> None:
         """Forget what has ended, end what hangs, start what is missing."""
         for child in list(self._children):
             self._look_at(child)
@@ -138,7 +138,7 @@ class WorkerSupervisor:
                 await asyncio.sleep(_LOOK_S)
 
     def _start(self) -> _Child:
-        slot = self._claims.take()
+        slot = self._claims.allocate_slot()
         process = self._context.Process(
             target=self._work,
             args=(_informed(self._config), self._listener, self._claims.path, slot),
@@ -156,7 +156,7 @@ class WorkerSupervisor:
 
     def _look_at(self, child: _Child) -> None:
         now_s = self._clock.monotonic_s()
-        told = self._claims.of(child.slot).told
+        told = self._claims.get(child.slot).heartbeats
         if told != child.told:
             child.told, child.heard_s = told, now_s
         if child.process.exitcode is not None:
@@ -170,11 +170,11 @@ class WorkerSupervisor:
             child.process.kill()
 
     def _ended(self, child: _Child, now_s: float) -> None:
-        code, claim = child.process.exitcode, self._claims.of(child.slot)
+        code, claim = child.process.exitcode, self._claims.get(child.slot)
         if (
-            self._ending and claim.told and (code or claim.requests)
+            self._ending and claim.heartbeats and (code or claim.requests)
         ):  # before it told anything it could take nothing
-            self._claims.leave_unanswered()
+            self._claims.count_unanswered_worker()
         if not child.drains:
             quick = now_s - child.began_s < _LIVES_S
             self._pause_s = min(max(2 * self._pause_s, 1.0), _PAUSE_S_MAX) if quick else 0.0
@@ -190,7 +190,7 @@ class WorkerSupervisor:
         multiprocess.mark_process_dead(child.process.pid)  # type: ignore[no-untyped-call]
         child.process.close()
         self._children.remove(child)
-        self._claims.free(child.slot)
+        self._claims.release_slot(child.slot)
 
 
 def _informed(config: Config) -> Config:
@@ -204,7 +204,7 @@ def supervise(
     read_config: ReadConfig,
     identity: ServiceIdentity,
     listener: socket.socket,
-    work: Work,
+    worker_main: Work,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain. `work` is a worker's whole life."""
     folder = config.service.state_dir / "metrics"
@@ -213,13 +213,13 @@ def supervise(
     os.environ[METRICS_VARIABLE] = str(
         folder
     )  # of the workers: here prometheus_client is loaded already
-    claims = WorkerStatusTable(config.service.state_dir / "claims", SystemClock(), anew=True)
+    claims = WorkerStatusTable(config.service.state_dir / "claims", SystemClock(), create=True)
     asyncio.run(
         _supervise(
             config,
             read_config,
             identity,
-            WorkerSupervisor(config, listener, claims, SystemClock(), work),
+            WorkerSupervisor(config, listener, claims, SystemClock(), worker_main),
             claims,
         )
     )
@@ -243,17 +243,17 @@ async def _supervise(
     ):
         reloading = asyncio.create_task(_reload(reload, read_config, supervisor))
         while not stop.is_set():
-            supervisor.look()
-            if service.reported:
-                claims.say_reported()
+            supervisor.check_workers()
+            if service.first_report_sent:
+                claims.mark_reported()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await stop.wait()
         reloading.cancel()
-        _LOG.info("draining %d workers", supervisor.running)
+        _LOG.info("draining %d workers", supervisor.worker_count)
         supervisor.drain()
-        while supervisor.running:
-            supervisor.look()
+        while supervisor.worker_count:
+            supervisor.check_workers()
             await asyncio.sleep(_LOOK_S)
 
 
@@ -278,5 +278,6 @@ async def _reload(
             )
         else:
             _LOG.info(
-                "SIGHUP: %d workers run with the configuration as it stands now", supervisor.running
+                "SIGHUP: %d workers run with the configuration as it stands now",
+                supervisor.worker_count,
             )

@@ -16,12 +16,14 @@ _TELL_S: Final = 0.1
 class WorkerStatusReporter:
     """Implements `Claimant` over the shared claims."""
 
-    def __init__(self, service: DeliveryService, claims: WorkerStatusTable, slot: int) -> None:
+    def __init__(
+        self, service: DeliveryService, status_table: WorkerStatusTable, slot: int
+    ) -> None:
         self._service = service
-        self._claims = claims
+        self._claims = status_table
         self._slot = slot
         self._told = 0
-        service.inflight.begin_at(claims.of(slot).oldest_ms)
+        service.inflight.set_start_min(status_table.get(slot).oldest_ms)
 
     async def run(self) -> None:
         """Tell the claim often: the loop that hangs tells nothing, which holds the
@@ -29,17 +31,17 @@ class WorkerStatusReporter:
         """
         while True:
             self._tell()
-            self._service.reported = self._claims.reported
+            self._service.first_report_sent = self._claims.reported
             await asyncio.sleep(_TELL_S)
 
-    async def goodbye(self) -> None:
+    async def send_goodbye(self) -> None:
         """Say what is left: the supervisor says goodbye for all, if nothing is."""
         self._tell()
 
     def _tell(self) -> None:
         inflight = self._service.inflight
         self._told += 1
-        self._claims.say(
+        self._claims.update(
             self._slot,
             WorkerStatus(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._told),
         )

@@ -32,14 +32,14 @@ class WorkerStatus:
     oldest_ms: int
     bytes: int = 0
     requests: int = 0
-    told: int = 0
+    heartbeats: int = 0
 
 
 class WorkerStatusTable:
     """The shared words, in a file that is made anew by whoever holds the service's identity."""
 
-    def __init__(self, path: Path, clock: Clock, *, anew: bool) -> None:
-        if anew:
+    def __init__(self, path: Path, clock: Clock, *, create: bool) -> None:
+        if create:
             path.unlink(missing_ok=True)
             path.write_bytes(bytes(_SIZE))
         with path.open("r+b") as file:
@@ -54,37 +54,37 @@ class WorkerStatusTable:
         """Whether the service's first report is in the queue."""
         return bool(self._words[_REPORTED])
 
-    def say_reported(self) -> None:
+    def mark_reported(self) -> None:
         """It is, once and for all."""
         self._words[_REPORTED] = 1
 
-    def take(self) -> int:
+    def allocate_slot(self) -> int:
         """A slot for a worker that is about to start: it claims what all have claimed so far, until
         it says more.
         """
         slot = next(i for i in range(SLOTS) if not self._words[self._at(i, _IN_USE)])
-        self.say(slot, WorkerStatus(self.oldest_ms()))
+        self.update(slot, WorkerStatus(self.oldest_ms()))
         self._words[self._at(slot, _IN_USE)] = 1
         return slot
 
-    def free(self, slot: int) -> None:
+    def release_slot(self, slot: int) -> None:
         """Its worker is gone."""
         self._words[self._at(slot, _IN_USE)] = 0
 
-    def leave_unanswered(self) -> None:
+    def count_unanswered_worker(self) -> None:
         """A worker ended before it had answered everything, and none follows it: there is no
         goodbye after that.
         """
         self._unanswered += 1
 
-    def say(self, slot: int, claim: WorkerStatus) -> None:
+    def update(self, slot: int, status: WorkerStatus) -> None:
         """What the slot's worker claims now."""
-        self._words[self._at(slot, _BYTES)] = claim.bytes
-        self._words[self._at(slot, _REQUESTS)] = claim.requests
-        self._words[self._at(slot, _CLAIM)] = claim.oldest_ms
-        self._words[self._at(slot, _TOLD)] = claim.told
+        self._words[self._at(slot, _BYTES)] = status.bytes
+        self._words[self._at(slot, _REQUESTS)] = status.requests
+        self._words[self._at(slot, _CLAIM)] = status.oldest_ms
+        self._words[self._at(slot, _TOLD)] = status.heartbeats
 
-    def of(self, slot: int) -> WorkerStatus:
+    def get(self, slot: int) -> WorkerStatus:
         """What the slot's worker said last."""
         return WorkerStatus(
             *(self._words[self._at(slot, word)] for word in (_CLAIM, _BYTES, _REQUESTS, _TOLD))
@@ -109,7 +109,7 @@ class WorkerStatusTable:
         return self._unanswered + sum(claim.requests for claim in self._all())
 
     def _all(self) -> list[WorkerStatus]:
-        return [self.of(slot) for slot in range(SLOTS) if self._words[self._at(slot, _IN_USE)]]
+        return [self.get(slot) for slot in range(SLOTS) if self._words[self._at(slot, _IN_USE)]]
 
     def _at(self, slot: int, word: int) -> int:
         return 1 + _WORDS * slot + word

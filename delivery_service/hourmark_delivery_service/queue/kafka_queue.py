@@ -87,10 +87,10 @@ class KafkaQueue:
         self._wanted.set()
         try:
             for topic, some in messages.items():
-                if producer.takes_packed:
-                    await producer.gate(topic).passed()
+                if producer.supports_packed:
+                    await producer.pacer(topic).wait()
                 for chunk in message_chunks(some):
-                    if isinstance(chunk, PackedMessages) and producer.takes_packed:
+                    if isinstance(chunk, PackedMessages) and producer.supports_packed:
                         await self._send(producer, topic, chunk, delivery, deadline)
                     else:
                         await self._produce_all(producer, topic, chunk, delivery, deadline)
@@ -153,16 +153,16 @@ class KafkaQueue:
         delivery: _Delivery,
         deadline: float,
     ) -> None:
-        at, gate = 0, producer.gate(topic)
+        at, gate = 0, producer.pacer(topic)
         while at < len(records):
             delivery.expect()
-            gate.expect()
-            at, error, under_way = producer.send(
-                topic, records, at, functools.partial(delivery.news, gate.landed)
+            gate.add_pending()
+            at, error, under_way = producer.send_packed(
+                topic, records, at, functools.partial(delivery.news, gate.remove_pending)
             )
             if not under_way:
                 delivery.landed()
-                gate.landed()
+                gate.remove_pending()
             if error is not None:
                 raise self._refused(producer, error)
             if at < len(records):

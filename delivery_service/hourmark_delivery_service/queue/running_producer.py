@@ -37,7 +37,7 @@ class AppendPacer:
         self._closes_s = 0.0
         self._opens: asyncio.Event = asyncio.Event()
 
-    async def passed(self) -> None:
+    async def wait(self) -> None:
         """Wait until all that went through before has landed. Those who wait go through
         together.
         """
@@ -46,14 +46,14 @@ class AppendPacer:
                 async with asyncio.timeout(PATIENCE_S):
                     await self._opens.wait()
 
-    def expect(self) -> None:
+    def add_pending(self) -> None:
         """A part goes through."""
         if not self._under_way:
             self._closes_s = asyncio.get_running_loop().time() + _OPEN_S
         self._under_way += 1
         self._opens.clear()
 
-    def landed(self) -> None:
+    def remove_pending(self) -> None:
         """It has ended, however it did."""
         self._under_way -= 1
         if not self._under_way:
@@ -104,26 +104,28 @@ def is_fatal(error: KafkaError) -> bool:
 class RunningProducer:
     """Whoever polls it has its callbacks run."""
 
-    def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
+    def __init__(self, make_producer: MakeProducer, settings: dict[str, Any]) -> None:
         self.fatal = False
         self.bootstrap: str = settings["bootstrap.servers"]
         self._gates: collections.defaultdict[str, AppendPacer] = collections.defaultdict(
             AppendPacer
         )
-        self._producer, self._sender = _made(make, {**settings, "error_cb": self._on_error})
+        self._producer, self._sender = _made(
+            make_producer, {**settings, "error_cb": self._on_error}
+        )
         self.produce_batch: Callable[..., int] = self._producer.produce_batch
 
     @property
-    def takes_packed(self) -> bool:
+    def supports_packed(self) -> bool:
         """Whether `send` works."""
         return self._sender is not None
 
-    def gate(self, topic: str) -> AppendPacer:
+    def pacer(self, topic: str) -> AppendPacer:
         """Of what is sent to this topic. It opens by the news of what was sent."""
         return self._gates[topic]
 
-    def send(
-        self, topic: str, records: PackedMessages, at: int, news: News
+    def send_packed(
+        self, topic: str, records: PackedMessages, start: int, on_report: News
     ) -> tuple[int, KafkaError | None, bool]:
         """Hand over records from `at` on.
 
@@ -138,9 +140,9 @@ class RunningProducer:
             records.keys,
             records.values,
             records.ends,
-            at,
+            start,
             len(records),
-            news,
+            on_report,
         )
         return taken[0], _error(taken[1]), taken[2]
 

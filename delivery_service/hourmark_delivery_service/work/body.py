@@ -67,12 +67,12 @@ def content_length(request: HttpRequest) -> int | None:
 class BodyReader:
     """Reads bodies of one service."""
 
-    def __init__(self, inflight: InflightRequests, workers: FairExecutor, within_s: float) -> None:
+    def __init__(self, inflight: InflightRequests, workers: FairExecutor, timeout_s: float) -> None:
         self._inflight = inflight
         self._workers = workers
-        self._within_s = within_s
+        self._within_s = timeout_s
 
-    async def plain(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
+    async def read(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
         """The body, inflated, at most `bytes_max` bytes; `request` holds the memory."""
         encoding = content_encoding(http)
         sent = await self._read(
@@ -81,7 +81,7 @@ class BodyReader:
         if encoding == "identity":
             return sent
         if len(sent) > _LONG_BODY:
-            plain = await self._workers.beside(
+            plain = await self._workers.run_in_thread(
                 Job(), lambda: decompress(encoding, sent, bytes_max), peer_of(http)
             )
         else:

@@ -32,8 +32,8 @@ class SharedWork(Generic[T]):
     """
 
     body: bytes
-    lasting: bool = False
-    waiting: set[asyncio.Future[T]] = dataclasses.field(default_factory=set)
+    must_finish: bool = False
+    waiters: set[asyncio.Future[T]] = dataclasses.field(default_factory=set)
 
 
 class RequestCoalescer(Generic[T]):
@@ -65,15 +65,15 @@ class RequestCoalescer(Generic[T]):
         if work is None or work.body != body:
             work = self._begin(key, SharedWork(body), start)
         mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        work.waiting.add(mine)
+        work.waiters.add(mine)
         left = functools.partial(_left, mine)
-        peer.on_leaving(left)
+        peer.add_disconnect_callback(left)
         try:
             return await mine
         finally:
-            peer.forget(left)
-            work.waiting.discard(mine)
-            if not work.waiting and not work.lasting:
+            peer.remove_disconnect_callback(left)
+            work.waiters.discard(mine)
+            if not work.waiters and not work.must_finish:
                 self._end(key, work)
             del (
                 mine,
@@ -95,9 +95,9 @@ class RequestCoalescer(Generic[T]):
         def ended(task: asyncio.Task[T]) -> None:
             self._forget(key, work)
             del self._tasks[work]
-            if not work.waiting and not task.cancelled():
+            if not work.waiters and not task.cancelled():
                 task.exception()  # nobody is left to be told
-            for one in work.waiting:
+            for one in work.waiters:
                 if not one.done():
                     _tell(one, task)
 

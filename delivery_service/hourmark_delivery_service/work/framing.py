@@ -55,9 +55,9 @@ class Framing:
 
 async def find_framing(
     registry: SchemaLookup,
-    needed: Set[bool],
-    taken: Callable[[], Mapping[int, str]],
-    say: Callable[[str], None],
+    blank_counting: Set[bool],
+    types_by_schema_id: Callable[[], Mapping[int, str]],
+    on_error: Callable[[str], None],
 ) -> Framing:
     """All ids, however long it takes.
 
@@ -67,10 +67,10 @@ async def find_framing(
     pause_s = 0.5
     while True:
         try:
-            return await asyncio.to_thread(_find, registry, needed, taken())
+            return await asyncio.to_thread(_find, registry, blank_counting, types_by_schema_id())
         except (Unavailable, UsageError) as error:
             _LOG.warning("the schema ids of audit records and reports are not known yet: %s", error)
-            say(f": {error}")
+            on_error(f": {error}")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 

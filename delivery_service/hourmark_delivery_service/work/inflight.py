@@ -58,18 +58,18 @@ class InflightRequests:
         self.bytes = 0  # of requests under way
         self._claimed_ms = 0
 
-    def begin_at(self, claimed_ms: int) -> None:
+    def set_start_min(self, start_ms: int) -> None:
         """Something was claimed in this one's name already: whatever comes starts later."""
-        self._claimed_ms = max(self._claimed_ms, claimed_ms)
+        self._claimed_ms = max(self._claimed_ms, start_ms)
 
     @contextlib.contextmanager
-    def request(self) -> Iterator[InflightRequest]:
+    def track(self) -> Iterator[InflightRequest]:
         """Count a request from here to the end of the block."""
         with self._counted(InflightRequest(max(self._clock.now_ms(), self._claimed_ms))) as request:
             yield request
 
     @contextlib.contextmanager
-    def taken_over(self, request: InflightRequest) -> Iterator[InflightRequest]:
+    def transfer(self, request: InflightRequest) -> Iterator[InflightRequest]:
         """Count what goes on for `request` even if its client leaves, with the memory
         that it held.
         """

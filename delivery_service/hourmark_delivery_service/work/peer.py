@@ -17,29 +17,29 @@ class ClientPeer:
     """The other side of one connection."""
 
     def __init__(self) -> None:
-        self.gone = False
+        self.disconnected = False
         self._leaving: dict[Callable[[], None], None] = {}
 
-    def on_leaving(self, callback: Callable[[], None]) -> None:
+    def add_disconnect_callback(self, callback: Callable[[], None]) -> None:
         """Call this once when it leaves, or now if it did."""
-        if self.gone:
+        if self.disconnected:
             callback()
         else:
             self._leaving[callback] = None
 
-    def forget(self, callback: Callable[[], None]) -> None:
+    def remove_disconnect_callback(self, callback: Callable[[], None]) -> None:
         """Do not call it any more."""
         self._leaving.pop(callback, None)
 
-    def leave(self) -> None:
+    def mark_disconnected(self) -> None:
         """The connection is lost."""
-        self.gone = True
+        self.disconnected = True
         while self._leaving:
             self._leaving.popitem()[0]()
 
-    def check(self) -> None:
+    def check_connected(self) -> None:
         """ClientDisconnect if there is nobody to work for."""
-        if self.gone:
+        if self.disconnected:
             raise ClientDisconnect
 
 

@@ -40,11 +40,13 @@ class RulesStore:
             frozenset()
         )  # whether revisions count blank lines: each answer that one gives
         self.caught_up = False  # whether the topic was once read to its end
-        self.trouble = ""  # why it cannot be read at the moment
+        self.read_error = ""  # why it cannot be read at the moment
 
-    def feed(self, records: Iterable[tuple[bytes | None, bytes | None]], *, anew: bool) -> None:
+    def feed(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
+    ) -> None:
         """All records up to the topic's end. `anew`: it begins from its start."""
-        if anew:
+        if from_start:
             self._published, self._unusable = set(), {}
         for key, value in records:
             if key is not None and value is not None:
@@ -56,7 +58,7 @@ class RulesStore:
         rules = self._book.get(newest) if newest in self._published else None
         latest = self._compile(rules) if rules is not None else None
         if latest is None and self._latest is not None:
-            _LOG.error("no new ranges are taken: %s", self.why_not_ready())
+            _LOG.error("no new ranges are taken: %s", self.not_ready_reason())
         self._latest = latest
         if latest is not None:
             self._metrics.rules_sequence.set(order_of(latest.id)[0])
@@ -74,13 +76,13 @@ class RulesStore:
         """The revision that new ranges are to name."""
         return self._latest if self.caught_up else None
 
-    def types_of_ids(self) -> dict[int, str]:
+    def types_by_schema_id(self) -> dict[int, str]:
         """Of each schema id of any revision, its type."""
         return {
             v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()
         }
 
-    def why_not(self, revision: str) -> str:
+    def unavailable_reason(self, revision: str) -> str:
         """Why `get` has no revision of that id, human-readable."""
         if why := self._unusable.get(revision) or self._book.unusable.get(revision):
             return f"the rules revision {revision} cannot be used here: {why}"
@@ -91,7 +93,7 @@ class RulesStore:
             )
         return f"the rules revision {revision!r:.80} is not known here (yet)"
 
-    def why_not_ready(self) -> str:
+    def not_ready_reason(self) -> str:
         """Why there is no latest revision, human-readable."""
         newest = self._newest
         if not newest:
@@ -102,7 +104,7 @@ class RulesStore:
                 "repair` writes it again. Where "
                 "the topic begins anew by intent, restart this service"
             )
-        return self.why_not(newest)
+        return self.unavailable_reason(newest)
 
     @property
     def _newest(self) -> str:

@@ -84,12 +84,12 @@ class DeliveryService:
         self.inflight = InflightRequests(clock, config.service.inflight_bytes_max, metrics)
         self.access = AccessControl(clock, metrics, required=config.service.tokens_required)
         self.framing: Framing | None = None  # known once the registry has answered
-        self.framing_trouble = ""  # why it is not known
-        self.reported = (
+        self.framing_error = ""  # why it is not known
+        self.first_report_sent = (
             False  # whether this incarnation's first report is in the queue: it precedes all events
         )
-        self.workers = FairExecutor()
-        self.bodies = BodyReader(self.inflight, self.workers, self.settings.body_seconds)
+        self.executor = FairExecutor()
+        self.bodies = BodyReader(self.inflight, self.executor, self.settings.body_seconds)
         self._twins: RequestCoalescer[Parser] = RequestCoalescer()
 
     def check_accepting(self) -> None:
@@ -97,7 +97,7 @@ class DeliveryService:
         if waits := self._waits(lacks_framing=self.framing is None):
             raise ServiceUnavailable("not_ready", "; ".join(waits))
 
-    def waits(self) -> list[str]:
+    def not_ready_reasons(self) -> list[str]:
         """What this instance waits for before it takes events of every revision."""
         return self._waits(lacks_framing=self.lacks_framing())
 
@@ -109,25 +109,25 @@ class DeliveryService:
                 (bool(clock), clock),
                 (
                     not self.rules.caught_up,
-                    f"the rules topic was not read to its end yet{self.rules.trouble}",
+                    f"the rules topic was not read to its end yet{self.rules.read_error}",
                 ),
-                (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
+                (self.rules.caught_up and self.rules.latest is None, self.rules.not_ready_reason()),
                 (
                     lacks_framing,
-                    f"the schema ids of audit records are not known yet{self.framing_trouble}",
+                    f"the schema ids of audit records are not known yet{self.framing_error}",
                 ),
-                (not self.reported, "the first own report is not in Kafka yet"),
+                (not self.first_report_sent, "the first own report is not in Kafka yet"),
             )
             if missing
-        ] + self.access.waits()
+        ] + self.access.not_ready_reasons()
 
     def lacks_framing(self) -> bool:
         """Whether a revision is known whose audit records could not be written."""
         return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
-    def waits_for_framing(self, why: str) -> None:
+    def set_framing_error(self, error: str) -> None:
         """The schema ids of audit records and reports are not known yet."""
-        self.framing_trouble = why
+        self.framing_error = error
 
     def check_clock(self, observed_at_ms: int) -> None:
         """NotNow if this service's clock is so far behind that plausible times would seem to lie in
@@ -141,24 +141,24 @@ class DeliveryService:
             )
             raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
 
-    def rules_of(self, revision: str) -> CompiledRules:
+    def rules_for(self, revision: str) -> CompiledRules:
         """The named revision.
 
         NotNow if this instance has not seen it, or cannot write its audit records; others go on.
         """
         rules = self.rules.get(revision)
         if rules is None:
-            raise ServiceUnavailable("rules_unknown", self.rules.why_not(revision))
+            raise ServiceUnavailable("rules_unknown", self.rules.unavailable_reason(revision))
         if self.framing is None or rules.parser.counts_blanks not in self.framing.audit:
             raise ServiceUnavailable(
                 "not_ready",
-                f"the schema ids of audit records are not known yet{self.framing_trouble}",
+                f"the schema ids of audit records are not known yet{self.framing_error}",
             )
         return rules
 
     async def deliver(
         self,
-        sent: ByteRange | Batch,
+        key: ByteRange | Batch,
         parser: P,
         body: bytes,
         request: InflightRequest,
@@ -171,7 +171,7 @@ class DeliveryService:
         longer.
         """
         done = await self._twins.join(
-            sent, body, lambda work: self._work(work, parser, body, request), peer
+            key, body, lambda work: self._work(work, parser, body, request), peer
         )
         assert isinstance(done, type(parser)), "the same was sent"
         return done
@@ -179,9 +179,9 @@ class DeliveryService:
     async def _work(
         self, work: SharedWork[Parser], parser: Parser, body: bytes, request: InflightRequest
     ) -> Parser:
-        with self.inflight.taken_over(request) as held:
-            records = parser.records_at_most(body)
-            async with self.workers.admitted(records):
+        with self.inflight.transfer(request) as held:
+            records = parser.max_records(body)
+            async with self.executor.admit(records):
                 if not is_large(records):  # one large one at a time needs no other bound
                     self.inflight.reserve(held, max(0, records * _RECORD_BYTES - len(body)))
                 await self._deliver(work, parser, body, held)
@@ -196,11 +196,11 @@ class DeliveryService:
         """
         try:
             await self._append_all(work, parser, body, held)
-            work.lasting = True
+            work.must_finish = True
             assert self.framing is not None, "check_accepting comes first"
             records = parser.event_count + parser.dead_letter_count
             audit = (
-                await self.workers.beside(Job(), parser.audit)
+                await self.executor.run_in_thread(Job(), parser.audit)
                 if records > LONG_RECORDS
                 else parser.audit()
             )
@@ -228,7 +228,7 @@ class DeliveryService:
         if self.framing is None:
             raise ServiceUnavailable(
                 "not_ready",
-                f"the schema ids of audit records are not known yet{self.framing_trouble}",
+                f"the schema ids of audit records are not known yet{self.framing_error}",
             )
         value = self.framing.hosts + report.encode(tells_unknown=self.framing.tells_unknown)
         await self.queue.append({HOSTS: [{"key": report.host_id.encode(), "value": value}]})
@@ -248,7 +248,7 @@ class DeliveryService:
             part = await turn(job, functools.partial(next, slices, None))
             if part is None:
                 break
-            waiting.add(part)
+            waiting.merge(part)
             if waiting.size > counted:
                 self.inflight.reserve(held, waiting.size - counted)
                 counted = waiting.size
@@ -258,24 +258,24 @@ class DeliveryService:
         if waiting.count:
             await self._append(work, waiting)
 
-    async def read_through(self, parser: Parser, body: bytes, peer: ClientPeer) -> None:
+    async def parse_only(self, parser: Parser, body: bytes, peer: ClientPeer) -> None:
         """Parse everything and keep nothing but the parser's counts.
 
         ClientDisconnect if the client is gone.
         """
-        async with self.workers.admitted(parser.records_at_most(body)):
+        async with self.executor.admit(parser.max_records(body)):
             slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
             while await turn(job, functools.partial(next, slices, None)) is not None:
-                peer.check()
+                peer.check_connected()
 
     def _turns_for(
         self, parser: Parser, body: bytes
     ) -> Callable[[Job, Callable[[], Slice | None]], Awaitable[Slice | None]]:
         is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
-        return self.workers.beside if is_long else self.workers.short
+        return self.executor.run_in_thread if is_long else self.executor.run_in_loop
 
     async def _append(self, work: SharedWork[Parser], some: Slice) -> None:
-        work.lasting = True
+        work.must_finish = True
         await self.queue.append(
             {events_topic(event_type): messages for event_type, messages in some.messages.items()}
         )

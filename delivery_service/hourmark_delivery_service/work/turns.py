@@ -31,15 +31,15 @@ class JobQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def join(self, job: Job) -> None:
+    def add(self, job: Job) -> None:
         """It waits for a turn."""
         self._waiting[job] = None
 
-    def leave(self, job: Job) -> None:
+    def remove(self, job: Job) -> None:
         """It does not wait any more."""
         self._waiting.pop(job, None)
 
-    def next(self) -> Job | None:
+    def pop_next(self) -> Job | None:
         """Whose turn it is; it waits no longer. None if nobody does."""
         if not self._waiting:
             return None
@@ -59,7 +59,7 @@ class FairLock:
         self._busy = False
 
     @contextlib.asynccontextmanager
-    async def turn(self, job: Job) -> AsyncIterator[None]:
+    async def hold(self, job: Job) -> AsyncIterator[None]:
         """Wait for a turn of this job; it lasts as long as the block."""
         if self._busy:
             await self._wait(job)
@@ -71,18 +71,18 @@ class FairLock:
             self._pass_on()
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """How many wait for a turn."""
         return len(self._line)
 
     async def _wait(self, job: Job) -> None:
         wake = self._wakes[job] = asyncio.get_running_loop().create_future()
-        self._line.join(job)
+        self._line.add(job)
         try:
             await wake
         except asyncio.CancelledError:
             if wake.cancelled():
-                self._line.leave(job)
+                self._line.remove(job)
             else:  # the turn came in the same moment
                 self._pass_on()
             raise
@@ -91,7 +91,7 @@ class FairLock:
 
     def _pass_on(self) -> None:
         self._busy = False
-        while (job := self._line.next()) is not None:
+        while (job := self._line.pop_next()) is not None:
             wake = self._wakes[job]
             if not wake.done():
                 self._busy = True

@@ -47,14 +47,14 @@ class FairExecutor:
         self._waiting_large: set[str] = set()  # who waits for it
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
-    def admitted(self, records: int) -> AbstractAsyncContextManager[None]:
+    def admit(self, records: int) -> AbstractAsyncContextManager[None]:
         """Work of so many records; of large works, one at a time.
 
         NotNow if several wait already, or one of the same client.
         """
         if not is_large(records):
             return contextlib.nullcontext()
-        waiting = self._large.waiting
+        waiting = self._large.waiting_count
         if waiting >= _LARGE_WAITING_MAX or CLIENT.get() in self._waiting_large:
             raise ServiceUnavailable(
                 "overloaded",
@@ -68,26 +68,28 @@ class FairExecutor:
         async with contextlib.AsyncExitStack() as turn:
             self._waiting_large.add(client)
             try:
-                await turn.enter_async_context(self._large.turn(Job()))
+                await turn.enter_async_context(self._large.hold(Job()))
             finally:
                 self._waiting_large.discard(client)
             yield
 
-    async def short(self, job: Job, call: Callable[[], T]) -> T:
+    async def run_in_loop(self, job: Job, call: Callable[[], T]) -> T:
         """In the event loop; for a turn that is bounded."""
-        async with self._short.turn(job):
+        async with self._short.hold(job):
             result = call()
             await asyncio.sleep(0)
             return result
 
-    async def beside(self, job: Job, call: Callable[[], T], peer: ClientPeer | None = None) -> T:
+    async def run_in_thread(
+        self, job: Job, call: Callable[[], T], peer: ClientPeer | None = None
+    ) -> T:
         """In the thread. ClientDisconnect, instead of beginning, where `peer` is gone.
 
         What has begun holds its memory to its end, and so does who waits for it, cancelled or not.
         """
-        async with self._long.turn(job):
+        async with self._long.hold(job):
             if peer is not None:
-                peer.check()
+                peer.check_connected()
             working = asyncio.get_running_loop().run_in_executor(self._thread, call)
             try:
                 return await asyncio.shield(working)

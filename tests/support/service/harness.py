@@ -41,12 +41,12 @@ class Harness:
         self.queue = MemoryQueue()
         self.metrics = ServiceMetrics()
         self.rules = RulesStore(self.metrics)
-        self.rules.feed(encoded(rules_of().records()), anew=True)
+        self.rules.feed(encoded(rules_of().records()), from_start=True)
         self.service = DeliveryService(
             self.config, clock or self.clock, self.queue, self.rules, self.metrics
         )
         self.service.framing = Framing({True: frame(101), False: frame(103)}, frame(102))
-        self.service.reported = True
+        self.service.first_report_sent = True
         transport = httpx.ASGITransport(create_app(self.service), raise_app_exceptions=False)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://service")
 
@@ -114,7 +114,7 @@ def with_service(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], 
 def fed(*records: Record) -> RulesStore:
     """What a service knows that has read these records."""
     store = RulesStore(ServiceMetrics())
-    store.feed(encoded(records), anew=True)
+    store.feed(encoded(records), from_start=True)
     return store
 
 

@@ -59,7 +59,7 @@ class TypeLife:
             may_refuse=True,
         )
         records = [(key.encode(), value.encode()) for _, (key, value) in self.topic.log]
-        self.service.feed(records, anew=True)
+        self.service.feed(records, from_start=True)
 
     def close(self, **values: Any) -> list[str]:
         """A line with these values, delivered, and the next hour, closed with its event; the types

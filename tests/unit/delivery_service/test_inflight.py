@@ -37,7 +37,7 @@ def test_never_more_than_the_limit_but_for_one_alone_and_all_of_it_comes_back(
     open_requests = {}
     for number, size, ends in steps:
         if number not in open_requests:
-            context = inflight.request()
+            context = inflight.track()
             open_requests[number] = (context, context.__enter__())
         context, request = open_requests[number]
         if ends:
@@ -104,7 +104,7 @@ def test_what_comes_just_now_is_progress_before_it_asks_for_memory() -> None:
     clock, part, stopped = FakeClock(), 64 * 1024, list[int]()
     inflight = InflightRequests(clock, 2 * HELD_PER_BYTE * part, ServiceMetrics())
     with contextlib.ExitStack() as stack:
-        requests = [stack.enter_context(inflight.request()) for _ in range(2)]
+        requests = [stack.enter_context(inflight.track()) for _ in range(2)]
         for number, request in enumerate(requests):  # the first began first
             stack.enter_context(
                 inflight.reading(request, functools.partial(stopped.append, number))
@@ -143,8 +143,8 @@ class Sent:
 
     async def read(self, h: Harness, bodies: BodyReader) -> bytes:
         """As an endpoint reads it."""
-        with h.service.inflight.request() as request:
-            return await bodies.plain(
+        with h.service.inflight.track() as request:
+            return await bodies.read(
                 Http({"type": "http", "headers": []}, self.receive), request, 4 * MEBIBYTE
             )
 
@@ -177,7 +177,7 @@ HALF = b"x" * (MEBIBYTE // (2 * HELD_PER_BYTE) - 100)
 async def test_who_needs_memory_is_not_hurt_by_a_body_whose_time_ends_in_the_same_moment(
     h: Harness,
 ) -> None:
-    soon = BodyReader(h.service.inflight, h.service.workers, 0.05)
+    soon = BodyReader(h.service.inflight, h.service.executor, 0.05)
     async with reading(h, soon, h.service.bodies) as ((late, late_task), (good, good_task)):
         late.parts.put_nowait(HALF)
         await late.cancelling.wait()

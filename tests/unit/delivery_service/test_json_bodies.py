@@ -125,6 +125,6 @@ async def test_an_array_without_events_and_one_over_the_limit_are_refused(h: Har
 @with_service()
 async def test_an_earlier_revision_reads_lines_alone(h: Harness) -> None:
     before = dataclasses.replace(rules_of(5), parser=ParserVersion(1, PARSER.zones))
-    h.rules.feed(encoded(before.records()), anew=False)
+    h.rules.feed(encoded(before.records()), from_start=False)
     answer = await h.post_events(b'{\n  "user": "u",\n  "ms": 1\n}\n', Hourmark_Rules=before.id)
     assert (answer.json()["events"], answer.json()["dead_letters"]) == (0, 4)

@@ -91,7 +91,7 @@ def with_queue(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], Te
         queue = KafkaQueue(
             config, ServiceMetrics(), lambda all_of_it: make_producer({**all_of_it, **given})
         )
-        assert queue._current.takes_packed
+        assert queue._current.supports_packed
         yield Scene(queue)
         await queue.close(1)
 

@@ -59,7 +59,7 @@ def times(records: list[ParsedRecord]) -> list[int]:
 
 def feed(store: RulesStore, *revisions: Rules) -> None:
     for rules in revisions:
-        store.feed(encoded(rules.records()), anew=False)
+        store.feed(encoded(rules.records()), from_start=False)
 
 
 @pytest.mark.usefixtures("planted")
@@ -303,7 +303,9 @@ def test_a_revision_with_another_envelope_waits() -> None:
     rules = dataclasses.replace(rules_of(2), types={**rules_of().types, "click": changed})
     feed(store, rules)
     assert store.get(rules.id) is None
-    assert "type click does not begin with this software's envelope" in store.why_not(rules.id)
+    assert "type click does not begin with this software's envelope" in store.unavailable_reason(
+        rules.id
+    )
 
 
 def test_zones_are_found_by_their_whole_names_only() -> None:

@@ -58,13 +58,13 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(
     follower = StoreFollower(Config(), TYPES, store)
     follower.start()
     try:
-        wait_for(lambda: store.trouble != "", "the follower met the trouble")
+        wait_for(lambda: store.read_error != "", "the follower met the trouble")
         assert reason(store) == (
             "the rules topic was not read to its end yet: told no offset of "
             "hourmark.types-0: no leader answers"
         )
         back.set()
-        wait_for(lambda: store.caught_up and not store.trouble, "the follower reads again")
+        wait_for(lambda: store.caught_up and not store.read_error, "the follower reads again")
         assert "no event types are applied yet" in reason(store)
     finally:
         follower.stop()

@@ -127,14 +127,14 @@ async def test_the_own_report_never_claims_beyond_a_request_under_way(h: Harness
 async def test_a_clock_set_back_takes_no_claim_back(h: Harness) -> None:
     claimed = h.service.inflight.oldest_ms()
     h.clock._now_ms -= 3_600_000
-    with h.service.inflight.request() as request:
+    with h.service.inflight.track() as request:
         assert request.start_ms == claimed
         assert h.service.inflight.oldest_ms() == claimed
 
 
 @with_service(report_seconds=0.01)
 async def test_the_first_own_report_precedes_the_first_event(h: Harness) -> None:
-    h.service.reported = False
+    h.service.first_report_sent = False
     h.queue.fail_with = NotDelivered("planted")
     task = asyncio.create_task(
         ServiceReporter(h.service, ServiceIdentity("5" * 32, "svc", "i1"), h.service.inflight).run()
@@ -142,7 +142,7 @@ async def test_the_first_own_report_precedes_the_first_event(h: Harness) -> None
     await asyncio.sleep(0.05)
     assert code(await h.post_range(syslog())) == (503, "not_ready")
     h.queue.fail_with = None
-    while not h.service.reported:
+    while not h.service.first_report_sent:
         await asyncio.sleep(0.01)
     assert (await h.post_range(syslog())).status_code == 200
     task.cancel()

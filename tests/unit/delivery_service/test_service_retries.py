@@ -64,7 +64,7 @@ async def retried(h: Harness, body: bytes, headers: dict[str, str]) -> tuple[set
     """
     first = await h.post_events(body, **headers)
     h.clock.advance(60)
-    h.rules.feed(encoded(rules_of(2).records()), anew=False)
+    h.rules.feed(encoded(rules_of(2).records()), from_start=False)
     second = await h.post_events(body, **headers)
     assert second.headers["Hourmark-Rules"] == rules_of(2).id
     ids = {(r.topic, r.key[:16]) for r in h.queue.records if r.topic.startswith("events.")}
@@ -153,7 +153,7 @@ async def test_a_line_that_newer_rules_take_stays_a_dead_letter_too_and_nothing_
     assert (await h.post_events(body, Idempotency_Key=key)).json()["dead_letter_reasons"] == {
         "unknown_field": 1
     }
-    h.rules.feed(encoded(newer.records()), anew=False)
+    h.rules.feed(encoded(newer.records()), from_start=False)
     for _ in range(2):
         assert (await h.post_events(body, Idempotency_Key=key)).json()["events"] == 2
     assert len({r.key[:16] for r in h.queue.of("events.click")}) == 2

@@ -49,7 +49,7 @@ def test_rules_are_usable_only_once_the_topic_was_read_to_its_end() -> None:
     store = RulesStore(ServiceMetrics())
     assert store.latest is None
     assert not store.caught_up
-    store.feed(encoded(rules_of(1).records()), anew=True)
+    store.feed(encoded(rules_of(1).records()), from_start=True)
     assert store.latest is not None and store.latest.id == rules_of(1).id
 
 
@@ -66,12 +66,12 @@ def test_ranges_may_name_any_revision_and_new_ones_get_the_latest() -> None:
 def test_a_topic_that_lost_the_newest_revision_is_said_and_ranges_stay_readable() -> None:
     old, new = rules_of(5), rules_of(1, Parsing(future_seconds=60))
     store = fed(*old.records())
-    store.feed([], anew=True)  # deleted
-    store.feed(encoded(new.records()), anew=True)
+    store.feed([], from_start=True)  # deleted
+    store.feed(encoded(new.records()), from_start=True)
     assert store.latest is None
-    assert f"no longer holds the newest revision {old.id}" in store.why_not_ready()
+    assert f"no longer holds the newest revision {old.id}" in store.not_ready_reason()
     assert store.get(old.id) is not None and store.get(new.id) is not None
-    store.feed(encoded(old.records()), anew=False)
+    store.feed(encoded(old.records()), from_start=False)
     assert store.latest is not None and store.latest.id == old.id
 
 
@@ -85,7 +85,7 @@ def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
             *encoded(rules_of(1).records()),
             (b"type/a/b", None),
         ],
-        anew=True,
+        from_start=True,
     )
     assert store.latest is not None
 

@@ -24,13 +24,13 @@ def test_each_that_waits_gets_a_turn_within_two_rounds(
     line = JobQueue()
     first = [Job(turns) for turns in had]
     for job in first:
-        line.join(job)
+        line.add(job)
     coming = iter(newcomers)
     given_to: list[Job] = []
     for _ in range(2 * len(first)):
         for turns in (next(coming, 0), next(coming, 0)):
-            line.join(Job(turns))
-        turn = line.next()
+            line.add(Job(turns))
+        turn = line.pop_next()
         assert turn is not None
         given_to.append(turn)
     assert set(first) <= set(given_to)
@@ -41,22 +41,22 @@ def test_each_that_waits_gets_a_turn_within_two_rounds(
 def test_new_work_waits_for_one_turn_of_others_at_most(had: list[int], odd: bool) -> None:
     line = JobQueue()
     if odd:
-        line.join(Job())
-        line.next()
+        line.add(Job())
+        line.pop_next()
     for turns in had:
-        line.join(Job(turns))
+        line.add(Job(turns))
     small = Job()
-    line.join(small)
-    assert small in (line.next(), line.next())
+    line.add(small)
+    assert small in (line.pop_next(), line.pop_next())
 
 
 def test_who_leaves_gets_no_turn() -> None:
     line, stays, leaves = JobQueue(), Job(), Job()
-    line.join(leaves)
-    line.join(stays)
-    line.leave(leaves)
-    line.leave(leaves)
-    assert (line.next(), line.next()) == (stays, None)
+    line.add(leaves)
+    line.add(stays)
+    line.remove(leaves)
+    line.remove(leaves)
+    assert (line.pop_next(), line.pop_next()) == (stays, None)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -67,7 +67,7 @@ def test_a_lane_goes_on_after_one_that_was_cancelled(late: bool) -> None:
         lane, done = FairLock(), list[str]()
 
         async def work(name: str, let: asyncio.Event | None = None) -> None:
-            async with lane.turn(Job()):
+            async with lane.hold(Job()):
                 if let is not None:
                     await let.wait()
                 done.append(name)
@@ -77,13 +77,13 @@ def test_a_lane_goes_on_after_one_that_was_cancelled(late: bool) -> None:
         await asyncio.sleep(0)
         tasks += [asyncio.create_task(work(name)) for name in ("cancelled", "last")]
         await asyncio.sleep(0)
-        assert lane.waiting == 2
+        assert lane.waiting_count == 2
         let.set()
         if late:
             await asyncio.sleep(0)
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert lane.waiting == 0
+        assert lane.waiting_count == 0
         await work("afterwards")
         return done
 
@@ -95,7 +95,7 @@ def test_a_failing_turn_passes_on() -> None:
         lane = FairLock()
 
         async def fails() -> None:
-            async with lane.turn(Job()):
+            async with lane.hold(Job()):
                 raise ZeroDivisionError
 
         results = await asyncio.gather(*(fails() for _ in range(5)), return_exceptions=True)

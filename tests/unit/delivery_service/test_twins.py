@@ -35,7 +35,7 @@ class Bench:
         self.fails = self.lasts = False
 
     async def work(self, work: SharedWork[int]) -> int:
-        work.lasting = self.lasts
+        work.must_finish = self.lasts
         self.begun += 1
         number = self.begun
         try:
@@ -87,7 +87,7 @@ def test_work_goes_on_while_one_twin_waits_whichever_left(who: int) -> None:
         bench, peers = Bench(), [ClientPeer(), ClientPeer()]
         tasks = [bench.join(peer) for peer in peers]
         await settle()
-        peers[who].leave()
+        peers[who].mark_disconnected()
         with pytest.raises(ClientDisconnect):
             await tasks[who]
         bench.let.set()
@@ -102,7 +102,7 @@ def test_work_ends_with_the_last_that_waited_and_nobody_joins_what_is_ending() -
         tasks = [bench.join(peer) for peer in peers]
         await settle()
         for peer in peers:
-            peer.leave()
+            peer.mark_disconnected()
         late = bench.join()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result) for result in results] == [ClientDisconnect] * 2
@@ -124,7 +124,7 @@ def test_work_that_must_last_goes_on_when_all_left_and_a_retry_joins_it(
         for joins in range(2):
             task = bench.join(peers[joins])
             await settle()
-            peers[joins].leave()
+            peers[joins].mark_disconnected()
             with pytest.raises(ClientDisconnect):
                 await task
         assert (bench.begun, bench.cancelled, len(bench.twins)) == (1, 0, 1)
@@ -157,7 +157,7 @@ def test_another_body_under_the_same_key_is_no_twin() -> None:
 def test_one_that_is_gone_already_begins_nothing_that_lasts() -> None:
     async def scene() -> None:
         bench, peer = Bench(), ClientPeer()
-        peer.leave()
+        peer.mark_disconnected()
         with pytest.raises(ClientDisconnect):
             await bench.join(peer)
         await settle()
@@ -232,7 +232,7 @@ def test_a_client_that_leaves_leaves_nothing() -> None:
         watched = weakref.ref(peer)
         task = bench.join(peer)
         await settle()
-        peer.leave()
+        peer.mark_disconnected()
         await asyncio.gather(task, return_exceptions=True)
         await settle()
         del task, peer

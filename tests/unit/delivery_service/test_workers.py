@@ -25,7 +25,7 @@ async def begun(workers: FairExecutor, *clients: str) -> AsyncIterator[list[str]
 
     async def work(client: str) -> None:
         CLIENT.set(client)
-        async with workers.admitted(LARGE):
+        async with workers.admit(LARGE):
             done.append(client)
             await asyncio.sleep(0.01)
 
@@ -52,13 +52,13 @@ def test_a_waiting_place_is_free_again_after_its_turn_or_when_its_client_left() 
         workers = FairExecutor()
         async with begun(workers, "a", "b") as done:
             CLIENT.set("c")
-            leaving = asyncio.create_task(workers.admitted(LARGE).__aenter__())
+            leaving = asyncio.create_task(workers.admit(LARGE).__aenter__())
             await asyncio.sleep(0)
             with pytest.raises(ServiceUnavailable):
-                workers.admitted(LARGE)
+                workers.admit(LARGE)
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
-            async with workers.admitted(LARGE):
+            async with workers.admit(LARGE):
                 assert done == ["a", "b"]
         async with begun(workers, "a", "b", "c", "d", "e", "f") as done:
             pass
@@ -91,13 +91,13 @@ def test_whoever_left_holds_the_thread_while_it_works_for_him() -> None:
             begun.set()
             return go.wait(10)
 
-        leaving = asyncio.create_task(workers.beside(Job(), call))
+        leaving = asyncio.create_task(workers.run_in_thread(Job(), call))
         await asyncio.to_thread(begun.wait, 10)
         leaving.cancel()
-        after = asyncio.create_task(workers.beside(Job(), lambda: 1))
+        after = asyncio.create_task(workers.run_in_thread(Job(), lambda: 1))
         await asyncio.sleep(0.05)
         assert not leaving.done(), "what it works on is still in memory"
-        assert workers._long.waiting == 1
+        assert workers._long.waiting_count == 1
         go.set()
         assert await after == 1
         assert leaving.cancelled()

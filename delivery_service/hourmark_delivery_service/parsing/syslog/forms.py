@@ -165,7 +165,9 @@ def _with_stamp(header: SyslogHeader) -> SyslogHeader:
         return header
     stamp = parse_timestamp_at(header.time, 0, after_pri=True)
     return (
-        header if stamp is None or stamp.end != len(header.time) else header._replace(stamp=stamp)
+        header
+        if stamp is None or stamp.end != len(header.time)
+        else header._replace(parsed_time=stamp)
     )
 
 
@@ -237,7 +239,7 @@ def _of_unix_time(line: bytes, pri: bytes, unix: re.Match[bytes]) -> SyslogLine:
     end = host.end() if host is not None else unix.end()
     if (word := _WORD.match(line, end)) is not None:
         program, end = word[1], word.end()
-    stamp = SyslogTimestamp.of_unix(unix[1], unix[2] or b"0", unix.start(), unix.end())
+    stamp = SyslogTimestamp.from_unix(unix[1], unix[2] or b"0", unix.start(), unix.end())
     return SyslogLine(
         _header(pri, stamp, host[1] if host is not None else None, program), line[end:]
     )
@@ -256,7 +258,7 @@ def _pairs(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
         return None
     text = said[b"date"] + b" " + said[b"time"] if b"date" in said else said[b"time"]
     if (unix := _UNIX.fullmatch(text + b" ")) is not None:
-        stamp: SyslogTimestamp | None = SyslogTimestamp.of_unix(
+        stamp: SyslogTimestamp | None = SyslogTimestamp.from_unix(
             unix[1], unix[2] or b"0", 0, len(text)
         )
     else:

@@ -64,9 +64,9 @@ class SyslogHeader(NamedTuple):
     pid: bytes | None
     msgid: bytes | None
     structured_data: bytes | None
-    stamp: SyslogTimestamp | None = None
+    parsed_time: SyslogTimestamp | None = None
 
-    def part(self, name: str) -> bytes | None:
+    def text_of(self, name: str) -> bytes | None:
         """The text of a part by its name in declarations, but for structured data."""
         if name in ("facility", "severity"):
             return (
@@ -77,7 +77,7 @@ class SyslogHeader(NamedTuple):
         text: bytes | None = getattr(self, name)
         return text
 
-    def params(self) -> dict[bytes, bytes]:
+    def structured_data_params(self) -> dict[bytes, bytes]:
         """Structured data by `id param`, and `id` alone of an element without any.
 
         Of one that occurs twice the last wins.

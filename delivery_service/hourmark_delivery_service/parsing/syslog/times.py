@@ -101,7 +101,7 @@ class SyslogTimestamp(NamedTuple):
     end: int
 
     @classmethod
-    def of_unix(cls, seconds: bytes, fraction: bytes, start: int, end: int) -> SyslogTimestamp:
+    def from_unix(cls, seconds: bytes, fraction: bytes, start: int, end: int) -> SyslogTimestamp:
         """A number of seconds since 1970 and its decimals."""
         return cls(
             None, b"", b"", seconds, fraction, None, False, seconds + b"." + fraction, start, end
@@ -139,17 +139,17 @@ def is_known_zone(word: bytes) -> bool:
     return word in _OF_UTC or word in _OFFSETS or _FROM_UTC.fullmatch(word) is not None
 
 
-def parse_timestamp_at(line: bytes, at: int, *, after_pri: bool) -> SyslogTimestamp | None:
+def parse_timestamp_at(line: bytes, offset: int, *, after_pri: bool) -> SyslogTimestamp | None:
     """Return the time that begins at `at`, or None.
 
     `after_pri`: dates that other logs begin with as well count too.
     """
-    first = line[at : at + 1]
+    first = line[offset : offset + 1]
     if first.isalpha():
-        return _month_first(line, at)
+        return _month_first(line, offset)
     if not first.isdigit():
         return None
-    if match := _ISO.match(line, at):
+    if match := _ISO.match(line, offset):
         year, month, day, mark, clock, fraction = match.groups()
         if mark == b"T" or after_pri:
             found = _after(
@@ -157,16 +157,18 @@ def parse_timestamp_at(line: bytes, at: int, *, after_pri: bool) -> SyslogTimest
             )
             if mark == b" " or line[found.end : found.end + 1] in (b" ", b":", b""):
                 return found
-    if match := _ISO_LIKE.match(line, at):  # it was meant as one, and is none
+    if match := _ISO_LIKE.match(line, offset):  # it was meant as one, and is none
         text = match[0].removesuffix(b":")
-        return SyslogTimestamp(None, b"", b"", b"", b"", None, True, text, at, at + len(text))
-    if match := _YEAR_FIRST.match(line, at):
+        return SyslogTimestamp(
+            None, b"", b"", b"", b"", None, True, text, offset, offset + len(text)
+        )
+    if match := _YEAR_FIRST.match(line, offset):
         year, month, day, clock, fraction = match.groups()
         return _after(line, match, year, month, day, clock, fraction)
-    if match := _DAY_FIRST.match(line, at):
+    if match := _DAY_FIRST.match(line, offset):
         day, month, year, clock, fraction = match.groups()
         return _after(line, match, year, month, day, clock, fraction)
-    if after_pri and (match := _SLASHED.match(line, at)):
+    if after_pri and (match := _SLASHED.match(line, offset)):
         month, day, year, year_first, month_after, day_last, clock, fraction = match.groups()
         if year is None:
             year, month, day = year_first, month_after, day_last

@@ -43,7 +43,7 @@ def redactor_for(rules: Sequence[Redaction]) -> Redact:
     def of_text(text: bytes) -> bytes:
         changed = text
         for pattern, by in replaced:
-            changed = pattern.replaced(changed, by)
+            changed = pattern.replace_all(changed, by)
         return (
             changed
             if changed == text or not _is_utf8(text)
@@ -109,7 +109,7 @@ class DatumEncoder:
         return other
 
     def encode(
-        self, given: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False
+        self, values: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False
     ) -> bytearray:
         """The datum.
 
@@ -121,8 +121,8 @@ class DatumEncoder:
         """
         own = self._own if header is None else self._own - self._rule.header.keys()
         unknown = (
-            {name: value for name, value in given.items() if name not in own}
-            if given.keys() - own
+            {name: value for name, value in values.items() if name not in own}
+            if values.keys() - own
             else {}
         )
         if unknown and self._rule.unknown == "refuse":
@@ -141,7 +141,7 @@ class DatumEncoder:
             elif header is not None and name in self._rule.header:
                 value = header.get(name, _ABSENT)
             else:
-                value = given.get(name, _ABSENT)
+                value = values.get(name, _ABSENT)
             if value is _ABSENT:
                 self._put_absent(field, out, nulls=nulls or name in self._rule.header)
             else:
@@ -150,9 +150,9 @@ class DatumEncoder:
                 del out[ENCODED_BYTES_MAX:]
         return out
 
-    def header_of(self, header: SyslogHeader) -> _Header:
+    def header_values(self, header: SyslogHeader) -> _Header:
         """What the header says of this type's fields."""
-        params = header.params() if header.structured_data is not None else {}
+        params = header.structured_data_params() if header.structured_data is not None else {}
         found: dict[str, Any] = {}
         for field, part in self._rule.header.items():
             if part == "structured_data":
@@ -162,7 +162,7 @@ class DatumEncoder:
                 found[field] = (
                     params.get(f"{param[1]} {param[2]}".encode())
                     if param is not None
-                    else header.part(part)
+                    else header.text_of(part)
                 )
         return {field: value for field, value in found.items() if value is not None}
 
@@ -186,7 +186,7 @@ class DatumEncoder:
                 field.encode(value, out)
         except Mismatch as error:
             raise Rejected(
-                error.reason, f"the field {name}{error.spaced}", self._type, name
+                error.reason, f"the field {name}{error.suffix}", self._type, name
             ) from None
 
     def _put_absent(self, field: FieldEncoder, out: bytearray, *, nulls: bool) -> None:

@@ -127,7 +127,7 @@ def _array(item: Encoder) -> Encoder:
                 try:
                     item(element, out)
                 except Mismatch as error:
-                    raise error.below(f"[{index}]") from None
+                    raise error.nested_in(f"[{index}]") from None
         out.append(0)
 
     return encode
@@ -144,7 +144,7 @@ def _map(item: Encoder) -> Encoder:
                 try:
                     item(element, out)
                 except Mismatch as error:
-                    raise error.below(f"[{key!r:.80}]") from None
+                    raise error.nested_in(f"[{key!r:.80}]") from None
         out.append(0)
 
     return encode
@@ -162,7 +162,7 @@ def _record(fields: list[tuple[str, Encoder, bytes | None]]) -> Encoder:
                 try:
                     encode_field(found, out)
                 except Mismatch as error:
-                    raise error.below(f".{name}") from None
+                    raise error.nested_in(f".{name}") from None
             elif default is not None:
                 if len(out) < ENCODED_BYTES_MAX:
                     out += default

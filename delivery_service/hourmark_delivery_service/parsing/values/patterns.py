@@ -38,7 +38,7 @@ class LinePattern:
         match = self._compiled.fullmatch(line)
         return None if match is None else (line, *match.groups())
 
-    def replaced(self, text: bytes, by: bytes) -> bytes:
+    def replace_all(self, text: bytes, replacement: bytes) -> bytes:
         """`text`, with `by` for all that matches, wherever it stands."""
-        changed: bytes = self._compiled.sub(lambda _: by, text)
+        changed: bytes = self._compiled.sub(lambda _: replacement, text)
         return changed

@@ -41,14 +41,14 @@ class Mismatch(ValueError):
         self.reason = reason
 
     @property
-    def spaced(self) -> str:
+    def suffix(self) -> str:
         """What follows the field's name."""
         message = str(self)
         return message if message[:1] in (".", "[") else f" {message}"
 
-    def below(self, place: str) -> Mismatch:
+    def nested_in(self, path: str) -> Mismatch:
         """The same, seen from one level up."""
-        return Mismatch(f"{place}: {self}", self.reason)
+        return Mismatch(f"{path}: {self}", self.reason)
 
 
 def put_bytes(value: bytes, out: bytearray) -> None:
