@@ -1,4 +1,4 @@
-"""`hourmark token`: create, list, revoke."""
+"""`hourmark token`: create, list and revoke access tokens."""
 
 from __future__ import annotations
 

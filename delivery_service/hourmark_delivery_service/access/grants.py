@@ -1,8 +1,8 @@
-"""What a request may do: who is let in (401), to what (403), and how much of it (429).
+"""Authorization of a request: authentication (401), coverage (403) and rate limits (429).
 
-Who it is, is settled before anything of the body is read; a request that is under way when its
-token expires or is revoked is finished. What it may post is asked by the endpoints, of what they
-have read themselves, so that nothing is read in two ways.
+The token is checked before the body is read. A request in flight completes even if its token
+expires or is revoked meanwhile. The endpoints check types and hosts with the values that they have
+parsed themselves, so that no value is interpreted in two ways.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: 
 
 
 class Grant:
-    """What one request may do. Without an allowance, everything: no tokens are asked for."""
+    """The permissions of one request.
+
+    A grant without a rate limiter permits everything; it is used if the service requires no tokens.
+    """
 
     def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:
         self._metrics = metrics
@@ -39,11 +42,15 @@ class Grant:
 
     @property
     def token_id(self) -> str:
-        """Whose it is; empty where no tokens are asked for."""
+        """Return the id of the request's token, or an empty string if no tokens are required."""
         return "" if self._allowance is None else self._allowance.token.id
 
     def check_types(self, event_types: Iterable[str]) -> None:
-        """Forbidden unless the token covers all of them."""
+        """Check that the token covers all of these event types.
+
+        Raises:
+            Forbidden: If the token does not cover one of them.
+        """
         if self._allowance is None:
             return
         token = self._allowance.token
@@ -54,7 +61,15 @@ class Grant:
                 )
 
     def check_host(self, name: str, host_id: str) -> None:
-        """Forbidden unless the token covers the host."""
+        """Check that the token covers the host of a byte range.
+
+        Args:
+            name: Host name.
+            host_id: Host id, 32 hexadecimal digits.
+
+        Raises:
+            Forbidden: If the token does not cover the host.
+        """
         if self._allowance is None:
             return
         token = self._allowance.token
@@ -65,8 +80,10 @@ class Grant:
             )
 
     def check_report(self, report: HostReport) -> None:
-        """Raise Forbidden unless the token may report for the host: whose hours wait for it, and no
-        other's.
+        """Check that the token may send this host report, which determines when hours can close.
+
+        Raises:
+            Forbidden: If the token does not cover reports of this host.
         """
         if self._allowance is None:
             return
@@ -82,7 +99,11 @@ class Grant:
             )
 
     def check_rate(self) -> None:
-        """TooMuch while what was sent before has used up the token's rate."""
+        """Check that the token's rate limit is not exhausted by earlier requests.
+
+        Raises:
+            TooManyRequests: If it is. The error states after how many seconds to retry.
+        """
         if self._allowance is not None and (wait_s := self._allowance.retry_after_s()):
             self._metrics.denied.labels("rate").inc()
             raise TooManyRequests(
@@ -91,7 +112,12 @@ class Grant:
             )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
-        """What the request brought."""
+        """Deduct the size of a request from the token's rate limit.
+
+        Args:
+            size: Number of decompressed bytes.
+            events: Number of events and dead letters.
+        """
         if self._allowance is not None:
             self._allowance.charge(size=size, events=events)
 
@@ -106,7 +132,12 @@ class Grant:
 
 
 class AccessControl:
-    """The tokens of this instance, and the grants it gives for them."""
+    """Authenticates requests with the tokens that this instance has read.
+
+    Attributes:
+        required: Whether the service requires tokens.
+        token_store: The known tokens.
+    """
 
     def __init__(self, clock: Clock, metrics: ServiceMetrics, *, required: bool) -> None:
         self.required = required
@@ -117,7 +148,7 @@ class AccessControl:
         self._allowances: dict[str, TokenRateLimiter] = {}
 
     def not_ready_reasons(self) -> list[str]:
-        """What is missing before anybody is let in."""
+        """Return why no request can be authenticated yet, or an empty list if the service is ready."""
         if not self.required or self.token_store.caught_up:
             return []
         return [
@@ -126,12 +157,15 @@ class AccessControl:
         ]
 
     def warnings(self) -> list[str]:
-        """What is not as it should be although requests are taken."""
+        """Return problems with tokens that an operator should know although requests are accepted."""
         return self.token_store.warnings() if self.required else []
 
     def grant(self, headers: Headers) -> Grant:
-        """What a request with these headers may do. Unauthorized; NotNow before any
-        token is known.
+        """Authenticate a request by its headers and return its permissions.
+
+        Raises:
+            Unauthorized: If the request has no valid token.
+            ServiceUnavailable: If tokens are required but none have been read yet.
         """
         if not self.required:
             return self._everything
@@ -167,16 +201,13 @@ class AccessControl:
 
 
 def request_grant(request: Request) -> Grant:
-    """What the gate let this request do."""
+    """Return the grant that the authentication middleware attached to a request."""
     grant = request.scope[GRANT]
     assert isinstance(grant, Grant)
     return grant
 
 
 def _bearer(headers: Headers) -> str:
-    """The token's text; Unauthorized where there is none, or more than one header that could hold
-    it.
-    """
     given = headers.getlist("authorization")
     if len(given) != 1:
         many = (

@@ -1,8 +1,9 @@
-"""What a token may still send through this instance: a bucket for bytes, another for events.
+"""Rate limits of a token: one token bucket for bytes, another one for events.
 
-A request is let in while nothing is owed, and then charged all it brought, however large: so
-whether it is let in does not depend on its size, a large one is not refused for ever, and a retry
-is treated as the first try was. What is owed is waited for.
+A request is admitted if neither bucket is empty, and is then charged in full, however large it is.
+So admission does not depend on the size of the request: a large request is never refused
+permanently, and a retry is treated like the first attempt. Later requests wait until the debt is
+repaid.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ _BURST_S: Final = 2.0  # of its rate, may come at once
 
 
 class TokenBucket:
-    """Fills at `rate` a second up to a burst."""
+    """A token bucket that refills at a constant rate and may go into debt.
+
+    The bucket starts full. Its capacity is `_BURST_S` seconds of its rate.
+
+    Args:
+        rate: Refill rate per second.
+        clock: Source of monotonic time.
+    """
 
     def __init__(self, rate: int, clock: Clock) -> None:
         self._rate = rate
@@ -26,12 +34,12 @@ class TokenBucket:
         self._at_s = clock.monotonic_s()
 
     def wait_s(self) -> int:
-        """Whole seconds until it holds something; 0 if it does."""
+        """Return the number of whole seconds until the bucket is not empty, or 0 if it is not."""
         self._fill()
         return 0 if self._level > 0 else math.floor(-self._level / self._rate) + 1
 
     def consume(self, amount: int) -> None:
-        """Take it, also where it is not there."""
+        """Remove an amount from the bucket. The level may become negative."""
         self._fill()
         self._level -= amount
 
@@ -42,7 +50,7 @@ class TokenBucket:
 
 
 class TokenRateLimiter:
-    """Both buckets of one token; those without a rate hold for ever."""
+    """The byte and event rate limits of one access token; an absent limit never blocks."""
 
     def __init__(self, token: Token, clock: Clock) -> None:
         self.token = token
@@ -52,14 +60,19 @@ class TokenRateLimiter:
         )
 
     def retry_after_s(self) -> int:
-        """Whole seconds until something may be sent; 0: now."""
+        """Return the number of whole seconds until a request is admitted, or 0 if one is now."""
         return max(
             (bucket.wait_s() for bucket in (self._bytes, self._events) if bucket is not None),
             default=0,
         )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
-        """Of a request that was let in."""
+        """Deduct an admitted request from the limits.
+
+        Args:
+            size: Number of decompressed bytes.
+            events: Number of events and dead letters.
+        """
         for bucket, amount in ((self._bytes, size), (self._events, events)):
             if bucket is not None:
                 bucket.consume(amount)

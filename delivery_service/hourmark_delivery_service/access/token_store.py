@@ -1,4 +1,4 @@
-"""All tokens that this instance knows of."""
+"""The tokens that this instance has read from Kafka."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class TokenStore:
-    """Feed it from one thread, ask it from the event loop: what is asked is replaced whole.
+    """All tokens that were read from the topic `hourmark.tokens`.
 
-    What was read once is kept, though the topic be away, deleted or made anew: whoever was let in
-    goes on, and whoever was revoked stays out. Only a service that starts while the topic is gone
-    knows nobody, and then takes nothing.
+    One thread calls `feed`; the event loop calls the other methods. Tokens that were read stay
+    known even if the topic is unavailable, deleted or recreated, and revoked ones stay revoked.
+    Only a service that starts while the topic is missing knows no tokens, and then accepts no
+    requests.
+
+    Attributes:
+        caught_up: Whether the topic exists and was read to its end at least once.
     """
 
     def __init__(self, clock: Clock, metrics: ServiceMetrics) -> None:
@@ -33,7 +37,14 @@ class TokenStore:
     def feed(
         self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
     ) -> None:
-        """All records up to the topic's end. `anew`: it begins from its start, or is gone."""
+        """Add the records that were read from the token topic up to its end.
+
+        Args:
+            records: Keys and values of the records. Invalid records are logged, and their tokens
+                become
+            unknown. A deletion revokes the token.
+            from_start: Whether the records start at the beginning of the topic.
+        """
         tokens = dict(self._tokens)
         if from_start:
             self._published = set()
@@ -49,12 +60,12 @@ class TokenStore:
         )
 
     def get(self, token_id: str) -> Token | None:
-        """The token of that id, revoked or not."""
+        """Return the token with this id, revoked or not, or None if it is not known."""
         return self._tokens.get(token_id)
 
     @property
     def read_error(self) -> str:
-        """Why the topic cannot be read at the moment; empty if it can."""
+        """Return why the topic cannot be read at the moment, or an empty string."""
         return self._trouble
 
     @read_error.setter
@@ -70,7 +81,7 @@ class TokenStore:
         self._trouble = why
 
     def warnings(self) -> list[str]:
-        """What an operator has to know although requests are taken."""
+        """Return problems that an operator should know although requests are accepted."""
         found = []
         if self._trouble and self.caught_up:
             age_s = (self._clock.now_ms() - self._read_ms) / 1000

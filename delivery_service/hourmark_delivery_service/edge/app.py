@@ -1,4 +1,4 @@
-"""The HTTP application: `hourmark.records.wire` in Starlette's terms. See docs/http-api.md."""
+"""The HTTP application: routes, middleware and error handlers. See docs/http-api.md."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hourmark_delivery_service.work.service import DeliveryService
 
 
 def create_app(service: DeliveryService) -> ASGIApp:
-    """The application over `service`."""
+    """Return the ASGI application that serves the HTTP API of a delivery service."""
     probes = Probes(service)
     routes = [
         Route(RANGES_PATH, RangesEndpoint(service).post, methods=["POST"]),

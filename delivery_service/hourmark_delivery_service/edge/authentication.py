@@ -1,6 +1,4 @@
-"""The gate around the application: nothing but `OPEN_PATHS` is reached without a token where tokens
-are required.
-"""
+"""Authentication of requests: if tokens are required, only `OPEN_PATHS` need none."""
 
 from __future__ import annotations
 
@@ -22,7 +20,11 @@ OPEN_PATHS: Final = (
 
 
 class AuthenticationMiddleware:
-    """Lets a request through with what it may do, or answers it."""
+    """ASGI middleware that authenticates each request.
+
+    An authenticated request is passed on with its grant in the scope. Any other request is answered
+    with an error response.
+    """
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:
         self._app = app

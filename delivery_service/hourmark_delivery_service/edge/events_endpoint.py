@@ -1,6 +1,4 @@
-"""`POST /v1/events/{type}`: events of one type, from any client, as NDJSON or as a JSON array or
-object.
-"""
+"""`POST /v1/events/{type}`: accepts events of one type as NDJSON, a JSON array or a JSON object."""
 
 from __future__ import annotations
 
@@ -54,9 +52,12 @@ _CROCKFORD: Final = {digit: value for value, digit in enumerate("0123456789abcde
 
 
 def idempotency_key_time_ms(key: str) -> int | None:
-    """Unix milliseconds, or None.
+    """Return the timestamp contained in an idempotency key that is a UUIDv7 or a ULID.
 
-    Letters may be capitals, and some clients put a key between double quotes.
+    Letters may be upper case, and the key may be enclosed in double quotes.
+
+    Returns:
+        Unix milliseconds, or None if the key has another form or its time is not in 2000 to 2099.
     """
     text = key.removeprefix('"').removesuffix('"').lower()
     if match := _UUID7.fullmatch(text):
@@ -81,17 +82,15 @@ _NEXT_STEP: Final = (
 
 
 class _Fixed(NamedTuple):
-    """Whether the request itself says the batch's key and time; what it leaves out is another one
-    on every try.
-    """
-
     key: bool
     time: bool
 
 
 class EventsEndpoint:
-    """A bad line becomes a dead letter and is counted in the answer; only a batch that is none is
-    refused.
+    """HTTP endpoint that accepts batches of events from any client.
+
+    An invalid event becomes a dead letter and is counted in the response. The request itself fails
+    only if the body is not a batch, or if the client requested an atomic batch.
     """
 
     def __init__(self, service: DeliveryService) -> None:
@@ -100,10 +99,13 @@ class EventsEndpoint:
         self._batch_max = service.settings.range_bytes_max
 
     async def post(self, http: Request) -> Response:
-        """200 once everything is on all in-sync replicas.
+        """Store a batch of events and respond with 200 once it is on all in-sync replicas.
 
-        `repeat` in the answer, of an error too, holds the headers with which a retry is the same
-        batch.
+        The member `repeat` of the response contains the headers that make a retry the same batch.
+        Error responses contain it as well, once the batch is known.
+
+        Raises:
+            ServiceError: If the request is rejected. The error becomes the HTTP response.
         """
         service = self._service
         with service.inflight.track() as request:
@@ -155,7 +157,6 @@ class EventsEndpoint:
             )
 
     def _batch(self, http: Request, start_ms: int) -> tuple[Batch, _Fixed]:
-        """Who sent what; and what of it a plain retry says again."""
         key = _name(http, IDEMPOTENCY_HEADER)
         time_ms = _time_ms(http, key)
         latest = self._service.rules.latest
@@ -170,10 +171,7 @@ class EventsEndpoint:
         return batch, _Fixed(key is not None, time_ms is not None)
 
     async def _check_all(self, parser: BatchParser, body: bytes, peer: ClientPeer) -> None:
-        """Raise BatchRejected if any event cannot be taken.
-
-        Parsing is pure: the delivery parses the batch in the same way.
-        """
+        # Parsing is pure, so the delivery parses the batch with the same result.
         await self._service.parse_only(parser, body, peer)
         if count := parser.dead_letter_count:
             which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
@@ -205,10 +203,7 @@ def _check_media_type(http: Request) -> None:
 
 
 def _check_no_form(http: Request, body: bytes) -> None:
-    """Raise UnknownEncoding for a body in the form encoding.
-
-    `curl -d` calls JSON a form: by itself that means nothing.
-    """
+    # `curl -d` labels JSON as a form, so the media type alone proves nothing.
     if _media_type(http) == "application/x-www-form-urlencoded" and body.lstrip(_SPACE)[:1] not in (
         b"",
         b"{",
@@ -253,10 +248,7 @@ def _atomic(http: Request) -> bool:
 
 
 def _rejected(parser: BatchParser) -> list[dict[str, Any]]:
-    """Return the rejected events as the answer names them.
-
-    Details quote the payload, so a type that redacts has none.
-    """
+    # Details quote the payload, so they are omitted for types with redaction.
     rows = [dataclasses.asdict(event) for event in parser.rejected]
     if parser.withholds:
         for row in rows:
@@ -265,7 +257,6 @@ def _rejected(parser: BatchParser) -> list[dict[str, Any]]:
 
 
 def _time_ms(http: Request, key: str | None) -> int | None:
-    """The batch's time as the request says it: in its header, else in its key."""
     text = http.headers.get(OBSERVED_AT_HEADER)
     if text is None:
         return None if key is None else idempotency_key_time_ms(key)
@@ -276,10 +267,7 @@ def _time_ms(http: Request, key: str | None) -> int | None:
 
 
 def _name(http: Request, header: str) -> str | None:
-    """A header that names something; percent-encoding is undone. None where it is not sent.
-
-    What is not UTF-8 then is refused: two names must never be read as one.
-    """
+    # A name that is not valid UTF-8 is rejected, so that two names are never read as one.
     text = http.headers.get(header)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What is asked of the service itself: hello, health, readiness, metrics, and its interface."""
+"""Operational endpoints: hello, health, readiness, metrics, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 
 
 class Probes:
-    """Cheap, and answered under load too."""
+    """HTTP endpoints for monitoring and discovery. They stay responsive under load."""
 
     def __init__(self, service: DeliveryService) -> None:
         self._service = service
@@ -34,8 +34,10 @@ class Probes:
         self._expositions: RequestCoalescer[bytes] = RequestCoalescer()
 
     async def hello(self, _: Request) -> Response:
-        """The clock and the rules revision; 503 while no revision is known, or the clock cannot be
-        right.
+        """Respond with the service's clock and the id of the latest rules revision.
+
+        Raises:
+            ServiceUnavailable: If no revision is known yet, or the clock cannot be correct.
         """
         latest, now_ms = self._service.rules.latest, self._service.clock.now_ms()
         if latest is None or clock_problem(now_ms):
@@ -43,12 +45,15 @@ class Probes:
         return json_response({"clock_ms": now_ms, "rules": latest.id})
 
     async def alive(self, _: Request) -> Response:
-        """The process runs and its event loop turns; says nothing of Kafka."""
+        """Respond with 200 if the process is alive. The response does not depend on Kafka."""
         return json_response({"alive": True})
 
     async def ready(self, http: Request) -> Response:
-        """200 if a range could be taken now, else 503 with every reason; and what is not as it
-        should be all the same.
+        """Respond with 200 if the service can accept data now, otherwise with 503.
+
+        The JSON response lists all reasons, and warnings that do not affect readiness. If tokens
+        are required, only requests from the local machine see the texts, which name brokers and
+        topics.
         """
         reasons = self._service.not_ready_reasons() + await self._queue_problems()
         warnings = self._service.access.warnings()
@@ -65,9 +70,9 @@ class Probes:
         return json_response(told, 503, {"Retry-After": "1"}) if reasons else json_response(told)
 
     async def metrics(self, http: Request) -> Response:
-        """Prometheus' text format.
+        """Respond with all metrics in the Prometheus text format.
 
-        It takes milliseconds: so it takes a turn, and all who wait for one get the same.
+        Concurrent requests share one result, because rendering the metrics takes milliseconds.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)
@@ -75,7 +80,7 @@ class Probes:
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def openapi(self, _: Request) -> Response:
-        """The interface as an OpenAPI document."""
+        """Respond with the OpenAPI document of the HTTP API."""
         return json_response(openapi_document(self._service.settings))
 
     async def _exposition(self) -> bytes:

@@ -1,4 +1,4 @@
-"""`POST /v1/ranges`: a byte range of a file, from a tailer."""
+"""`POST /v1/ranges`: accepts byte ranges of files from tailers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from hourmark_delivery_service.work.service import DeliveryService, check_observ
 
 
 class RangesEndpoint:
-    """Refuses (4xx) only what no tailer makes: whatever a file holds becomes events and dead
-    letters.
+    """HTTP endpoint that accepts byte ranges of files.
+
+    Any file contents are accepted: each line becomes an event or a dead letter, or is counted as
+    blank. Only requests that no correct tailer sends are rejected with a 4xx status.
     """
 
     def __init__(self, service: DeliveryService) -> None:
@@ -31,8 +33,12 @@ class RangesEndpoint:
         )  # a single record of the longest line, with its LF
 
     async def post(self, http: Request) -> Response:
-        """200 once everything is on all in-sync replicas; a retry of the same range gets the same
-        answer.
+        """Store a byte range and respond with 200 once it is on all in-sync replicas.
+
+        A retry of the same range gets the same response.
+
+        Raises:
+            ServiceError: If the request is rejected. The error becomes the HTTP response.
         """
         service = self._service
         with service.inflight.track() as request:
@@ -91,9 +97,8 @@ class RangesEndpoint:
 
 
 def _types_of(source: str, rules: CompiledRules) -> list[str]:
-    """What lines of the source may become: a token for one type must not get others in by way of a
-    file.
-    """
+    # All types that lines of the source may become: a token for one type must not allow others
+    # through a file.
     declared = rules.sources.get(source)
     if declared is None:
         return []

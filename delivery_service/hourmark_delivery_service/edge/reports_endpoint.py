@@ -1,4 +1,4 @@
-"""`POST /v1/reports`: a tailer's host report."""
+"""`POST /v1/reports`: accepts host reports of tailers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ REPORT_BYTES_MAX: Final = 1 << 20
 
 
 class ReportsEndpoint:
-    """Stamps reports with this service's clock, and keeps them."""
+    """HTTP endpoint that adds the reception time to host reports and stores them in the queue."""
 
     def __init__(self, service: DeliveryService) -> None:
         self._service = service
 
     async def post(self, http: Request) -> Response:
-        """200 once the report is on all in-sync replicas."""
+        """Store a host report and respond with 200 once it is on all in-sync replicas.
+
+        Raises:
+            ServiceError: If the report is rejected. The error becomes the HTTP response.
+        """
         service = self._service
         if trouble := clock_problem(service.clock.now_ms()):
             raise ServiceUnavailable("not_ready", trouble)

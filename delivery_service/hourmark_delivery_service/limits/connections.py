@@ -1,29 +1,23 @@
-"""Connections of clients: their number and age, and the TLS handshake within the same limits.
+"""Limits on client connections, including their TLS handshakes.
 
-Which connections a client keeps open without need: those overdue, and the one that makes room for
-another. Pure.
+A connection is in one phase at a time. In each phase but `ANSWER` the service waits for the client,
+and the client has a deadline:
 
-A connection is in one phase at a time. In each but `ANSWER` the service waits for the client, which
-has until a deadline:
+    HANDSHAKE   the client must complete the TLS handshake
+    HEAD        the client must send the rest of the headers, or the first byte of a new connection
+    BODY        the client must send the rest of the request body
+    IDLE        the client must send its next request
+    READ        the client must read the response
+    LINGER      the client must close the connection, after a response before the end of its body
+    ANSWER      the service owes a response
 
-    HANDSHAKE for its part of TLS
-    HEAD      for the rest of a request's headers, or for the first byte on a new connection
-    BODY      for the rest of a request's body
-    IDLE      for the next request
-    READ      until it reads what was answered
-    LINGER    until it has seen an answer that came before its body was whole, and ends the connection itself
+If the number of connections reaches its limit, the connection with the nearest deadline is closed
+in favor of a new one. A flood of half-open connections can therefore displace idle clients, which
+reconnect, but never a request that has arrived completely.
 
-So thousands of half-open connections take no place from a client that speaks: where all places are
-taken, the connection whose deadline is the nearest goes. A flood can push out an idle client, which
-connects anew, and never a request that came whole.
-
-What all connections of one server share: their places, and the time that each client has.
-
-The TLS handshake of a connection, within the same limits as all that follows it.
-
-A listener that is given certificates shakes hands out of sight: half-open connections would take no
-place, and have a limit of their own. So it listens plainly, a connection takes its place as it
-comes, and becomes one of HTTP after its handshake.
+A TLS listener of asyncio performs handshakes internally, with a separate limit on half-open
+connections. The service therefore listens without TLS, counts a connection when it is accepted,
+performs the handshake itself, and then switches the connection to HTTP.
 """
 
 from __future__ import annotations
@@ -44,7 +38,7 @@ C = TypeVar("C")
 
 
 class ConnectionPhase(enum.Enum):
-    """What a connection is at."""
+    """The phase of a client connection, which determines what the service waits for."""
 
     HANDSHAKE = "handshake"
     HEAD = "head"
@@ -56,9 +50,13 @@ class ConnectionPhase(enum.Enum):
 
 
 class ConnectionTable(Generic[C]):
-    """Those that are open.
+    """The open connections with their phases and deadlines.
 
-    `limits_s`: how long a client may take for each phase; times are of one monotonic clock.
+    Performs no I/O. All times are seconds of one monotonic clock.
+
+    Args:
+        connections_max: Maximum number of connections.
+        limits_s: Time limit of each phase in seconds. A phase without a limit has no deadline.
     """
 
     def __init__(self, connections_max: int, limits_s: Mapping[ConnectionPhase, float]) -> None:
@@ -73,7 +71,15 @@ class ConnectionTable(Generic[C]):
         return len(self._phases)
 
     def set_phase(self, connection: C, phase: ConnectionPhase, now_s: float) -> None:
-        """From now on it is in this phase; if it was already, nothing changes."""
+        """Set the phase of a connection, adding the connection if it is new.
+
+        If the connection is in this phase already, its deadline does not change.
+
+        Args:
+            connection: Connection to update.
+            phase: New phase.
+            now_s: Current time, at which the phase starts.
+        """
         before = self._phases.get(connection)
         if before is phase:
             return
@@ -83,23 +89,21 @@ class ConnectionTable(Generic[C]):
         self._since[phase][connection] = now_s
 
     def remove(self, connection: C) -> None:
-        """It is closed."""
+        """Remove a connection that was closed. Does nothing if it is not in the table."""
         phase = self._phases.pop(connection, None)
         if phase is not None:
             del self._since[phase][connection]
 
     def get_phase(self, connection: C) -> ConnectionPhase | None:
-        """Where it is; None once it left."""
+        """Return the phase of a connection, or None if it is not in the table."""
         return self._phases.get(connection)
 
     def is_full(self) -> bool:
-        """Whether there is no place for one more."""
+        """Return whether the maximum number of connections is reached."""
         return len(self._phases) >= self._connections_max
 
     def nearest_deadline(self) -> C | None:
-        """The one whose deadline is the nearest. None where the service owes all of them
-        an answer.
-        """
+        """Return the connection whose deadline is nearest, or None if no connection has a deadline."""
         oldest = [
             (since_s + self._limits_s[phase], connection)
             for phase, connections in self._since.items()
@@ -109,7 +113,7 @@ class ConnectionTable(Generic[C]):
         return min(oldest, key=lambda pair: pair[0])[1] if oldest else None
 
     def overdue(self, now_s: float) -> list[tuple[C, ConnectionPhase]]:
-        """Those whose deadline is past, and what they were waited for."""
+        """Return the connections whose deadline has passed, with their phases."""
         late: list[tuple[C, ConnectionPhase]] = []
         for phase, limit_s in self._limits_s.items():
             for connection, since_s in self._since[phase].items():
@@ -131,21 +135,22 @@ _SWEEP_S: Final = 0.5  # between looks for connections that are overdue
 
 
 class ClientConnection(Protocol):
-    """One client's."""
+    """A client connection that `ConnectionLimiter` can close."""
 
     def abort(self) -> None:
-        """Close it at once, and give its place back."""
+        """Close the connection immediately and remove it from the connection table."""
         ...
 
     def on_overdue(self, phase: ConnectionPhase) -> None:
-        """The client took too long."""
+        """Handle a missed deadline of the given phase."""
         ...
 
 
 class ConnectionLimiter:
-    """Lets connections in.
+    """Admits connections up to the configured maximum, and checks their deadlines periodically.
 
-    Without a place for one more, the one goes whose client is nearest to its time limit.
+    Attributes:
+        connections: The open connections.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -164,8 +169,15 @@ class ConnectionLimiter:
         self._sweeping = False
 
     def admit(self, connection: ClientConnection, phase: ConnectionPhase) -> bool:
-        """A new connection, for which another one goes if there is no place; False if
-        none may go.
+        """Add a new connection, closing the one with the nearest deadline if there is no room.
+
+        Args:
+            connection: Connection to add.
+            phase: Initial phase of the connection.
+
+        Returns:
+            False if the connection cannot be added, because the service owes a response on all
+            others.
         """
         loop = asyncio.get_running_loop()
         if self.connections.is_full():
@@ -188,9 +200,10 @@ class ConnectionLimiter:
 
 
 class TlsHandshake(asyncio.Protocol):
-    """The protocol of a plain connection, whose socket it takes over at once.
+    """An asyncio protocol that performs the TLS handshake of an accepted connection within limits.
 
-    `then`: what speaks on it once it is secure.
+    It takes over the socket of a plain connection. After the handshake, an instance of
+    `http_protocol` continues on the encrypted transport.
     """
 
     limiter: ClassVar[ConnectionLimiter]
@@ -212,7 +225,7 @@ class TlsHandshake(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection immediately and remove it from the connection table."""
         self.limiter.connections.remove(self)
         shaking, self._shaking = (
             self._shaking,
@@ -224,11 +237,11 @@ class TlsHandshake(asyncio.Protocol):
             self._socket.close()
 
     def on_overdue(self, _: ConnectionPhase) -> None:
-        """The handshake took too long."""
+        """Close the connection because the handshake took too long."""
         self.abort()
 
     def complete(self, transport: asyncio.BaseTransport) -> None:
-        """It is secure: the place goes to the one that speaks from now on."""
+        """Replace this protocol by the HTTP protocol on the encrypted transport."""
         self.limiter.connections.remove(self)
         protocol = self.http_protocol(**self._given)
         transport.set_protocol(protocol)
@@ -254,8 +267,6 @@ class TlsHandshake(asyncio.Protocol):
 
 
 class _Secure(asyncio.Protocol):
-    """Tells that a handshake is done, before anything is read."""
-
     def __init__(self, handshake: TlsHandshake) -> None:
         self._handshake = handshake
 

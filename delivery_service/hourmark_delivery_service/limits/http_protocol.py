@@ -1,14 +1,14 @@
-"""The HTTP server's edge: what a connection may cost before there is a request, and refusals of
-what is none.
+"""The HTTP/1.1 server protocol, with limits on input that is not yet a request.
 
-uvicorn and httptools bound neither headers nor connections. What is bounded here, each by a setting
-of `[service]`: bytes and number of headers, the time for headers and between requests, and how many
-connections there are (see `connections`). Bytes of a message that are not its body (headers, chunk
-sizes, trailers) are counted as they come, since httptools keeps a header that does not end. An
-answer that is given before the body was read whole ends the connection: its rest must never be the
-next request. A request whose headers contradict HTTP (RFC 9112) reaches the application with its
-refusal, so that it is answered in turn; what is no request at all is refused once all requests
-before it are answered.
+uvicorn and httptools limit neither headers nor connections. This module limits, each by a setting
+of `[service]`: the size and number of headers, the time for headers and between requests, and the
+number of connections (see `connections`). Bytes of a message outside its body (headers, chunk
+sizes, trailers) are counted as they arrive, because httptools buffers a header that does not end.
+
+A response that is sent before the request body was read closes the connection, because the rest of
+the body must not be parsed as the next request. A request whose headers violate RFC 9112 is passed
+to the application with its error, so that responses keep their order. Input that is not a request
+is answered after all earlier requests.
 """
 
 from __future__ import annotations
@@ -95,10 +95,16 @@ def check_uvicorn(
     protocol: type[Any] = HttpToolsProtocol,
     cycle: type[Any] = httptools_impl.RequestResponseCycle,
 ) -> None:
-    """Check that uvicorn has what `HttpProtocol` uses beyond its public interface.
+    """Check that the installed uvicorn has the internal attributes that `HttpProtocol` relies on.
 
-    Raises: Finding: If the installed version is not the tested one, or lacks an attribute: limits
-        might silently not hold.
+    Args:
+        version: Version of uvicorn.
+        protocol: uvicorn's HTTP protocol class.
+        cycle: uvicorn's class for a request and its response.
+
+    Raises:
+        Finding: If the version is not the tested one, or an attribute is missing. Otherwise limits
+        could silently stop working.
     """
     missing = [name for name in _PROTOCOL_METHODS if not callable(getattr(protocol, name, None))]
     missing += [
@@ -121,7 +127,12 @@ def check_uvicorn(
 def protocol_class_for(
     settings: Settings, tls_context: ssl.SSLContext | None = None
 ) -> type[asyncio.Protocol]:
-    """The protocol of one server with these limits."""
+    """Return a protocol class for one server, whose connections share the limits of `settings`.
+
+    Args:
+        settings: Settings of the service with its limits.
+        tls_context: TLS context, or None to serve plain HTTP.
+    """
     door = ConnectionLimiter(settings)
     served = type("ServersProtocol", (HttpProtocol,), {"limiter": door})
     return (
@@ -136,7 +147,7 @@ def protocol_class_for(
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, on httptools, within limits."""
+    """uvicorn's HTTP protocol on httptools, extended by limits on headers, time and connections."""
 
     limiter: ClassVar[ConnectionLimiter]
 
@@ -214,13 +225,13 @@ class HttpProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def abort(self) -> None:
-        """Close it at once; whatever was under way was not acknowledged."""
+        """Close the connection immediately. Requests in flight are not acknowledged."""
         self.limiter.connections.remove(self)
         self._ended = True
         self.transport.abort()
 
     def on_overdue(self, phase: ConnectionPhase) -> None:
-        """The client took too long."""
+        """Handle a missed deadline: answer late headers with status 408, else close the connection."""
         if phase is ConnectionPhase.HEAD and self._in_head:
             limit_s = self.limiter.settings.header_seconds
             self._refuse(
@@ -263,9 +274,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        """Mark a request that is refused by its headers, and one after whose headers the parser
-        leaves HTTP before the body.
-        """
+        """Handle the end of a request's headers: check them and start the request."""
         if self._replaying:
             return
         self._in_head = False
@@ -287,9 +296,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.cycle.transport = _Answering(self)  # type: ignore[assignment]
 
     def on_chunk_header(self) -> None:
-        """Each chunk is a call of this program, and a hundred thousand fit into what is read at
-        once.
-        """
+        # Each chunk is a call of this method, and one read can contain a hundred thousand chunks.
         self._chunks += 1
         if self._chunks > _CHUNKS_FREE + self._chunked_bytes // _CHUNK_BYTES_MIN:
             raise self._give_up(self._too_much())
@@ -317,10 +324,10 @@ class HttpProtocol(HttpToolsProtocol):
             self._answer_refusal(self._waiting_refusal)
 
     def finish(self) -> None:
-        """After an answer.
+        """Close the connection after a response.
 
-        A client that still sends is let read it: closing at once would reset the connection and
-        lose it.
+        If the client is still sending, only the write side is closed at first: closing at once
+        would reset the connection, and the client could lose the response.
         """
         if self._ended:
             return
@@ -339,7 +346,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _feed(self, data: bytes) -> bytes:
-        """Parse; what is left of it after a request whose offer to upgrade is passed over."""
+        # Returns the rest of the data after a request whose upgrade offer is ignored.
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -358,9 +365,8 @@ class HttpProtocol(HttpToolsProtocol):
         return b""
 
     def _read_body_after_upgrade(self) -> None:
-        """Go on with a new parser, which is told how long the body is: llhttp leaves HTTP after
-        headers that offer to upgrade.
-        """
+        # llhttp stops parsing after headers that offer an upgrade. A new parser continues, primed
+        # with the length of the body.
         framing = [b": ".join(header) for header in self.headers if header[0] in _FRAMING_HEADERS]
         self.parser = httptools.HttpRequestParser(self)
         self._replaying = True
@@ -393,17 +399,14 @@ class HttpProtocol(HttpToolsProtocol):
         )
 
     def _give_up(self, error: ServiceError) -> Exception:
-        """What a callback raises to end parsing.
-
-        Not the refusal: its traceback would hold this connection, and what came on it, in a circle.
-        """
+        # Not the refusal itself: its traceback would keep this connection and its input in a
+        # reference cycle.
         self._refusal = error
         return _GivenUp()
 
     def _refuse(self, error: ServiceError) -> None:
-        """Answer in place of the request that came last, once all before it are answered: its
-        client would take it for the answer of one of them.
-        """
+        # Answers only after all earlier requests: otherwise the client would take this for the
+        # response to one of them.
         pending = (
             self.cycle if self.cycle is not None and not self.cycle.response_complete else None
         )
@@ -438,7 +441,6 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write(b"\r\n".join(lines))
 
     def _move(self) -> None:
-        """Into the phase that it is in now."""
         if self.limiter.connections.get_phase(self) is not None:
             self.limiter.connections.set_phase(self, self._phase(), self.loop.time())
 
@@ -457,12 +459,10 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class _GivenUp(Exception):
-    """A callback of the parser gave up."""
+    pass
 
 
 class _Answering:
-    """The transport as a request's cycle uses it."""
-
     def __init__(self, protocol: HttpProtocol) -> None:
         self._protocol = protocol
 
@@ -487,9 +487,7 @@ def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
 def _refusal_of_head(
     version: str, headers: list[tuple[bytes, bytes]], *, connect: bool
 ) -> ServiceError | None:
-    """Return why a request is refused by its headers alone (RFC 9112, 3.2, 2.6 and 6.1), None if it
-    is not.
-    """
+    # RFC 9112 sections 2.6, 3.2 and 6.1.
     if connect:
         return BadRequest(
             "upgrade", "this service is no proxy", "send the request itself, without CONNECT"

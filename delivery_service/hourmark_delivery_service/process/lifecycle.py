@@ -1,6 +1,4 @@
-"""The parts that a service is made of, started in order and ended in order: by itself, in a worker,
-and in their supervisor.
-"""
+"""Startup and shutdown of a service's components, in a single process, worker or supervisor."""
 
 from __future__ import annotations
 
@@ -28,23 +26,30 @@ _FOLLOW_S: Final = 1.0  # and then whether a revision came that needs another sc
 
 
 class ProgressReporter(Protocol):
-    """Tells how far requests are answered."""
+    """Reports regularly which requests are answered, to Kafka or to the supervisor."""
 
     async def run(self) -> None:
-        """Tell it until cancelled.
+        """Report until the task is cancelled.
 
-        Before the first time `service.reported` is false, and no events are taken.
+        Sets `first_report_sent` of the service after the first report. No events are accepted
+        before.
         """
         ...
 
     async def send_goodbye(self) -> None:
-        """Nothing will come any more, and everything is answered, or not."""
+        """Send the final report, after the service has stopped accepting requests."""
         ...
 
 
 @contextlib.asynccontextmanager
 async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
-    """A service with its queue and its rules, until the end of the block."""
+    """Return an async context manager that runs a service with its queue, rules and tokens.
+
+    Leaving the block closes the queue, which delivers pending records for up to 10 seconds.
+
+    Args:
+        config: Configuration of the service.
+    """
     metrics = ServiceMetrics()
     rules = RulesStore(metrics)
     queue = KafkaQueue(config, metrics)
@@ -66,8 +71,15 @@ async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
 async def progress_reporting(
     service: DeliveryService, config: Config, reporter: ProgressReporter
 ) -> AsyncIterator[None]:
-    """The claimant runs, once there are rules and the registry has answered, until the end of the
-    block; then it says goodbye.
+    """Return an async context manager that runs a progress reporter during its block.
+
+    The reporter starts once rules are known and the schema registry has returned the schema ids.
+    Its final report is sent when the block ends.
+
+    Args:
+        service: Service whose progress is reported.
+        config: Configuration with the schema registry.
+        reporter: Reporter to run.
     """
     task = asyncio.create_task(_claim(service, config, reporter))
     try:

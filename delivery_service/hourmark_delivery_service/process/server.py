@@ -1,6 +1,4 @@
-"""The running service: its parts started in order, served by uvicorn, drained on SIGTERM, and gone
-with a goodbye.
-"""
+"""The running service: startup, serving by uvicorn, draining on SIGTERM, and the final report."""
 
 from __future__ import annotations
 
@@ -60,12 +58,17 @@ _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, wit
 
 
 def run(config: Config, on_listening: Callable[[str], None], read_config: ReadConfig) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL.
+    """Run the delivery service until SIGTERM or SIGINT, then drain it.
 
-    `read_config` is what several workers do on SIGHUP.
+    Args:
+        config: Configuration of the service.
+        on_listening: Called with the service's URL once it accepts connections.
+        read_config: Reads the configuration again; called on SIGHUP if there are several workers.
 
-    ConfigError, before anything is started; or Finding where this software does not parse as it
-    did, or was not tested with the installed uvicorn.
+    Raises:
+        ConfigError: If a setting is invalid for this machine. Nothing was started then.
+        Finding: If the parser does not produce its recorded results, or uvicorn is not the tested
+        version.
     """
     check_limits(config)
     raise_open_file_limit(config.service.connections_max)
@@ -93,12 +96,10 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
 
 
 def tune_interpreter() -> None:
-    """Few collections, and short turns between threads.
+    """Configure the garbage collector and thread switching for low latency.
 
-    What the start made stays, and records have no cycles; yet each long list in JSON made the
-    collector go over all that lives: half a second for one line of 4 MiB. And whoever wants the
-    interpreter waits 5 ms by default while another thread is busy, as the event loop does several
-    times for each request.
+    Objects that exist at the time of the call are excluded from garbage collection. Call it once,
+    after startup.
     """
     gc.collect()
     gc.freeze()
@@ -107,9 +108,11 @@ def tune_interpreter() -> None:
 
 
 def check_limits(config: Config) -> None:
-    """What HTTP accepts must fit into Kafka, or it could be accepted and never delivered.
+    """Check that every event that the HTTP API accepts fits into a Kafka message.
 
-    ConfigError names the setting.
+    Raises:
+        ConfigError: If `kafka.max_message_bytes` is too small or `service.line_bytes_max` too
+            large.
     """
     needed = EVENT_BYTES_MAX + _RECORD_OVERHEAD
     if config.kafka.max_message_bytes < needed:
@@ -125,9 +128,10 @@ def check_limits(config: Config) -> None:
 
 
 def raise_open_file_limit(connections_max: int) -> None:
-    """As many open files as these connections and all else may need.
+    """Raise the process's limit on open files, if necessary, to allow this number of connections.
 
-    ConfigError where this process may not have them.
+    Raises:
+        ConfigError: If the hard limit of the process is too low.
     """
     needed = connections_max + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -143,8 +147,10 @@ def raise_open_file_limit(connections_max: int) -> None:
 
 
 def check_system_clock(clock: Clock) -> None:
-    """Tailers write this clock's time into ranges, which would be refused for ever if it could not
-    be right. ConfigError.
+    """Check that the system clock is plausible, because tailers copy its time into their ranges.
+
+    Raises:
+        ConfigError: If the clock is not between the years 2000 and 8999.
     """
     if trouble := clock_problem(clock.now_ms()):
         raise ConfigError(f"{trouble}, then start again")
@@ -158,7 +164,6 @@ async def _serve(
     on_listening: Callable[[str], None] | None = None,
     end_with: int | None = None,
 ) -> None:
-    """Until a signal, or until the descriptor `end_with` can be read."""
     use_one_arena()
     async with (
         running_service(config) as service,
@@ -182,7 +187,6 @@ async def _serve(
 
 
 def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
-    """A worker's life: what its supervisor starts it with, and it ends with its supervisor."""
     set_up_logging(config.log_level)
     try:
         _run_worker(config, listener, claims_file, slot)
@@ -207,7 +211,7 @@ def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot
 
 
 def per_worker_config(config: Config) -> Config:
-    """What one worker may take of what the service as a whole may."""
+    """Return the configuration of one worker: its share of the memory and connection limits."""
     service, workers = config.service, config.service.workers
     limits = {
         "inflight_bytes_max": max(service.inflight_bytes_max // workers, _INFLIGHT_BYTES_LEAST),
@@ -242,7 +246,13 @@ def _listen(host: str, port: int) -> socket.socket:
 def uvicorn_config(
     service: DeliveryService, config: Config, tls: ServerTls | None = None
 ) -> uvicorn.Config:
-    """How the HTTP server is set up."""
+    """Return the uvicorn configuration that serves the service's HTTP application.
+
+    Args:
+        service: Service behind the application.
+        config: Configuration with limits and timeouts.
+        tls: TLS certificates, or None to serve plain HTTP.
+    """
     return uvicorn.Config(
         create_app(service),
         http=protocol_class_for(config.service, None if tls is None else tls.context),
@@ -258,9 +268,11 @@ def uvicorn_config(
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn, but a signal ends it with exit code 0, after the drain.
+    """A uvicorn server that exits with code 0 after a signal, once it has drained.
 
-    `on_hangup` is what SIGHUP does.
+    Args:
+        config: uvicorn configuration.
+        on_hangup: Called on SIGHUP, if given.
     """
 
     def __init__(
@@ -276,9 +288,8 @@ class HttpServer(uvicorn.Server):
         )
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second. glibc keeps what was freed between what is in use: a wave of requests
-        would stay resident.
-        """
+        # Called ten times a second. glibc keeps freed memory between blocks in use, so the memory
+        # of a burst of requests would stay resident.
         if counter % _TICKS_PER_TRIM == 0 and _malloc_trim is not None:
             _malloc_trim(0)  # 0.2 to 5 ms, as measured
         return await super().on_tick(counter)

@@ -1,6 +1,4 @@
-"""Follows a compacted topic (rules, tokens) in a thread of its own, from its beginning, for as long
-as the service runs.
-"""
+"""A thread that follows a compacted topic (rules or tokens) while the service runs."""
 
 from __future__ import annotations
 
@@ -20,19 +18,32 @@ _RETRY_MAX_S: Final = 3.0
 
 
 class TopicStore(Protocol):
-    """What is known of a topic. `trouble`: why it cannot be read at the moment."""
+    """The contents of a topic, kept up to date by `StoreFollower`.
+
+    Attributes:
+        read_error: Why the topic cannot be read at the moment, or an empty string.
+    """
 
     read_error: str
 
     def feed(
         self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
     ) -> None:
-        """All records up to the topic's end. `anew`: it begins from its start, or is gone."""
+        """Add the records that were read up to the topic's end.
+
+        Args:
+            records: Keys and values of the records, in order.
+            from_start: Whether the records start at the beginning of the topic, or the topic is
+                missing.
+        """
         ...
 
 
 class StoreFollower:
-    """Feeds a store. Kafka being away only means that nothing new is learned."""
+    """A background thread that feeds the records of a topic to a store.
+
+    While Kafka is unavailable, the store keeps its contents and its `read_error` is set.
+    """
 
     def __init__(self, config: Config, topic: str, store: TopicStore) -> None:
         self._topic = topic
@@ -42,11 +53,11 @@ class StoreFollower:
         self._thread = threading.Thread(target=self._run, name=f"follower-{topic}", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End within a few seconds; the thread is a daemon and cannot hold up the process."""
+        """Stop the thread, waiting for at most 5 seconds."""
         self._stopping.set()
         self._thread.join(5)
 

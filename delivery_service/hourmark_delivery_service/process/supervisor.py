@@ -1,14 +1,17 @@
-"""`hourmark serve --workers N`: processes that share one port, and the one that starts them and
-reports for all.
+"""Supervision of `hourmark serve --workers N`: processes that share one port and one identity.
 
-- Each worker is a service of its own: rules, queue, memory. Limits of the service as a whole are
-  shared out among them.
-- A worker that ends is started again, later and later while it ends at once; one that says nothing
-  for `HANGS_S` is ended first.
-- SIGTERM drains all; the goodbye is said only if each of them answered everything. SIGHUP starts
-  workers anew with the configuration as it stands then, each before the one that it replaces
-  drains.
-- There is one identity and one report: its claim is the least of the workers' (`claims`).
+- Each worker is a complete service with its own rules, queue and memory. Limits of the whole
+  service
+are divided among the workers.
+- A worker that exits is restarted, with increasing delays if it exits soon after its start. A
+  worker
+without a heartbeat for `HANGS_S` seconds is killed first.
+- SIGTERM drains all workers. The final report is sent only if all requests were answered.
+- SIGHUP replaces the workers one by one with the current configuration. Each new worker serves
+  before
+the worker that it replaces is drained.
+- The supervisor reports for all workers: the reported time is the minimum over the workers
+(`worker_status`).
 """
 
 from __future__ import annotations
@@ -54,7 +57,15 @@ ReadConfig = Callable[[], Config]
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Child:
-    """One worker. `heard_s`: when it last told something. `drains`: it was told to end."""
+    """A running worker process.
+
+    Attributes:
+        slot: Row of the worker in the status table.
+        began_s: Monotonic time of its start.
+        heard_s: Monotonic time of its latest heartbeat.
+        told: Number of its latest heartbeat.
+        drains: Whether it was asked to exit.
+    """
 
     process: SpawnProcess
     slot: int
@@ -65,7 +76,7 @@ class _Child:
 
 
 class WorkerSupervisor:
-    """Keeps as many workers as the configuration names."""
+    """Starts, restarts and replaces the configured number of worker processes."""
 
     def __init__(
         self,
@@ -88,11 +99,14 @@ class WorkerSupervisor:
 
     @property
     def worker_count(self) -> int:
-        """How many workers there are, those that drain included."""
+        """Return the number of running worker processes, including those that drain."""
         return len(self._children)
 
     def check_workers(self) -> None:
-        """Forget what has ended, end what hangs, start what is missing."""
+        """Remove workers that have exited, kill workers that hang, and start missing workers.
+
+        Call it periodically.
+        """
         for child in list(self._children):
             self._look_at(child)
         missing = (
@@ -105,17 +119,20 @@ class WorkerSupervisor:
                 self._start()
 
     def drain(self) -> None:
-        """Tell all workers to answer what is under way, and end."""
+        """Ask all workers to answer their requests in flight and exit."""
         self._ending = True
         for child in self._children:
             self._end(child)
 
     async def replace(self, config: Config) -> None:
-        """Workers with this configuration instead of those that run; each of them ends once one of
-        the new serves.
+        """Replace all running workers by workers with a new configuration, one by one.
 
-        TimeoutError if one of the new does not: those that run stay, and the configuration of
-        before.
+        Each old worker drains once its replacement serves requests.
+
+        Raises:
+            TimeoutError: If a new worker does not serve within 30 seconds. The remaining old
+                workers keep
+            running, with the old configuration.
         """
         before, self._config = self._config, config
         for index, old in enumerate([child for child in self._children if not child.drains]):
@@ -194,7 +211,7 @@ class WorkerSupervisor:
 
 
 def _informed(config: Config) -> Config:
-    """With the brokers that the cluster named meanwhile."""
+    # Passes on the brokers that the cluster has named meanwhile.
     edge = config.kafka.edge.model_copy(update={"bootstrap": bootstrap_of(config.kafka.edge)})
     return config.model_copy(update={"kafka": config.kafka.model_copy(update={"edge": edge})})
 
@@ -206,7 +223,17 @@ def supervise(
     listener: socket.socket,
     worker_main: Work,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. `work` is a worker's whole life."""
+    """Run the worker processes of a service until SIGTERM or SIGINT, then drain them.
+
+    Args:
+        config: Configuration of the service.
+        read_config: Reads the configuration again; called on SIGHUP.
+        identity: Identity of the service in its host reports.
+        listener: Listening socket that the workers share.
+        worker_main: Main function of a worker: takes the configuration, the listener, the path of
+            the
+        worker status table and the worker's slot.
+    """
     folder = config.service.state_dir / "metrics"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,6 +1,4 @@
-"""One of the processes that share a port: a service that tells its claim to its supervisor instead
-of Kafka.
-"""
+"""A worker process: a service that reports its progress to the supervisor instead of to Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +12,10 @@ _TELL_S: Final = 0.1
 
 
 class WorkerStatusReporter:
-    """Implements `Claimant` over the shared claims."""
+    """Writes the status of one worker to the table that it shares with its supervisor.
+
+    Implements `ProgressReporter`.
+    """
 
     def __init__(
         self, service: DeliveryService, status_table: WorkerStatusTable, slot: int
@@ -26,8 +27,10 @@ class WorkerStatusReporter:
         service.inflight.set_start_min(status_table.get(slot).oldest_ms)
 
     async def run(self) -> None:
-        """Tell the claim often: the loop that hangs tells nothing, which holds the
-        service's claim.
+        """Write the worker's status ten times a second until the task is cancelled.
+
+        A worker whose event loop hangs stops writing, which holds back the time that the service
+        reports.
         """
         while True:
             self._tell()
@@ -35,7 +38,7 @@ class WorkerStatusReporter:
             await asyncio.sleep(_TELL_S)
 
     async def send_goodbye(self) -> None:
-        """Say what is left: the supervisor says goodbye for all, if nothing is."""
+        """Write the final status. The supervisor sends the final report for all workers."""
         self._tell()
 
     def _tell(self) -> None:

@@ -1,11 +1,11 @@
-"""What each worker claims, in memory that all share: since when its oldest request is under way,
-and what it holds.
+"""The status of each worker in shared memory: oldest request in flight, memory, heartbeat.
 
-The service's claim is the least of its workers': one that hangs holds it, as it does not say
-anything newer. A worker that is gone answers nobody any more, so its claim goes with it.
+The service reports the minimum over its workers, so a worker that hangs holds back the report. A
+worker that has exited answers no more requests, so its row is removed.
 
-    word 0              1 once the service's first report is in the queue: workers may take events
-    words 1 + 5 i …     of worker i: in use, claim (Unix milliseconds), bytes and number of requests under way, how often it told
+    word 0              1 once the service's first report is in the queue: workers may accept events
+    words 1 + 5 i …     worker i: in use, oldest request (Unix milliseconds), bytes and number of
+                        requests in flight, number of heartbeats
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ _SIZE: Final = _WORD * (1 + _WORDS * SLOTS)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What one worker says; `told`: how often it has, so that one that hangs is noticed."""
+    """The status that one worker process publishes to its supervisor.
+
+    Attributes:
+        oldest_ms: Start of the oldest request in flight, or the current time, in Unix milliseconds.
+        bytes: Memory of the requests in flight.
+        requests: Number of requests in flight.
+        heartbeats: Number of updates so far. It stops increasing if the worker hangs.
+    """
 
     oldest_ms: int
     bytes: int = 0
@@ -36,7 +43,15 @@ class WorkerStatus:
 
 
 class WorkerStatusTable:
-    """The shared words, in a file that is made anew by whoever holds the service's identity."""
+    """A table in shared memory with one row (slot) per worker process of a service.
+
+    The supervisor creates the file; workers open the same file.
+
+    Args:
+        path: File that is mapped into memory.
+        clock: Source of the current time.
+        create: Whether to create the file, replacing an existing one.
+    """
 
     def __init__(self, path: Path, clock: Clock, *, create: bool) -> None:
         if create:
@@ -51,16 +66,17 @@ class WorkerStatusTable:
 
     @property
     def reported(self) -> bool:
-        """Whether the service's first report is in the queue."""
+        """Return whether the service's first host report is in the queue."""
         return bool(self._words[_REPORTED])
 
     def mark_reported(self) -> None:
-        """It is, once and for all."""
+        """Record permanently that the service's first host report is in the queue."""
         self._words[_REPORTED] = 1
 
     def allocate_slot(self) -> int:
-        """A slot for a worker that is about to start: it claims what all have claimed so far, until
-        it says more.
+        """Reserve a free slot for a new worker and return its index.
+
+        Until the worker updates its status, the slot holds the oldest time of all workers.
         """
         slot = next(i for i in range(SLOTS) if not self._words[self._at(i, _IN_USE)])
         self.update(slot, WorkerStatus(self.oldest_ms()))
@@ -68,43 +84,47 @@ class WorkerStatusTable:
         return slot
 
     def release_slot(self, slot: int) -> None:
-        """Its worker is gone."""
+        """Release the slot of a worker that has exited."""
         self._words[self._at(slot, _IN_USE)] = 0
 
     def count_unanswered_worker(self) -> None:
-        """A worker ended before it had answered everything, and none follows it: there is no
-        goodbye after that.
+        """Record that a worker exited with unanswered requests during shutdown.
+
+        `requests` never becomes 0 afterwards, so the final report is not sent.
         """
         self._unanswered += 1
 
     def update(self, slot: int, status: WorkerStatus) -> None:
-        """What the slot's worker claims now."""
+        """Store the current status of the worker in this slot."""
         self._words[self._at(slot, _BYTES)] = status.bytes
         self._words[self._at(slot, _REQUESTS)] = status.requests
         self._words[self._at(slot, _CLAIM)] = status.oldest_ms
         self._words[self._at(slot, _TOLD)] = status.heartbeats
 
     def get(self, slot: int) -> WorkerStatus:
-        """What the slot's worker said last."""
+        """Return the latest status of the worker in this slot."""
         return WorkerStatus(
             *(self._words[self._at(slot, word)] for word in (_CLAIM, _BYTES, _REQUESTS, _TOLD))
         )
 
     def oldest_ms(self) -> int:
-        """All that began earlier is answered, in every worker. Never less than it was."""
+        """Return the time before which all workers have answered all requests, in Unix milliseconds.
+        The value never decreases. Without workers it is the current time.
+        """
         claim = min((claim.oldest_ms for claim in self._all()), default=self._clock.now_ms())
         self._claimed_ms = max(self._claimed_ms, claim)
         return self._claimed_ms
 
     @property
     def bytes(self) -> int:
-        """Of requests under way, in all workers."""
+        """Return the memory of the requests in flight in all workers, in bytes."""
         return sum(claim.bytes for claim in self._all())
 
     @property
     def requests(self) -> int:
-        """How many requests are under way in all workers, as they said last, or will never be
-        answered.
+        """Return the number of requests in flight in all workers.
+
+        Each call of `count_unanswered_worker` adds one permanently.
         """
         return self._unanswered + sum(claim.requests for claim in self._all())
 

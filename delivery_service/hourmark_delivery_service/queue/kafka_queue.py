@@ -1,16 +1,14 @@
-"""The durable queue on Kafka: one idempotent producer, acks from all in-sync replicas, memory
-bounded.
+"""The durable queue on Kafka: one idempotent producer with acknowledgement by all in-sync replicas.
 
-What is promised beside the port's contract:
+Guarantees beyond the contract of `port.Queue`:
 
-- one producer for the whole process, whatever the number of connections
-- too few in-sync replicas, a leader killed, paused or moved: librdkafka retries within
-  `delivery_timeout_seconds`
-- a producer that fell into a state it cannot leave (a fatal error, or nothing but failures for long
-  while the cluster itself is well, or has brokers that the producer was not told of) is recreated
-  inside the process; requests under way get NotDelivered and are sent again by their clients, with
-  the same event ids
-- a full producer makes `append` wait, then fail: nothing is dropped and nothing grows
+- One producer serves the whole process, independent of the number of connections.
+- If too few replicas are in sync, or a leader fails, pauses or moves, librdkafka retries within
+`delivery_timeout_seconds`.
+- A producer that cannot recover is replaced within the process: after a fatal error, or if it only
+fails for long while the cluster is healthy or has brokers unknown to the producer. Requests in
+flight get `NotDelivered`; their clients retry with the same event ids.
+- Memory is bounded. If the producer's buffer is full, `append` waits and then fails.
 """
 
 from __future__ import annotations
@@ -56,9 +54,9 @@ _GRACE_S: Final = (
 
 
 class KafkaQueue:
-    """Implements `hourmark_delivery_service.queue.port.Queue`.
+    """A durable queue on the edge Kafka cluster; implements the `Queue` protocol.
 
-    Make it inside the event loop that uses it.
+    Create it inside the event loop that uses it.
     """
 
     def __init__(
@@ -127,9 +125,8 @@ class KafkaQueue:
             )
 
     async def _serve_reports(self) -> None:
-        """Have librdkafka's callbacks run in the event loop: a thread would fight for the
-        interpreter, report by report.
-        """
+        # Runs librdkafka's callbacks in the event loop: a thread would compete for the interpreter
+        # with every delivery report.
         while True:
             self._current.poll()
             if self._current.fatal:
@@ -194,10 +191,8 @@ class KafkaQueue:
     def _produce(
         self, producer: RunningProducer, topic: str, messages: list[Message], report: Report
     ) -> list[Message]:
-        """Those that the producer's memory had no room for.
-
-        Each of the others will have its delivery report.
-        """
+        # Returns the messages for which the producer's buffer had no room. Each of the others gets
+        # a delivery report.
         try:
             taken = producer.produce_batch(topic, messages, on_delivery=report)
         except BufferError:
@@ -237,10 +232,8 @@ class KafkaQueue:
             self._suspicion = asyncio.create_task(self._suspect(producer, topics))
 
     async def _suspect(self, producer: RunningProducer, topics: set[str]) -> None:
-        """Nothing was delivered for long.
-
-        If the cluster is well, the producer is not; nor one that cannot find it any more.
-        """
+        # Nothing was delivered for a long time. If the cluster is healthy, or the producer does not
+        # know its current brokers, the producer is at fault.
         try:
             problems = await self._cluster_problems(sorted(topics))
             if self._failing_since is None:
@@ -295,9 +288,9 @@ class KafkaQueue:
 
 
 class _Delivery:
-    """The parts of one append; `done` resolves once all have landed, or fails with the first error.
+    """Pending parts of one append; `done` completes once all parts are delivered or one fails.
 
-    Its news come where the producer is served: in one thread at a time.
+    All callbacks run where the producer is polled, in one thread at a time.
     """
 
     def __init__(
@@ -309,29 +302,21 @@ class _Delivery:
         self._failed = failed
 
     def expect(self) -> None:
-        """One more part."""
         self._left += 1
 
     def landed(self) -> None:
-        """A part has ended, and everything of it was delivered, or told of before."""
         self._settle(0, None, True)
 
     def news(
         self, ended: Callable[[], None], failed: int, error: KafkaError | None, landed: bool
     ) -> None:
-        """How many records of a part failed just now, and why; whether all of the part has ended,
-        which `ended` is told.
-        """
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._settle, failed, error, landed)
             if landed:
                 self._loop.call_soon_threadsafe(ended)
 
     def report_of(self, records: int) -> Report:
-        """librdkafka's callback of each record of a part.
-
-        It is not kept here: nobody would see a cycle through C.
-        """
+        # The callback is not kept here: the garbage collector could not see a cycle through C.
         self.expect()
         return (
             _report(records, self._tell)
@@ -340,7 +325,6 @@ class _Delivery:
         )
 
     def abandon(self) -> None:
-        """Nobody waits any longer; later reports change nothing."""
         if not self.done.done():
             self.done.cancel()
         elif not self.done.cancelled():
@@ -365,7 +349,6 @@ class _Delivery:
 
 
 def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
-    """What `_native.tally` makes, by Python."""
     left = records
 
     def report(error: KafkaError | None, _: Any) -> None:
@@ -378,7 +361,7 @@ def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
 
 
 def producer_settings(config: Config) -> dict[str, Any]:
-    """librdkafka's settings of the one producer, each with its reason."""
+    """Return the librdkafka settings of the service's producer, from the service configuration."""
     timeout_ms = int(config.service.delivery_timeout_seconds * 1000)
     return client_settings(
         config.kafka.edge,

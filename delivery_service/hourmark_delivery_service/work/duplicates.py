@@ -1,13 +1,12 @@
-"""The same request twice at once is done once: a retry joins the work that is under way, and is
-told what comes of it.
+"""Coalescing of identical concurrent requests: a retry joins the delivery in progress.
 
-Who joins waits for the very work whose records and audit record go into the queue, and is
-acknowledged only by its success. Work goes on while anyone waits for it, whoever came first, and
-ends with the last of them: nobody works for a client that left.
+All callers of one delivery get its result, and are acknowledged only if its records and its audit
+record are in the queue. The delivery continues while at least one caller waits, and is cancelled
+when the last caller disconnects.
 
-But once its first record is given to the queue it goes on to its end, whoever left: the queue holds
-what was given to it, so its memory must stay counted; a retry joins it instead of giving the same
-again; and its records get their audit record.
+Once the first record is passed to the queue, the delivery always runs to its end. The queue holds
+these records, so their memory must stay accounted for, a retry must not append them again, and they
+need their audit record.
 """
 
 from __future__ import annotations
@@ -27,8 +26,14 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class SharedWork(Generic[T]):
-    """What is done for all that wait for it. `body`: what a twin must have too, byte for byte; a
-    key may be only a digest.
+    """One delivery in progress that several identical requests wait for.
+
+    Attributes:
+        body: Request body. Requests share the work only if their bodies are equal, because a key
+            may
+        be only a digest.
+        must_finish: Whether the work must not be cancelled, even if all waiting clients disconnect.
+        waiters: Futures of the requests that wait for the result.
     """
 
     body: bytes
@@ -37,7 +42,10 @@ class SharedWork(Generic[T]):
 
 
 class RequestCoalescer(Generic[T]):
-    """Work under way, by its key."""
+    """Runs identical concurrent requests only once and shares the result.
+
+    Not thread-safe: use it in one event loop.
+    """
 
     def __init__(self) -> None:
         self._works: dict[Hashable, SharedWork[T]] = {}
@@ -55,11 +63,23 @@ class RequestCoalescer(Generic[T]):
         start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
         peer: ClientPeer,
     ) -> T:
-        """What `start` returns or raises, or what it does that was started for the same key and
-        body and is not done yet.
+        """Return the result of the work with this key and body, starting it if none is in progress.
 
-        ClientDisconnect once `peer` is gone. `start` sets its work's `lasting` from where it must
-        not be ended any more.
+        Args:
+            key: Identity of the request.
+            body: Request body. Work with the same key and another body is not shared.
+            start: Returns the coroutine that performs the work. It sets `must_finish` on its
+                argument once
+            the work must not be cancelled any more.
+            peer: Client that waits for the result.
+
+        Returns:
+            The result of the coroutine. Its exceptions are raised in all waiting callers.
+
+        Raises:
+            ClientDisconnect: If the client disconnects. The work is cancelled if no other client
+                waits for
+            it, unless `must_finish` is set.
         """
         work = self._works.get(key)
         if work is None or work.body != body:

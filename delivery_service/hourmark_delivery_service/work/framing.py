@@ -1,9 +1,9 @@
-"""Schema ids of audit records and host reports: asked of the registry at start, again and again
-while it is away, and once more where a revision comes whose ranges have audit records in another
-schema.
+"""Lookup of the schema ids of audit records and host reports in the schema registry.
 
-They are only asked for: `hourmark types apply` registers them. A service that registered schemas
-would take ids from types in a registry that was recreated, before anybody could repair it.
+The service looks up schemas at startup, with retries, and again when a rules revision needs another
+audit schema. It never registers schemas, which is the task of `hourmark types apply`: in a registry
+that was recreated, new registrations could take the ids of event types before an operator repairs
+it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,28 @@ _PAUSE_MAX_S: Final = 10.0
 
 
 class SchemaLookup(Protocol):
-    """What is needed of a registry: `hourmark.avro.registry.SchemaRegistry` has it."""
+    """A schema registry that finds the id of a schema."""
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """The schema's id, or None where it has none; Unavailable, or UsageError."""
+        """Return the id of a schema registered for a topic, or None if it is not registered.
+
+        Raises:
+            Unavailable: If the registry does not respond.
+            UsageError: If the registry rejects the request.
+        """
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Framing:
-    """What stands before each datum. `audit`: by whether the record counts blank lines, as far as
-    known rules need it.
+    """Prefixes with the schema id that precede each encoded audit record and host report.
+
+    Attributes:
+        audit: Prefix of audit records, by whether the record counts blank lines. Contains only the
+        kinds of records that known rules revisions need.
+        hosts: Prefix of host reports.
+        tells_unknown: Whether host reports use the newest schema.
+        has_checksums: Whether audit records use the newest schema, which has checksums.
     """
 
     audit: Mapping[bool, bytes]
@@ -47,8 +58,9 @@ class Framing:
 
     @property
     def is_newest(self) -> bool:
-        """Whether the registry has all schemas of this version; otherwise `hourmark types apply`
-        has not run since an upgrade.
+        """Return whether the registry has all schemas of this version of the software.
+
+        If not, `hourmark types apply` was not run since the last upgrade.
         """
         return self.tells_unknown and self.has_checksums
 
@@ -59,10 +71,18 @@ async def find_framing(
     types_by_schema_id: Callable[[], Mapping[int, str]],
     on_error: Callable[[str], None],
 ) -> Framing:
-    """All ids, however long it takes.
+    """Look up the schema ids of audit records and host reports, retrying until all are found.
 
-    `needed`: of which audit records; `taken`: the ids of the rules, and their types. `say` is told
-    why it takes long.
+    Retries after 0.5 to 10 seconds while the registry is unavailable or lacks a schema.
+
+    Args:
+        registry: Schema registry to query.
+        blank_counting: Kinds of audit records that are needed: True for records that count blank
+        lines, False for records that do not.
+        types_by_schema_id: Returns the event type of each schema id in use. An id that is used by
+            an
+        event type is rejected, because the registry must have been recreated.
+        on_error: Called with the reason before each retry.
     """
     pause_s = 0.5
     while True:

@@ -1,7 +1,4 @@
-"""Rules revisions, ready for parsing: fed by whoever reads them, asked by requests.
-
-Nothing is known before the first feed.
-"""
+"""Rules revisions that this instance has read from Kafka, compiled for parsing."""
 
 from __future__ import annotations
 
@@ -17,10 +14,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class RulesStore:
-    """Feed it from one thread, ask it from the event loop: what is asked is replaced whole.
+    """All rules revisions that were read from the topic `hourmark.types`, compiled on first use.
 
-    The latest is the newest revision that was ever seen, or none, and then nothing is taken: while
-    it is nowhere, or cannot be used here, an older one would let in what hours no longer wait for.
+    One thread calls `feed`; the event loop calls the other methods. There is no latest revision,
+    and no new data is accepted, if the newest revision is missing from the topic or cannot be used:
+    an older one could accept events for hours that no longer wait for them.
+
+    Attributes:
+        caught_up: Whether the topic was read to its end at least once.
+        read_error: Why the topic cannot be read at the moment, or an empty string.
+        counting_blanks: Whether revisions count blank lines: the distinct values over all
+            revisions.
     """
 
     def __init__(self, metrics: ServiceMetrics) -> None:
@@ -45,7 +49,14 @@ class RulesStore:
     def feed(
         self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
     ) -> None:
-        """All records up to the topic's end. `anew`: it begins from its start."""
+        """Add the records that were read from the rules topic up to its end.
+
+        Args:
+            records: Keys and values of the records. Invalid records are logged and skipped.
+            from_start: Whether the records start at the beginning of the topic. The topic's
+                previous
+            contents are then forgotten, but known revisions stay usable.
+        """
         if from_start:
             self._published, self._unusable = set(), {}
         for key, value in records:
@@ -65,7 +76,11 @@ class RulesStore:
         self.caught_up = True
 
     def get(self, revision: str) -> CompiledRules | None:
-        """The revision of that id, or None where it is not known (yet), or cannot be used."""
+        """Return a compiled rules revision by its id.
+
+        Returns:
+            The revision, or None if it is not known, cannot be used, or the topic was not read yet.
+        """
         if not self.caught_up:
             return None
         found = self._book.get(revision)
@@ -73,17 +88,17 @@ class RulesStore:
 
     @property
     def latest(self) -> CompiledRules | None:
-        """The revision that new ranges are to name."""
+        """Return the newest rules revision, which new ranges should name, or None if there is none."""
         return self._latest if self.caught_up else None
 
     def types_by_schema_id(self) -> dict[int, str]:
-        """Of each schema id of any revision, its type."""
+        """Return the event type of each schema id that any known revision uses."""
         return {
             v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()
         }
 
     def unavailable_reason(self, revision: str) -> str:
-        """Why `get` has no revision of that id, human-readable."""
+        """Return a human-readable reason why `get` returns None for this revision id."""
         if why := self._unusable.get(revision) or self._book.unusable.get(revision):
             return f"the rules revision {revision} cannot be used here: {why}"
         if types := self._book.missing.get(revision):
@@ -94,7 +109,7 @@ class RulesStore:
         return f"the rules revision {revision!r:.80} is not known here (yet)"
 
     def not_ready_reason(self) -> str:
-        """Why there is no latest revision, human-readable."""
+        """Return a human-readable reason why there is no latest revision."""
         newest = self._newest
         if not newest:
             return "no event types are applied yet: `hourmark types apply`"

@@ -1,8 +1,8 @@
-"""The service without its edges: what may be accepted now, and how it gets into the queue.
+"""The delivery service without its HTTP layer: admission of requests and delivery to the queue.
 
-The order that the promise rests on: all events and dead letters on all in-sync replicas, then the
-audit record, then the answer. Whatever fails on the way, nothing was acknowledged, and the retry
-makes the same records again.
+The delivery guarantee depends on the order of three steps: first all events and dead letters are on
+all in-sync replicas, then the audit record, then the client gets its response. If a step fails,
+nothing is acknowledged, and a retry produces the same records again.
 """
 
 from __future__ import annotations
@@ -50,18 +50,26 @@ _RECORD_BYTES: Final = 176
 
 
 def check_observed_at(observed_at_ms: int) -> None:
-    """ValueError unless this can be Unix milliseconds: no other unit, and within what ids hold.
+    """Check that an observation time is plausible as Unix milliseconds.
 
-    A spool may be of any age.
+    Rejects other units, and times that event ids cannot represent. The age of the data is not
+    limited.
+
+    Raises:
+        ValueError: If the time is before the year 2000 or after 8999.
     """
     if not OBSERVED_AT_MS_MIN <= observed_at_ms < TIME_MS_END:
         raise ValueError(f"{OBSERVED_AT_HEADER} must be Unix milliseconds, from 2000 to 8999")
 
 
 def clock_problem(now_ms: int) -> str:
-    """Why a clock cannot be right; empty if it can.
+    """Return why a clock reading cannot be correct, or an empty string if it is plausible.
 
-    Tailers write it into ranges, which would be refused for ever.
+    Tailers copy the service's clock into their ranges, and ranges with an implausible time would be
+    rejected permanently.
+
+    Args:
+        now_ms: Clock reading in Unix milliseconds.
     """
     try:
         check_observed_at(now_ms)
@@ -71,7 +79,16 @@ def clock_problem(now_ms: int) -> str:
 
 
 class DeliveryService:
-    """Shared by all endpoints; lives in one event loop."""
+    """The core of one service process, shared by all HTTP endpoints in one event loop.
+
+    Attributes:
+        framing: Schema id prefixes of audit records and host reports, or None until the registry
+            has
+        returned them.
+        framing_error: Why the schema ids are not known yet.
+        first_report_sent: Whether this process's first host report is in the queue. No events are
+        accepted before.
+    """
 
     def __init__(
         self, config: Config, clock: Clock, queue: Queue, rules: RulesStore, metrics: ServiceMetrics
@@ -93,12 +110,20 @@ class DeliveryService:
         self._twins: RequestCoalescer[Parser] = RequestCoalescer()
 
     def check_accepting(self) -> None:
-        """NotNow while events cannot be taken at all."""
+        """Check that the service can accept events of at least one rules revision.
+
+        Raises:
+            ServiceUnavailable: If the service is not ready. The message lists all reasons.
+        """
         if waits := self._waits(lacks_framing=self.framing is None):
             raise ServiceUnavailable("not_ready", "; ".join(waits))
 
     def not_ready_reasons(self) -> list[str]:
-        """What this instance waits for before it takes events of every revision."""
+        """Return why the service cannot yet accept events of every known rules revision.
+
+        Returns:
+            Human-readable reasons, or an empty list if the service is ready.
+        """
         return self._waits(lacks_framing=self.lacks_framing())
 
     def _waits(self, *, lacks_framing: bool) -> list[str]:
@@ -122,16 +147,23 @@ class DeliveryService:
         ] + self.access.not_ready_reasons()
 
     def lacks_framing(self) -> bool:
-        """Whether a revision is known whose audit records could not be written."""
+        """Return whether the schema id for audit records of a known rules revision is missing."""
         return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
     def set_framing_error(self, error: str) -> None:
-        """The schema ids of audit records and reports are not known yet."""
+        """Record why the schema ids of audit records and host reports are not known yet."""
         self.framing_error = error
 
     def check_clock(self, observed_at_ms: int) -> None:
-        """NotNow if this service's clock is so far behind that plausible times would seem to lie in
-        the future.
+        """Check that this service's clock is not far behind the observation time of a request.
+
+        With a clock that is behind, correct event times would be rejected as lying in the future.
+
+        Args:
+            observed_at_ms: Observation time that the request names, in Unix milliseconds.
+
+        Raises:
+            ServiceUnavailable: If the clock is more than `AHEAD_MS_MAX` milliseconds behind.
         """
         behind_ms = observed_at_ms - self.clock.now_ms()
         if behind_ms > AHEAD_MS_MAX:
@@ -142,9 +174,12 @@ class DeliveryService:
             raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
 
     def rules_for(self, revision: str) -> CompiledRules:
-        """The named revision.
+        """Return the compiled rules revision with this id.
 
-        NotNow if this instance has not seen it, or cannot write its audit records; others go on.
+        Raises:
+            ServiceUnavailable: If the revision is not known or cannot be used, or its audit records
+                cannot
+            be written yet. Requests that name other revisions are not affected.
         """
         rules = self.rules.get(revision)
         if rules is None:
@@ -164,11 +199,24 @@ class DeliveryService:
         request: InflightRequest,
         peer: ClientPeer,
     ) -> P:
-        """Deliver everything, or join the delivery of the very same that is under way; whichever
-        parser did it.
+        """Parse a request body and append its records and its audit record to the queue.
 
-        NotNow if the queue did not take all of it; ClientDisconnect if nobody waits for it any
-        longer.
+        If an identical request is already being delivered, this call joins that delivery.
+
+        Args:
+            key: Byte range or batch that the body belongs to.
+            parser: Parser of the body, which is used unless another delivery is joined.
+            body: Decompressed request body.
+            request: In-flight request that the memory is accounted to.
+            peer: Client that waits for the result.
+
+        Returns:
+            The parser that performed the delivery, with its counts of events and dead letters.
+
+        Raises:
+            ServiceUnavailable: If the queue did not store all records, or too much memory is in
+                use.
+            ClientDisconnect: If the client disconnects before the delivery is complete.
         """
         done = await self._twins.join(
             key, body, lambda work: self._work(work, parser, body, request), peer
@@ -190,10 +238,6 @@ class DeliveryService:
     async def _deliver(
         self, work: SharedWork[Parser], parser: Parser, body: bytes, held: InflightRequest
     ) -> None:
-        """Parse and append everything, then the audit record.
-
-        NotNow if the queue did not take all of it.
-        """
         try:
             await self._append_all(work, parser, body, held)
             work.must_finish = True
@@ -221,9 +265,14 @@ class DeliveryService:
         self.metrics.received_bytes.inc(len(body))
 
     async def append_report(self, report: HostReport) -> None:
-        """Append a host report, stamped already.
+        """Append a host report to the queue and count it.
 
-        Raises QueueError; NotNow before the registry has answered.
+        Args:
+            report: Report that already has its reception time.
+
+        Raises:
+            QueueError: If the queue did not store the report.
+            ServiceUnavailable: If the schema id of host reports is not known yet.
         """
         if self.framing is None:
             raise ServiceUnavailable(
@@ -237,11 +286,8 @@ class DeliveryService:
     async def _append_all(
         self, work: SharedWork[Parser], parser: Parser, body: bytes, held: InflightRequest
     ) -> None:
-        """Append all records, some at a time.
-
-        Memory is reserved where their values are larger than the body, because fields that are left
-        out take their defaults.
-        """
+        # Memory is reserved if values are larger than the body, because omitted fields take their
+        # defaults.
         slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
         waiting, counted = Slice(), len(body)
         while True:
@@ -259,9 +305,16 @@ class DeliveryService:
             await self._append(work, waiting)
 
     async def parse_only(self, parser: Parser, body: bytes, peer: ClientPeer) -> None:
-        """Parse everything and keep nothing but the parser's counts.
+        """Parse a request body without delivering it, to obtain counts and rejected events.
 
-        ClientDisconnect if the client is gone.
+        Args:
+            parser: Parser of the body, which holds the counts afterwards.
+            body: Decompressed request body.
+            peer: Client that waits for the result.
+
+        Raises:
+            ServiceUnavailable: If too many large requests are waiting.
+            ClientDisconnect: If the client disconnects first.
         """
         async with self.executor.admit(parser.max_records(body)):
             slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)

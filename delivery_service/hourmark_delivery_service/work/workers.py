@@ -1,9 +1,8 @@
-"""Where parsing and inflating run: short turns in the event loop, what cannot be cut into such
-turns in one thread beside it.
+"""Execution of parsing and decompression: short turns in the event loop, long work in one thread.
 
-One thread, since Python runs one at a time anyway: more would hold others up, not be faster. The
-loop turns between any two turns, whoever's they are, so probes and new requests are answered while
-everybody parses.
+There is only one thread because Python executes one thread at a time: more threads would delay each
+other without being faster. The event loop runs between any two turns, so probes and new requests
+are answered under load.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ LONG_RECORDS: Final = 4096  # and so may one over more records
 
 
 class FairExecutor:
-    """Both lanes."""
+    """Runs CPU-bound work of requests fairly, in the event loop or in a single background thread."""
 
     def __init__(self) -> None:
         self._short = FairLock()
@@ -48,9 +47,16 @@ class FairExecutor:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
     def admit(self, records: int) -> AbstractAsyncContextManager[None]:
-        """Work of so many records; of large works, one at a time.
+        """Return an async context manager that limits the concurrency of large work.
 
-        NotNow if several wait already, or one of the same client.
+        Work of up to `LARGE_RECORDS` records is admitted at once; of larger works only one runs at
+        a time.
+
+        Args:
+            records: Maximum number of records that the work produces.
+
+        Raises:
+            ServiceUnavailable: If too many large works are waiting, or one of the same client is.
         """
         if not is_large(records):
             return contextlib.nullcontext()
@@ -74,7 +80,12 @@ class FairExecutor:
             yield
 
     async def run_in_loop(self, job: Job, call: Callable[[], T]) -> T:
-        """In the event loop; for a turn that is bounded."""
+        """Run a short function in the event loop when it is the job's turn, and return its result.
+
+        Args:
+            job: Job that the turn is counted for.
+            call: Function that takes at most a few milliseconds.
+        """
         async with self._short.hold(job):
             result = call()
             await asyncio.sleep(0)
@@ -83,9 +94,18 @@ class FairExecutor:
     async def run_in_thread(
         self, job: Job, call: Callable[[], T], peer: ClientPeer | None = None
     ) -> T:
-        """In the thread. ClientDisconnect, instead of beginning, where `peer` is gone.
+        """Run a long function in the background thread on the job's turn, and return its result.
 
-        What has begun holds its memory to its end, and so does who waits for it, cancelled or not.
+        If the calling task is cancelled while the function runs, the call waits for the function to
+        end, because the function still uses its memory.
+
+        Args:
+            job: Job that the turn is counted for.
+            call: Function to run.
+            peer: Client that waits for the result, if any.
+
+        Raises:
+            ClientDisconnect: If the client disconnected before the function started.
         """
         async with self._long.hold(job):
             if peer is not None:
@@ -99,12 +119,12 @@ class FairExecutor:
 
 
 def is_large(records: int) -> bool:
-    """Whether work of so many records takes much memory and time."""
+    """Return whether work of this many records takes much memory and time."""
     return records > LARGE_RECORDS
 
 
 def has_long_line(body: bytes) -> bool:
-    """Whether a line has more than `LONG_BYTES` bytes."""
+    """Return whether a line of the body has more than `LONG_BYTES` bytes."""
     at = 0
     while at + LONG_BYTES < len(body):
         at = body.rfind(b"\n", at, at + LONG_BYTES + 1) + 1
