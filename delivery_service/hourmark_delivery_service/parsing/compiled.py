@@ -1,9 +1,10 @@
-"""A rules revision made ready for parsing: encoders, patterns and time formats, each built once.
+"""A rules revision prepared for parsing: encoders, patterns and time formats, each compiled once.
 
-A revision that this software cannot parse as it is meant (parser, zone data, envelope, dead
-letters) is refused as a whole: its ranges wait for one that can. A declaration that cannot be
-compiled (which `hourmark types check` should have refused) stops nothing: its events become dead
-letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
+A revision that this software cannot parse exactly (because of its parser, zone data, envelope or
+dead letters) is rejected as a whole; its ranges wait for a service that can. A type declaration
+that cannot be compiled (`hourmark types check` should have rejected it) does not block other types:
+its events become dead letters with the reason, the same on every instance, and
+`CompiledRules.problems` lists it for the operator.
 """
 
 from __future__ import annotations
@@ -50,7 +51,19 @@ _ABSENT: Final = object()
 
 
 class CompiledField:
-    """One of a type's own fields."""
+    """The compiled encoders and the default of one field of an event type.
+
+    Attributes:
+        name: Name of the field.
+        encode: Encodes a JSON value.
+        encode_text: Encodes a text.
+        takes_bytes: Whether the field can hold arbitrary bytes.
+        default: Encoded default value, or None.
+        absent: Encoding of a missing text: the default, else null if the type allows it, else None.
+
+    Raises:
+        ValueError: If the default value does not match the type.
+    """
 
     def __init__(self, field: dict[str, Any], compiler: SchemaCompiler) -> None:
         self.name: str = field["name"]
@@ -67,8 +80,15 @@ class CompiledField:
         )
 
     def with_defaults_from(self, fields: Mapping[str, str]) -> CompiledField:
-        """The same, where one of these stands for what a record does not say; itself, where none
-        can.
+        """Return this field with a default taken from the fields that a byte range declares.
+
+        Args:
+            fields: Texts by field name, which apply to all events of the range.
+
+        Returns:
+            A copy with the new default, or the field itself if `fields` has no valid value for it.
+            The map
+            field `labels` gets all of `fields`.
         """
         text = fields.get(self.name)
         try:
@@ -86,7 +106,13 @@ class CompiledField:
 
 
 class CompiledType:
-    """A type's encoders. `problem` is why nothing can be encoded, or None."""
+    """The compiled encoders of an event type in one version.
+
+    Attributes:
+        name: Name of the type.
+        fields: The type's own fields, without those of the envelope.
+        problem: Why the declaration cannot be compiled, or None. Encoding then raises `Rejected`.
+    """
 
     def __init__(self, version: TypeVersion) -> None:
         self.name = version.declaration.name
@@ -157,7 +183,11 @@ class CompiledType:
         self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
 
     def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
-        """The same for a range whose source says these of all of its events."""
+        """Return a copy of this type with field defaults taken from the fields of a byte range.
+
+        Args:
+            fields: Texts by field name, which apply to all events of the range.
+        """
         other = copy.copy(self)
         other.fields = tuple(field.with_defaults_from(fields) for field in self.fields)
         other._values = [(field.name, field.encode, field.default) for field in other.fields]
@@ -169,13 +199,28 @@ class CompiledType:
         return other
 
     def parse_message(self, message: bytes) -> ParsedMessage:
-        """What a message says. Rejected if it has not this type's form."""
+        """Parse a message in the payload format that the type declares.
+
+        Raises:
+            Rejected: If the message does not have this format, or the type cannot be used.
+        """
         self._check_usable()
         assert self._form is not None, "it was compiled"
         return self._form(message)
 
     def encode_message(self, message: ParsedMessage, header: SyslogHeader | None) -> bytearray:
-        """The datum of the own fields, from a message and its header."""
+        """Encode the type's own fields from a parsed message.
+
+        Args:
+            message: Message parsed by `parse_message`.
+            header: Syslog header of the line, or None if it has none.
+
+        Returns:
+            The Avro encoding of the fields, without the envelope.
+
+        Raises:
+            Rejected: If a field is missing, unknown or invalid.
+        """
         if self.shape is not None:
             own_header = None if header is None else self.shape.header_values(header)
             return self.shape.encode(message.values, own_header, nulls=self.rule.payload != "json")
@@ -186,9 +231,16 @@ class CompiledType:
         )
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
-        """The datum of the own fields, from an object of exactly them.
+        """Encode the type's own fields from a JSON object.
 
-        Rejected says which field is wrong.
+        Args:
+            values: JSON values by field name. Fields with a default may be missing.
+
+        Returns:
+            The Avro encoding of the fields, without the envelope.
+
+        Raises:
+            Rejected: If a field is missing, unknown or invalid. The error names the field.
         """
         self._check_usable()
         if self.shape is not None:
@@ -217,7 +269,19 @@ class CompiledType:
         return out
 
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
-        """The datum of the own fields from texts; the others take their default, or null."""
+        """Encode the type's own fields from texts.
+
+        Args:
+            texts: Texts by field name. A missing field takes its default, or null. Names that are
+                not
+            fields of the type are ignored.
+
+        Returns:
+            The Avro encoding of the fields, without the envelope.
+
+        Raises:
+            Rejected: If a text does not match its field's type, or a required field is missing.
+        """
         self._check_usable()
         if self.shape is not None:
             return self.shape.encode(
@@ -245,8 +309,12 @@ class CompiledType:
         return out
 
     def match(self, line: bytes) -> dict[str, bytes | None] | None:
-        """The texts of fields, and of `time`, where the pattern fits the whole line; None where it
-        does not.
+        """Match a whole line against the type's pattern.
+
+        Returns:
+            The texts of the named groups, None for a group that did not participate, or None if the
+            line
+            does not match or the type has no pattern.
         """
         groups = self.pattern.match(line) if self.pattern is not None else None
         return (
@@ -264,13 +332,29 @@ class CompiledType:
 
 
 class CompiledRules:
-    """A revision. ValueError if this software cannot parse by it exactly as any other does."""
+    """A rules revision (versioned declarations of event types and sources), compiled for parsing.
+
+    Attributes:
+        id: Id of the revision.
+        types: Compiled event types by name.
+        sources: Declared sources by name.
+
+    Raises:
+        ValueError: If this software cannot parse exactly as the revision requires.
+    """
 
     def __init__(
         self, rules: Rules, compiled_types: dict[tuple[str, int], CompiledType] | None = None
     ) -> None:
-        """`known`: types that were compiled before, by key and schema id; taken from there, and
-        added to it.
+        """Compile a rules revision.
+
+        Args:
+            rules: Revision to compile.
+            compiled_types: Cache of compiled types by key and schema id, which is read and
+                extended.
+
+        Raises:
+            ValueError: If this software cannot parse exactly as the revision requires.
         """
         check_parser_available(rules.parser)
         self.id = rules.id
@@ -304,7 +388,12 @@ class CompiledRules:
         }  # of dead letters' fields
 
     def with_fields(self, fields: Mapping[str, str], source: Source) -> CompiledRules:
-        """The same for the lines of a range whose source says these of all of its events."""
+        """Return a copy of the rules with field defaults taken from the fields of a byte range.
+
+        Args:
+            fields: Texts by field name, which apply to all events of the range.
+            source: Source of the range. The copy contains only this source's types.
+        """
         other = copy.copy(self)
         carried = {*source.types, source.catch_all} & self.types.keys()
         other.types = {
@@ -313,8 +402,10 @@ class CompiledRules:
         return other
 
     def native_source(self, name: str) -> Any:
-        """A declared source as the native pass knows it; None where its lines are the Python path's
-        alone.
+        """Return the native parser's description of a source, or None if only Python can parse it.
+
+        Args:
+            name: Name of a declared source.
         """
         if name not in self._native:
             can = self.parser.parser in NATIVE_PARSERS and name in self.plain_sources
@@ -325,12 +416,11 @@ class CompiledRules:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be compiled, for the operator."""
+        """Return one message for each event type that could not be compiled."""
         return [t.problem for t in self.types.values() if t.problem is not None]
 
 
 def _is_plain(source: Source, types: Mapping[str, CompiledType]) -> bool:
-    """Whether its lines were always declarable: what `lines` reads."""
     of_types = [types[name] for name in source.types if name in types]
     payloads = {"rfc5424": ("json", "text", "pattern"), "free": ("pattern",)}.get(source.format, ())
     return source.host == "line" and all(
@@ -339,7 +429,7 @@ def _is_plain(source: Source, types: Mapping[str, CompiledType]) -> bool:
 
 
 def _check_envelope(version: TypeVersion) -> None:
-    """All software writes the same envelope, or the revision is not for it."""
+    # A revision with another envelope is for another version of this software.
     try:
         begins_as_ours = all(
             (field["name"], field["type"]) == (ours["name"], ours["type"])

@@ -1,5 +1,6 @@
-"""The forms of a message: from bytes to what is said by name, with its time and host, for each
-payload of a declaration.
+"""Message formats: from the bytes of a message to named values, its time and its host.
+
+Each payload format of a type declaration (JSON, logfmt, TSV, pattern, text) has a parser.
 """
 
 from __future__ import annotations
@@ -31,7 +32,16 @@ _PLAIN: Final = dict(zip(b"\"\\/'abfnrtv", b"\"\\/'\a\b\f\n\r\t\v", strict=True)
 
 
 def parse_logfmt(message: bytes) -> dict[str, bytes]:
-    """Values by key. Rejected with BAD_LOGFMT, or NOT_UTF8 of a key."""
+    """Parse a logfmt message (`key=value key="quoted value" flag`).
+
+    Returns:
+        Values by key, unquoted. A key without a value has the value `true`, and the last of
+        repeated
+        keys wins.
+
+    Raises:
+        Rejected: If the message is not valid logfmt or has no `key=value`, or a key is not UTF-8.
+    """
     found: dict[bytes, bytes] = {}
     at, has_value = 0, False
     while match := _PAIR.match(message, at):
@@ -76,9 +86,12 @@ def _character(code: int) -> bytes:
 
 
 class ParsedMessage(NamedTuple):
-    """What a message says.
+    """The named values of a message, with its time and host.
 
-    `given`: by name, texts as bytes and JSON's values; `time` and `host`: texts, None if not there.
+    Attributes:
+        values: Values by name: texts as bytes, or JSON values.
+        time: Text of the message's time, or None.
+        host: Text of the message's host, or None.
     """
 
     values: Mapping[str, Any]
@@ -92,9 +105,18 @@ MessageParser = Callable[[bytes], ParsedMessage]  # Rejected if the message has 
 def message_parser_for(
     rule: LineRule, field_names: frozenset[str], pattern: LinePattern | None, keeps_bom: bool
 ) -> MessageParser:
-    """The form that a declaration names.
+    """Return the message parser for the payload format that a type declares.
 
-    `own`: its fields; `keeps_bom`: whether the field of the text does.
+    Args:
+        rule: Declaration of the type.
+        field_names: Names of the type's fields. A time or host that is not a field is removed from
+            the
+        values.
+        pattern: Compiled pattern of the type, or None.
+        keeps_bom: Whether to keep a byte order mark at the start of a text payload.
+
+    Returns:
+        A function that parses a message, and raises `Rejected` if it does not have the format.
     """
     if rule.payload == "json":
         return lambda message: _placed(parse_json_object(message), rule, field_names)
@@ -148,7 +170,6 @@ def _matching(rule: LineRule, own: frozenset[str], pattern: LinePattern) -> Mess
 
 
 def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
-    """Without those that stand for none."""
     if rule.null_text is None:
         return texts
     null = rule.null_text.encode()
@@ -158,7 +179,6 @@ def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
 def _placed(
     given: dict[str, Any], rule: LineRule, own: frozenset[str], time_group: str | None = None
 ) -> ParsedMessage:
-    """Time and host apart from the rest, which has them too where they are fields."""
     places = (time_group or rule.time_field, rule.host_field)
     time, host = (_text(given.get(name)) if name is not None else None for name in places)
     taken = {name for name in places if name is not None and name not in own}
@@ -170,7 +190,6 @@ def _placed(
 
 
 def _text(value: Any) -> bytes | None:
-    """A time or host as it was written, but for its quotes."""
     if value is None or type(value) is bytes:
         return value
     return value.encode() if type(value) is str else json.dumps(value).encode()

@@ -1,9 +1,7 @@
-"""From one line to one event: which type, what time, which fields.
+"""Parsing of single lines into events: type, time, host and fields.
 
-What most lines are, read with the least work:
-
-RFC 5424 with a JSON object or text, and patterns, where a type's fields are filled by their names.
-`messages` reads all else.
+This module handles the most common formats with the least work: RFC 5424 with a JSON object or
+text, and patterns, for types whose fields are filled by name. `messages` handles all other formats.
 """
 
 from __future__ import annotations
@@ -27,7 +25,11 @@ from hourmark_delivery_service.parsing.times.timestamps import SYSLOG_FRACTION_D
 
 
 class LineReader:
-    """Reads the lines of one range. Subclasses know a source's format."""
+    """Base class of parsers for the lines of one byte range; subclasses handle a source's format.
+
+    Attributes:
+        default_time_ms: Time of events without a time of their own, in Unix milliseconds.
+    """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         self._source = source
@@ -43,13 +45,16 @@ class LineReader:
         self._host = avro_string(byte_range.host_name)
 
     def read(self, line: bytes) -> ParsedEvent:
-        """The line's event. Rejected if it can be none."""
+        """Parse a line into an event.
+
+        Raises:
+            Rejected: If the line is not a valid event.
+        """
         raise NotImplementedError
 
     def _otherwise(self, line: bytes, refusal: Rejected) -> ParsedEvent:
-        """The source's catch_all takes the whole line at its observed time; without one it is
-        refused.
-        """
+        # The source's catch_all type takes the whole line at its observed time; without such a type
+        # the line is rejected.
         kind = self._catch_all
         if kind is None or kind.line_field is None:
             raise refusal
@@ -60,7 +65,7 @@ class LineReader:
 
 
 class Rfc5424Reader(LineReader):
-    """MSGID names the type."""
+    """A parser of RFC 5424 lines whose MSGID is the name of the event type."""
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
@@ -107,7 +112,7 @@ class Rfc5424Reader(LineReader):
 
 
 class FreeReader(LineReader):
-    """Patterns, tried in the source's order."""
+    """A parser of free text that tries the patterns of the source's types in their declared order."""
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
@@ -152,12 +157,17 @@ class FreeReader(LineReader):
 
 
 def not_rfc5424_rejection() -> Rejected:
-    """Of a line."""
+    """Return the rejection of a line that does not have the form of RFC 5424."""
     return Rejected(Reason.NOT_RFC5424, "the line is not of the form of RFC 5424")
 
 
 def unknown_type_rejection(name: str, source: Source) -> Rejected:
-    """Of a line whose MSGID is this."""
+    """Return the rejection of a line whose event type is not a type of its source.
+
+    Args:
+        name: Event type that the line claims.
+        source: Source of the line.
+    """
     detail = (
         f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
     )
@@ -165,8 +175,17 @@ def unknown_type_rejection(name: str, source: Source) -> Rejected:
 
 
 def check_plausible(time_ms: int, observed_at_ms: int, parsing: Parsing, event_type: str) -> None:
-    """Rejected if the event's time is too far ahead of observed_at, or too far back, or before
-    1970.
+    """Check that the time of an event is plausible.
+
+    Args:
+        time_ms: Time of the event in Unix milliseconds.
+        observed_at_ms: Time at which the data was observed, in Unix milliseconds.
+        parsing: Limits: how far events may be in the future (`future_seconds`) or in the past
+        (`lateness_seconds`) of the observation.
+        event_type: Event type for the rejection.
+
+    Raises:
+        Rejected: If the time is outside of these limits or before 1970.
     """
     if time_ms > observed_at_ms + parsing.future_seconds * 1000:
         ahead_s = (time_ms - observed_at_ms) // 1000
@@ -199,5 +218,5 @@ def _body(kind: CompiledType, parts: Rfc5424Line) -> bytearray:
 
 
 def quote_text(text: bytes) -> str:
-    """A text of a line, in a message."""
+    """Return a quoted text of at most 80 bytes of a line, for use in messages."""
     return repr(text[:80])[1:]

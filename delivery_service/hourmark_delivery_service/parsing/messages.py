@@ -1,8 +1,7 @@
-"""From a line to an event, for any format of a source and any payload of its types: header, form,
-time, host, fields.
+"""Parsing of lines in any source format and payload format: header, message, time, host, fields.
 
-What this reads includes what `lines` reads with less work: RFC 5424 with JSON or text, and
-patterns, of types that say no more.
+It also covers what `lines` parses with less work: RFC 5424 with JSON or text, and patterns, for
+types with simple declarations.
 """
 
 from __future__ import annotations
@@ -39,8 +38,10 @@ from hourmark_delivery_service.parsing.times.timestamps import (
 
 
 class MessageReader(LineReader):
-    """Types that lines name (`rfc5424`), or tried in the source's order: the first whose form the
-    message has is its type.
+    """A parser of lines in any source format and payload format.
+
+    In the format `rfc5424` the MSGID names the event type. In other formats the types are tried in
+    the source's order, and the first whose payload format matches is used.
     """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
@@ -60,7 +61,11 @@ class MessageReader(LineReader):
         )
 
     def read(self, line: bytes) -> ParsedEvent:
-        """The line's event. Rejected if it can be none."""
+        """Parse a line into an event.
+
+        Raises:
+            Rejected: If the line is not a valid event of any type of the source.
+        """
         if self._source.format == "free":
             return self._first_that_fits(line, None, line)
         if self._source.format == "rfc5424":

@@ -1,7 +1,7 @@
-"""A type's schema as the program that the native pass runs (`native/program.h` has its form).
+"""Compilation of a schema to a native parser program; `native/program.h` defines its format.
 
-It is made of the same parsed schema and the same encoded defaults as the Python encoders; `native`
-says what it is for.
+The program is built from the same parsed schema and the same encoded defaults as the Python
+encoders.
 """
 
 from __future__ import annotations
@@ -39,8 +39,12 @@ _NO_DEFAULT: Final = 0xFFFFFFFF
 
 
 class ProgramField(NamedTuple):
-    """A field of a record: its type as the parsed schema has it, and its encoded default, if it has
-    one.
+    """A field of a record in a native parser program.
+
+    Attributes:
+        name: Name of the field.
+        type: Type in the parsed Avro schema.
+        default: Encoded default, or None.
     """
 
     name: str
@@ -49,8 +53,11 @@ class ProgramField(NamedTuple):
 
 
 class TextAlternative(NamedTuple):
-    """One way in which a text may be taken: the index of the branch, encoded, and whether it need
-    not be UTF-8.
+    """One way to encode a text: as `string`, as `bytes`, or as such a branch of a union.
+
+    Attributes:
+        branch: Encoded index of the union branch; empty if the type is not a union.
+        any_bytes: Whether the text may be invalid UTF-8.
     """
 
     branch: bytes
@@ -58,7 +65,15 @@ class TextAlternative(NamedTuple):
 
 
 def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]) -> bytes:
-    """The program for a type's own fields, which may refer to named types of the envelope."""
+    """Compile the fields of an event type to a program for the native parser.
+
+    Args:
+        envelope: Types of the envelope's fields. Own fields may refer to their named types.
+        fields: The type's own fields.
+
+    Raises:
+        ValueError: If the native parser does not support the schema.
+    """
     made = _Program()
     record = made.reserve_node()
     for avro_type in envelope:
@@ -68,9 +83,11 @@ def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]
 
 
 def text_alternatives(avro_type: AvroType) -> list[TextAlternative] | None:
-    """How a text becomes a value of this type; None where that takes more than its bytes.
+    """Return how a text can be encoded as a value of an Avro type without conversion.
 
-    As `text_values` has it.
+    Returns:
+        The alternatives in the order in which they are tried, or None if the type is not `string`,
+        `bytes` or a union of them.
     """
     if avro_type in ("string", "bytes"):
         return [TextAlternative(b"", avro_type == "bytes")]
@@ -99,7 +116,6 @@ class _Program:
         self._defaults = SchemaCompiler()  # of nested records: knows all types that were met
 
     def encode(self) -> bytes:
-        """As `program.h` has it."""
         nodes = b"".join(struct.pack("<4I2q", *node) for node in self._nodes)
         entries = b"".join(struct.pack("<5I", *entry) for entry in self._entries)
         parts = (
@@ -110,7 +126,6 @@ class _Program:
         return b"".join(struct.pack("<I", count) + part for count, part in parts)
 
     def node(self, avro_type: AvroType) -> int:
-        """The number of the node for a value of this type."""
         if isinstance(avro_type, list):
             branches = [self.node(branch) for branch in avro_type]
             return self._add("union", *self._children(branches))
@@ -139,11 +154,9 @@ class _Program:
         return number
 
     def reserve_node(self) -> int:
-        """A node that is filled later."""
         return self._add("null")
 
     def fill_record(self, number: int, fields: Sequence[ProgramField]) -> None:
-        """Make a reserved node a record."""
         first = len(self._entries)
         self._entries += [(0, 0, 0, 0, 0)] * len(
             fields
@@ -174,9 +187,7 @@ class _Program:
         return number
 
     def _check_default(self, field: Mapping[str, Any]) -> None:
-        """ValueError for a default that may hold the record that it belongs to: what it gives, the
-        Python encoders say.
-        """
+        # Rejects a default that may contain its own record; only the Python encoders handle it.
         within = json.dumps(field["type"])
         if field.get("default") not in (None, []) and any(
             f'"{name}"' in within for name in self._unsettled

@@ -1,10 +1,9 @@
-"""Whether this software still parses as it did, with whatever RE2, msgspec and Python are
-installed.
+"""Verification that parsing gives its recorded results with the installed libraries and Python.
 
-`vectors/<parser>.json`, made once for each number by `tools.keep_parser_vectors`, holds rules
-revisions, ranges and batches of odd lines, and the digest of all that parsing gave. The service
-parses them again before it starts: a library that reads a float, a pattern or an error's words
-otherwise is found before anything of it is written.
+`vectors/<parser>.json`, created once per parser version by `tools.keep_parser_vectors`, contains
+rules revisions, unusual ranges and batches, and a digest of their results. The service parses them
+at startup. A library that parses a float or a pattern differently is detected before any record is
+written.
 """
 
 from __future__ import annotations
@@ -40,7 +39,11 @@ _LIBRARIES: Final = ("msgspec", "google-re2", "fastavro", "pydantic")
 
 
 def check_parser() -> None:
-    """Finding, if any result differs from the one that was kept, or cannot be compared."""
+    """Check that all recorded parser results can be reproduced.
+
+    Raises:
+        Finding: If a result differs from the recorded one, or the recorded results cannot be read.
+    """
     for number in KEPT:
         kept = f"{FOLDER.name}/{number}.json"
         try:
@@ -65,19 +68,20 @@ def check_parser() -> None:
 
 
 def dependency_versions() -> str:
-    """What results rest on beside this project's own code."""
+    """Return the versions of Python and of the libraries that parsing results depend on, as text."""
     libraries = (f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
     return ", ".join((f"Python {platform.python_version()}", *libraries))
 
 
 class ParserVectors:
-    """Those of one parser.
+    """The recorded inputs and result digests (test vectors) of one parser version.
 
-    Each has a name, the id of its rules, a `range` or a `batch`, a body, and the digest it gave.
+    A vector has a name, a rules revision, a range or a batch, a body, and the digest of its result.
+    A range is parsed once in each of the vector's time zones.
 
-    A range is parsed once in each of its `zones`; what it does not say of itself stands in
-    `ranges`. A body, told by its number, is text of characters U+0000 to U+00FF, a byte each, or
-    pairs of such text and how often it is repeated.
+    Attributes:
+        vectors: The vectors, as decoded from JSON.
+        made_with: Versions of Python and libraries with which the results were recorded.
     """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
@@ -90,15 +94,23 @@ class ParserVectors:
 
     @classmethod
     def load(cls, number: int | str) -> ParserVectors:
-        """As they were kept."""
+        """Load the vectors of a parser version from this package.
+
+        Args:
+            number: Parser version, or the name of an additional set of vectors.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If the file is not valid.
+        """
         return cls(json.loads((FOLDER / f"{number}.json").read_text()))
 
     def failing_names(self) -> list[str]:
-        """The names of those that give something else now."""
+        """Return the names of the vectors whose result differs from the recorded one."""
         return [vector["name"] for vector in self.vectors if not self._same(vector)]
 
     def digest(self, vector: Mapping[str, Any]) -> str:
-        """Of all that parsing gives."""
+        """Parse a vector and return a hexadecimal digest of its complete result."""
         whole = hashlib.blake2b(digest_size=12)
         for parsed in self.parse(vector):
             for part in _parts(parsed):
@@ -106,7 +118,7 @@ class ParserVectors:
         return whole.hexdigest()
 
     def parse(self, vector: Mapping[str, Any]) -> Iterator[ParsedRange]:
-        """What becomes of it."""
+        """Parse a vector and yield its results: one for a batch, one per time zone for a range."""
         rules, body = self._rules[vector["rules"]], _body(self._bodies[vector["body"]])
         if "batch" in vector:
             yield BatchParser(Batch(**vector["batch"], rules=rules.id), body, rules).parse_all()

@@ -1,8 +1,8 @@
-"""Parsing of a byte range: a pure function of the range, its bytes and the rules revision it names.
+"""Parsing of a byte range: a pure function of the range, its bytes and its rules revision.
 
-It is total: whatever the bytes, each line becomes one event or one dead letter, or is blank and
-counted, and a retry gives the same, byte for byte, on any instance and years later. There is no
-clock and no configuration in here.
+The function is total: each line becomes one event or one dead letter, or is blank and counted. A
+retry gives the same result, byte for byte, on any instance and years later. It depends on no clock
+and no configuration.
 """
 
 from __future__ import annotations
@@ -35,9 +35,15 @@ from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 def line_reader_for(
     byte_range: ByteRange, rules: CompiledRules, **extra_fields: str
 ) -> LineReader | None:
-    """The reader that the range's source asks for, or None where the rules declare no such source.
+    """Return the line parser for a byte range's source.
 
-    `told`: of these records.
+    Args:
+        byte_range: Range to parse.
+        rules: Rules revision that declares the source.
+        extra_fields: Additional texts by field name, which apply to all events.
+
+    Returns:
+        The line parser, or None if the rules do not declare the source.
     """
     source = rules.sources.get(byte_range.source)
     if source is None:
@@ -50,20 +56,35 @@ def line_reader_for(
 
 
 def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
-    """All of a range. ValueError, as `RangeParser` raises it."""
+    """Parse a whole byte range at once.
+
+    Args:
+        byte_range: Position and metadata of the range.
+        body: Bytes of the range.
+        rules: Rules revision that the range names.
+
+    Raises:
+        ValueError: If the range and its body contradict each other; see `RangeParser`.
+    """
     return RangeParser(byte_range, body, rules).parse_all()
 
 
 class RangeParser(Parser):
-    """Parses one range in slices.
+    """A parser of one byte range of a file.
 
-    ValueError if range and body contradict each other: the lengths differ, lines do not end with
-    LF, or `observed_at` lies where no calendar goes; or if `record_start` is no pattern. No tailer
-    makes such a range, and nothing in it could be kept.
+    A record of several lines is parsed like a line, with line feeds in between. The first line of
+    such a range always starts a record, so that the range alone determines the records.
 
-    Records of more than one line are read as lines are, with LFs between. Their range begins with
-    one, whatever its first line looks like, so that the range alone says where they begin. The
-    native pass is for ranges without extras.
+    Args:
+        byte_range: Position and metadata of the range.
+        body: Bytes of the range.
+        rules: Rules revision that the range names.
+
+    Raises:
+        ValueError: If the body's length does not match the range, the last line is not terminated
+            by a
+        line feed, the observation time is after the year 8999, or `record_start` is not a valid
+        pattern.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:
@@ -146,10 +167,8 @@ class RangeParser(Parser):
         yield len(self._body) - seen
 
     def _read_cri(self) -> Iterator[int]:
-        """Containers' lines, joined.
-
-        One that says no time has the runtime's, and each has `stream` among its fields.
-        """
+        # A container log line without a time has the runtime's, and each event has the field
+        # `stream`.
         at = 0
         readers = {
             stream: line_reader_for(self._range, self._rules, stream=stream.decode())
@@ -207,9 +226,6 @@ class RangeParser(Parser):
         )
 
     def _read_native(self, at: int) -> tuple[int, bool]:
-        """Take lines from `at` on: where the next begins, and whether it may be tried as these
-        were.
-        """
         assert native.MODULE is not None
         end, sure, packs, ids, places, hashes, size = native.MODULE.read(
             self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX

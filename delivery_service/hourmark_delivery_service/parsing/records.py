@@ -1,4 +1,4 @@
-"""What parsing makes: Kafka records, counts, and the audit record, gathered record by record."""
+"""The results of parsing: Kafka records, counts, and the audit record, collected record by record."""
 
 from __future__ import annotations
 
@@ -30,8 +30,15 @@ _LETTERS: Final = bytes(byte if byte == ord("\n") else ord("x") for byte in rang
 
 
 def skip_blank_lines(body: bytes, offset: int) -> tuple[int, int]:
-    """Where the blank lines end that begin with the line at `at`, and how many there are: in one
-    go, as it may be a million.
+    """Count the blank lines that start at an offset, and return where they end.
+
+    Args:
+        body: Body to scan.
+        offset: Start of a line.
+
+    Returns:
+        The offset of the next line that is not blank, and the number of blank lines before it. The
+        given offset and 0 if that line is not blank.
     """
     other = _OTHER.search(body, offset)
     end = body.rfind(b"\n", offset, len(body) if other is None else other.start()) + 1
@@ -39,15 +46,12 @@ def skip_blank_lines(body: bytes, offset: int) -> tuple[int, int]:
 
 
 def count_lines(body: bytes) -> int:
-    """How many there are, with the last that has no LF."""
+    """Return the number of lines in a body, including a last line without a line feed."""
     return body.count(b"\n") + (not body.endswith(b"\n"))
 
 
 def max_nonblank_lines(body: bytes) -> int:
-    """How many are not blank; a body that begins with a blank one may be said to have one more.
-
-    A mebibyte takes milliseconds.
-    """
+    """Return an upper bound for the number of lines in a body that are not blank."""
     if b"\n\n" not in body and b"\r" not in body:
         return count_lines(body)
     unended = body[body.rfind(b"\n") + 1 :]
@@ -62,10 +66,17 @@ _SEED: Final = secrets.randbits(63)  # nobody can choose ids that are slow to co
 
 
 class PromiseAccumulator:
-    """In the order of the records."""
+    """Collects the ids and checksums of a body's records for its audit record.
+
+    The audit record promises, per event type and hour, how many distinct events there are.
+    """
 
     def __init__(self, types: Sequence[str]) -> None:
-        """`types`: their names, by number."""
+        """Create an empty accumulator.
+
+        Args:
+            types: Names of the event types, indexed by their number.
+        """
         self._types = types
         self._ids = bytearray()
         self._places = bytearray()
@@ -75,24 +86,37 @@ class PromiseAccumulator:
         return len(self._ids) // SIZE
 
     def add(self, type_number: int, hour_start_s: int, event_id: EventId, value: bytes) -> None:
-        """Add a record; `value` is framed."""
+        """Add a record.
+
+        Args:
+            type_number: Number of the record's event type.
+            hour_start_s: Start of the record's hour in Unix seconds.
+            event_id: Id of the event.
+            value: Value of the record, including the schema id.
+        """
         self._ids += event_id
         self._places += _PLACE.pack(type_number, hour_start_s // 60)
         self._hashes += _HASH.pack(value_hash(event_id, value))
 
     def extend(self, ids: bytes, places: bytes, hashes: bytes) -> None:
-        """Add records as the native pass returns them."""
+        """Add records in the packed form that the native parser returns.
+
+        Args:
+            ids: Event ids, concatenated.
+            places: Type number and hour of each record, concatenated.
+            hashes: Hash of each record's value, concatenated.
+        """
         self._ids += ids
         self._places += places
         self._hashes += hashes
 
     def places(self) -> Iterator[tuple[str, int]]:
-        """Type and hour start of each record."""
+        """Yield the event type and the start of the hour in Unix seconds of each record, in order."""
         for number, minute in _PLACE.iter_unpack(self._places):
             yield self._types[number], 60 * minute
 
     def promises(self) -> tuple[Promise, ...]:
-        """Return the promises of all records, sorted by type and hour."""
+        """Return the promises of all records (counts and checksums), sorted by type and hour."""
         if native.MODULE is None:
             ids = (
                 EventId(bytes(self._ids[at : at + SIZE])) for at in range(0, len(self._ids), SIZE)
@@ -114,7 +138,7 @@ class PromiseAccumulator:
         )
 
     def digest(self) -> bytes:
-        """Of the ids."""
+        """Return a digest of the ids of all records."""
         return digest_of_ids((self._ids,))
 
 
@@ -143,8 +167,12 @@ assert [f["name"] for f in ENVELOPE] == [
 
 
 class Slice:
-    """Some of the records: messages by event type, in their order; how many, and how many bytes
-    their values have.
+    """Some of the Kafka records that a parser produces, grouped by event type.
+
+    Attributes:
+        messages: Records by event type, in order.
+        count: Number of records.
+        size: Total size of the record values in bytes.
     """
 
     def __init__(self) -> None:
@@ -152,7 +180,13 @@ class Slice:
         self.count = self.size = 0
 
     def add_messages(self, event_type: str, messages: Chunk, size: int) -> None:
-        """Messages of one type, and the size of their values."""
+        """Append records of one event type.
+
+        Args:
+            event_type: Event type of the records.
+            messages: Records to append.
+            size: Total size of their values in bytes.
+        """
         known = self.messages.get(event_type)
         if known is None:
             known = self.messages[event_type] = Messages()
@@ -161,7 +195,7 @@ class Slice:
         self.size += size
 
     def merge(self, other: Slice) -> None:
-        """Those of another after one's own."""
+        """Append all records of another slice."""
         for event_type, messages in other.messages.items():
             for chunk in messages.chunks:
                 self.add_messages(event_type, chunk, 0)
@@ -169,7 +203,14 @@ class Slice:
 
 
 class ParsedRecord(NamedTuple):
-    """A Kafka record but for its timestamp."""
+    """A Kafka record that parsing produced, without its timestamp.
+
+    Attributes:
+        event_type: Event type, which determines the topic.
+        key: Record key.
+        value: Record value.
+        hour_start_s: Start of the event's hour in Unix seconds.
+    """
 
     event_type: str
     key: bytes
@@ -178,7 +219,14 @@ class ParsedRecord(NamedTuple):
 
 
 class ParsedEvent(NamedTuple):
-    """What a line says: its type, time, host (Avro string) and the datum of its own fields."""
+    """An event that was parsed from a line.
+
+    Attributes:
+        type: Event type.
+        time_ms: Time of the event in Unix milliseconds.
+        host: Host as an encoded Avro string.
+        body: Avro encoding of the type's own fields.
+    """
 
     type: CompiledType
     time_ms: int
@@ -188,8 +236,19 @@ class ParsedEvent(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOrigin:
-    """What all records of a range or batch share. `host`, `source_and_file`: their Avro encodings
-    in the envelope.
+    """The properties that all records of a byte range or batch share.
+
+    Attributes:
+        range_id: Id of the range or batch.
+        observed_at_ms: Observation time in Unix milliseconds.
+        host: Host as an encoded Avro string.
+        source_and_file: Avro encoding of the envelope's fields `source` and `file`.
+        declared_source: Name of the source.
+        start: Offset of the first byte of a range, or 0 for a batch.
+        end: End offset of a range, or the number of lines of a batch.
+
+    Raises:
+        ValueError: If the observation time is after the year 8999.
     """
 
     range_id: RangeId
@@ -207,7 +266,14 @@ class RecordOrigin:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRange:
-    """All of a range. `lines = events + dead_letters + blanks`, always."""
+    """The complete result of parsing a byte range or batch.
+
+    The number of lines always equals `events + dead_letters + blanks`.
+
+    Attributes:
+        records: All events and dead letters, in order.
+        audit: Audit record of the range.
+    """
 
     records: tuple[ParsedRecord, ...]
     lines: int
@@ -218,18 +284,31 @@ class ParsedRange:
 
 
 class Parser:
-    """Parses one range or batch, in slices, so that whoever drives it can do other work in between;
-    and counts for the audit.
+    """Base class of parsers of a byte range or batch, which produce records in slices.
 
-    Pure: equal arguments give equal slices. `slices` must be exhausted before `audit` is asked for.
+    Slices let the caller do other work in between. Parsing is deterministic: equal arguments give
+    equal slices. Counts are complete once `slices` is exhausted.
+
+    Attributes:
+        events: Number of events by type.
+        reasons: Number of dead letters by reason.
+        refused: Number of dead letters by claimed type (empty if not declared) and reason.
+        blanks: Number of blank lines.
+        joins_lines: Whether a record may consist of several lines.
     """
 
     def __init__(
         self, rules: CompiledRules, origin: RecordOrigin, *, withholds: bool, **identity: object
     ) -> None:
-        """`withholds`: whether lines may be of a type that redacts.
+        """Create a parser.
 
-        `identity`: fields of the audit record not of all origins.
+        Args:
+            rules: Rules revision to parse with.
+            origin: Properties that all records share.
+            withholds: Whether lines may be of a type with redaction, so that dead letters must not
+                contain
+            them.
+            identity: Additional fields of the audit record.
         """
         self._rules = rules
         self.withholds = withholds
@@ -254,7 +333,7 @@ class Parser:
         self.joins_lines = False  # whether a record may be many lines, and so long
 
     def slices(self) -> Iterator[Slice]:
-        """The records, some at a time."""
+        """Parse the body step by step and yield the records in slices. Call it only once."""
         seen = 0
         for size in self._read():
             seen += size
@@ -269,13 +348,11 @@ class Parser:
             yield self._pending
 
     def max_records(self, body: bytes) -> int:
-        """How many records its body can make: no more than lines, and blank ones make none where
-        the rules say so.
-        """
+        """Return an upper bound for the number of records that a body produces."""
         return (max_nonblank_lines if self._rules.parser.counts_blanks else count_lines)(body)
 
     def audit(self) -> AuditRecord:
-        """What the whole of it promises."""
+        """Return the audit record of the whole body. Call it after `slices` is exhausted."""
         origin, promised = self._origin, self._promised.promises()
         counts_blanks = self._rules.parser.counts_blanks
         if not counts_blanks:  # the schema of these records has no checksums
@@ -294,7 +371,7 @@ class Parser:
         )
 
     def parse_all(self) -> ParsedRange:
-        """All of it in one go."""
+        """Parse the whole body at once and return the complete result."""
         everything = Slice()
         for part in self.slices():
             everything.merge(part)
@@ -318,31 +395,25 @@ class Parser:
 
     @property
     def declared_source(self) -> str:
-        """The source that the rules declare for a range; empty where they declare none. Of a batch,
-        `api`.
-        """
+        """Return the source of the range, `api` for a batch, or an empty string if undeclared."""
         source = str(self._identity["source"])
         return source if source in self._rules.sources or self._identity["kind"] == "batch" else ""
 
     @property
     def event_count(self) -> int:
-        """Events so far."""
+        """Return the number of events parsed so far."""
         return self.events.total()
 
     @property
     def dead_letter_count(self) -> int:
-        """Dead letters so far."""
+        """Return the number of dead letters so far."""
         return self.reasons.total()
 
     def _read(self) -> Iterator[int]:
-        """Take line by line, each as `_event` or `_dead_letter`; after each, its size."""
+        # Subclasses take each line by `_event` or `_dead_letter`, and yield its size.
         raise NotImplementedError
 
     def _lines(self, body: bytes) -> Iterator[tuple[int, int]]:
-        """Where each line begins, and its LF stands.
-
-        Blank lines are counted and left out, where the rules say so.
-        """
         at = 0
         while (at := self._after_blanks(body, at)) < len(body):
             end = body.index(b"\n", at)
@@ -350,16 +421,12 @@ class Parser:
             at = end + 1
 
     def _after_blanks(self, body: bytes, at: int) -> int:
-        """Where the next line begins that is not counted as a blank one; the body's end, if none
-        does.
-        """
         if at < len(body) and body[at] in b"\r\n" and self._rules.parser.counts_blanks:
             at, blanks = skip_blank_lines(body, at)
             self.blanks += blanks
         return at
 
     def _event(self, event: ParsedEvent, event_id: EventId, position: int) -> None:
-        """Take an event. Rejected, and nothing is taken, if it is too large."""
         value = self._value(event, event_id, position)
         if len(value) + KEY_SIZE > EVENT_BYTES_MAX:
             raise Rejected(
@@ -371,7 +438,6 @@ class Parser:
         self.events[event.type.name] += 1
 
     def _dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
-        """Take what could be no event. `event_id` holds the time of `observed_at`."""
         # its frames hold it and all of the range: a circle that only the collector would end
         refusal.__traceback__ = None
         if self.withholds:
@@ -397,7 +463,6 @@ class Parser:
         self.refused[claimed if claimed in self._rules.types else "", reason] += 1
 
     def _value(self, event: ParsedEvent, event_id: EventId, position: int) -> bytes:
-        """A record's value: framing, envelope, own fields."""
         value = bytearray(event.type.header)
         value += event_id
         put_long(event.time_ms, value)
@@ -415,12 +480,12 @@ class Parser:
 
 
 def avro_string(text: str) -> bytes:
-    """A string's Avro encoding; bytes that were no UTF-8 (surrogate escapes) become U+FFFD."""
+    """Return the Avro encoding of a string. Surrogate escapes are replaced by U+FFFD."""
     out = bytearray()
     put_bytes(replace_surrogates(text).encode(), out)
     return bytes(out)
 
 
 def replace_surrogates(text: str) -> str:
-    """`text` without surrogate escapes: what can be written as UTF-8."""
+    """Return a text with surrogate escapes replaced by U+FFFD, so that it can be encoded as UTF-8."""
     return text.encode(errors="surrogateescape").decode(errors="replace")

@@ -113,8 +113,6 @@ _DATA: Final = re.compile(SD_ELEMENTS)
 
 
 class _Device(NamedTuple):
-    """What DEVICE says. `ends_time`: a colon stands behind its time, so no host follows."""
-
     numbers: tuple[bytes, ...]
     origin: bytes | None
     mark: bytes
@@ -123,7 +121,7 @@ class _Device(NamedTuple):
     end: int
 
     def data(self, *, relayed: bool) -> bytes | None:
-        """Structured data of it, by the names that RFC 5424 section 7 has."""
+        # Structured data in the names of RFC 5424 section 7.
         data = b""
         if self.numbers:
             data += b'[meta sequenceId="%s"]' % self.numbers[-1]
@@ -135,7 +133,13 @@ class _Device(NamedTuple):
 
 
 def parse_syslog_forms(line: bytes) -> SyslogLine | None:
-    """A line of any of the forms, or None."""
+    """Parse a syslog line in any of the forms that parser version 3 supports.
+
+    Besides RFC 5424 and RFC 3164 these are the forms that common daemons and network devices write.
+
+    Returns:
+        The header and the message, or None if the line has none of the forms.
+    """
     newer = parse_rfc5424(line)
     if newer is not None and not _has_spaced_time(line, newer.header):
         found: SyslogLine | None = SyslogLine(_with_stamp(newer.header), newer.message)
@@ -149,7 +153,6 @@ def parse_syslog_forms(line: bytes) -> SyslogLine | None:
 
 
 def _has_spaced_time(line: bytes, header: SyslogHeader) -> bool:
-    """Whether what was taken for RFC 5424's time is the begin of one that holds a space."""
     if header.time is None or b"T" in header.time:
         return False
     at = line.index(b">1 ") + 3
@@ -158,9 +161,7 @@ def _has_spaced_time(line: bytes, header: SyslogHeader) -> bool:
 
 
 def _with_stamp(header: SyslogHeader) -> SyslogHeader:
-    """RFC 5424's own times are read with the least work, by `syslog`; others of its place as
-    here.
-    """
+    # Times in RFC 5424's own form are read later, with less work.
     if header.time is None or header.time[-1:] == b"Z":
         return header
     stamp = parse_timestamp_at(header.time, 0, after_pri=True)
@@ -198,9 +199,6 @@ def _any_other(line: bytes) -> SyslogLine | None:
 
 
 def _loose(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
-    """Behind the version. None where there is neither RFC 5424's time nor the fields that it
-    has.
-    """
     stamp: SyslogTimestamp | None = None
     if line.startswith(b"- ", at) and pri is not None:
         at, fields = _spaces(line, at + 2), True
@@ -234,7 +232,7 @@ def _loose(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
 
 
 def _of_unix_time(line: bytes, pri: bytes, unix: re.Match[bytes]) -> SyslogLine:
-    """As Cisco Meraki writes: the time, the host, and one word that stands for a program."""
+    # The form of Cisco Meraki: the time, the host, and one word in place of a program.
     host, program = _WORD.match(line, unix.end()), None
     end = host.end() if host is not None else unix.end()
     if (word := _WORD.match(line, end)) is not None:
@@ -276,7 +274,6 @@ def _pairs(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
 
 
 def _device(line: bytes, at: int) -> _Device | None:
-    """What stands before a device's message; None where nothing is sure to be that."""
     numbers, origin, node, at = _origin(line, at)
     mark = line[at : at + 1] if line[at : at + 1] in (b"*", b".", b"%") else b""
     stamp, ends_time = parse_timestamp_at(line, at + len(mark), after_pri=False), True
@@ -302,7 +299,6 @@ def _device(line: bytes, at: int) -> _Device | None:
 
 
 def _origin(line: bytes, at: int) -> tuple[tuple[bytes, ...], bytes | None, bool, int]:
-    """Numbers, the origin, whether there is a node, and what follows them."""
     numbers: list[bytes] = []
     origin = None
     if number := _NUMBER.match(line, at):
@@ -326,7 +322,6 @@ def _origin(line: bytes, at: int) -> tuple[tuple[bytes, ...], bytes | None, bool
 
 
 def _goes_on(line: bytes, at: int) -> bool:
-    """Whether a device's header goes on here, so that the word before is no program."""
     if (
         _TAG.match(line, at)
         or _NUMBER.match(line, at)
@@ -348,10 +343,6 @@ def _body(
     host: bytes | None,
     data: bytes | None,
 ) -> SyslogLine:
-    """What follows the time: a level, hosts, and what is tagged.
-
-    `host`: the origin that stands before the time.
-    """
     at = _spaces(line, at)
     pri, at = _level(line, pri, at)
     if not (_FORWARDED.match(line, at) or _REPEATED.match(line, at)):
@@ -388,7 +379,6 @@ def _tagged(line: bytes, at: int, header: SyslogHeader) -> SyslogLine:
 
 
 def _host(line: bytes, at: int) -> tuple[bytes | None, int]:
-    """The host that stands here, None where none does, and what follows it."""
     if bracketed := _BRACKETED.match(line, at):
         return bracketed[1], bracketed.end()
     match = _HOST.match(line, at)
@@ -401,7 +391,6 @@ def _host(line: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _level(line: bytes, pri: bytes | None, at: int) -> tuple[bytes | None, int]:
-    """The priority, which a level stands for where there is none, and what follows it."""
     match = _LEVEL.match(line, at)
     if match is None:
         return pri, at

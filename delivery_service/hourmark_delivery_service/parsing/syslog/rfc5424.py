@@ -1,11 +1,11 @@
-"""A line of RFC 5424 taken apart, on bytes.
+"""Parsing of RFC 5424 syslog lines on bytes.
 
     <PRI>1 SP TIMESTAMP SP HOSTNAME SP APP-NAME SP PROCID SP MSGID SP STRUCTURED-DATA [SP MSG]
 
-Read as the RFC has it, with two differences that lose nothing: fields may be longer than its limits
-(a type's name may have more than the 32 characters of a MSGID), and where there is no MSG a CR may
-end the line. One expression with possessive quantifiers, so the time is linear in the line's length
-whatever it holds.
+The grammar is that of the RFC, with two extensions: fields may exceed its length limits (the name
+of an event type may be longer than the 32 characters of a MSGID), and a line without MSG may end
+with CR. It is one regular expression with possessive quantifiers, so the time is linear in the
+line's length for any input.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ _LINE = re.compile(
 
 
 class Rfc5424Line(NamedTuple):
-    """The parts that events are made of. `timestamp` is not read yet."""
+    """The parts of an RFC 5424 syslog line that become an event.
+
+    Attributes:
+        timestamp: Text of the timestamp, not parsed.
+        host: HOSTNAME, or `-`.
+        msgid: MSGID, which names the event type.
+        msg: Message, or empty if absent.
+    """
 
     timestamp: bytes
     host: bytes
@@ -41,7 +48,7 @@ class Rfc5424Line(NamedTuple):
 
 
 def parse_rfc5424_line(line: bytes) -> Rfc5424Line | None:
-    """The line's parts, or None if it is not of this form."""
+    """Parse an RFC 5424 syslog line into the parts that become an event, or return None."""
     match = _LINE.fullmatch(line)
     if match is None:
         return None

@@ -1,13 +1,12 @@
-"""Times in headers of syslog under parser 3: found at a place in a line, and read later, when year
-and zone are known.
+"""Times in syslog headers under parser version 3: located in a line first, and converted later.
 
-The forms stand in `syslog_forms`. A zone is read as the first of these that it can be:
+`forms` lists the forms. A time zone is interpreted as the first of these that applies:
 
 1. an offset, `Z`, or a name of UTC
-2. an abbreviation that the range's zone has at that time
-3. an abbreviation of RFC 5322 (section 4.3) or of a European, Japanese or Australian zone that
-   stands for one offset only
-4. a name that nothing is known of: then the time is of the range's zone
+2. an abbreviation that the range's time zone uses at that time
+3. an abbreviation of RFC 5322 (section 4.3) or of a European, Japanese or Australian time zone that
+   stands for only one offset
+4. an unknown name: the time is then in the range's time zone
 """
 
 from __future__ import annotations
@@ -84,9 +83,19 @@ _FORMATS: Final = {
 
 
 class SyslogTimestamp(NamedTuple):
-    """A time as a line has it.
+    """The parts of a time in a syslog line, before year and time zone are resolved.
 
-    `month` is a name, empty of Unix time; `zone` is the text of one, None where there is none.
+    Attributes:
+        year: Digits of the year, or None.
+        month: Abbreviated English name of the month; empty for Unix time.
+        day: Digits of the day of the month.
+        clock: Time of day as `HH:MM:SS`, or the seconds of a Unix time.
+        fraction: Digits of the fraction of a second.
+        zone: Text of the time zone, or None.
+        is_iso: Whether the time has the ISO 8601 form.
+        text: The whole text of the time.
+        start: Offset of the time in the line.
+        end: Offset after the time in the line.
     """
 
     year: bytes | None
@@ -102,14 +111,28 @@ class SyslogTimestamp(NamedTuple):
 
     @classmethod
     def from_unix(cls, seconds: bytes, fraction: bytes, start: int, end: int) -> SyslogTimestamp:
-        """A number of seconds since 1970 and its decimals."""
+        """Create a timestamp from a number of seconds since 1970 and its decimals.
+
+        Args:
+            seconds: Digits of the seconds.
+            fraction: Digits of the fraction.
+            start: Offset of the time in the line.
+            end: Offset after the time in the line.
+        """
         return cls(
             None, b"", b"", seconds, fraction, None, False, seconds + b"." + fraction, start, end
         )
 
     def read_ms(self, context: TimeContext) -> int | None:
-        """Return Unix milliseconds, rounded down, or None where the calendar, the clock or the
-        range's zone has no such time.
+        """Convert the timestamp to Unix milliseconds, rounded down.
+
+        Args:
+            context: Supplies the year and the time zone if the timestamp has none.
+
+        Returns:
+            Unix milliseconds, or None if there is no such date or time of day, or the range names
+            an
+            unknown time zone.
         """
         if not self.month:
             return (
@@ -135,14 +158,21 @@ class SyslogTimestamp(NamedTuple):
 
 
 def is_known_zone(word: bytes) -> bool:
-    """Whether a word stands for a zone wherever it follows a time."""
+    """Return whether a word after a time is a known time zone abbreviation or a UTC offset."""
     return word in _OF_UTC or word in _OFFSETS or _FROM_UTC.fullmatch(word) is not None
 
 
 def parse_timestamp_at(line: bytes, offset: int, *, after_pri: bool) -> SyslogTimestamp | None:
-    """Return the time that begins at `at`, or None.
+    """Parse the time that starts at an offset of a syslog line.
 
-    `after_pri`: dates that other logs begin with as well count too.
+    Args:
+        line: Line to parse.
+        offset: Offset at which the time must start.
+        after_pri: Whether the time follows a syslog priority. Further date forms are then accepted
+        that would be ambiguous in other logs.
+
+    Returns:
+        The timestamp, or None if no time starts there.
     """
     first = line[offset : offset + 1]
     if first.isalpha():
@@ -200,7 +230,6 @@ def _after(
     *,
     is_iso: bool = False,
 ) -> SyslogTimestamp:
-    """With what follows the clock: a zone, and a year where there is none yet."""
     at, zone = match.end(), None
     for _ in range(2):
         if year is None and (found := _YEAR.match(line, at)):
@@ -230,7 +259,6 @@ def _is_zone(text: bytes) -> bool:
 
 
 def _offset_of(zone: bytes) -> bytes | None:
-    """As TimeFormat reads one; None of a name."""
     if zone in _OF_UTC:
         return b"Z"
     match = _FROM_UTC.fullmatch(zone)

@@ -1,8 +1,7 @@
-"""From what a message says to the datum of a type's own fields, where its declaration says more
-than their names:
+"""Encoding of a type's fields if the declaration contains more than their names.
 
-keys that are no fields, parts of the header, coercion, redaction. Types that say none of it are
-encoded by `CompiledType`.
+It handles unknown keys, header parts, type coercion and redaction. `CompiledType` encodes types
+that declare none of these.
 """
 
 from __future__ import annotations
@@ -30,9 +29,15 @@ Redact = Callable[[Any], Any]  # of a text (bytes) or a JSON value
 
 
 def redactor_for(rules: Sequence[Redaction]) -> Redact:
-    """All patterns of one field, in the order in which they were declared.
+    """Return a function that applies the redaction patterns of one field to a text or JSON value.
 
-    ValueError if RE2 does not accept one.
+    Strings nested in lists and objects are redacted as well.
+
+    Args:
+        rules: Redactions of the field, applied in order. Those without a pattern are ignored.
+
+    Raises:
+        ValueError: If RE2 does not accept a pattern.
     """
     patterns = [rule for rule in rules if rule.pattern is not None]
     replaced = [
@@ -77,7 +82,7 @@ _Header = Mapping[str, Any]  # by field: texts, or a map of them
 
 
 class FieldEncoder(Protocol):
-    """One of a type's own fields, compiled."""
+    """The encoders and defaults of one field of an event type."""
 
     name: str
     encode: Encoder
@@ -87,7 +92,16 @@ class FieldEncoder(Protocol):
 
 
 class DatumEncoder:
-    """The fields of one type. ValueError where a redaction leaves a field with nothing."""
+    """An encoder of an event type's fields with unknown keys, header parts, coercion and redaction.
+
+    Args:
+        event_type: Name of the type.
+        fields: The type's own fields.
+        rule: Declaration of the type.
+
+    Raises:
+        ValueError: If a redacted field has no replacement, no default, and cannot be null.
+    """
 
     def __init__(self, event_type: str, fields: Sequence[FieldEncoder], rule: LineRule) -> None:
         self._type, self._fields, self._rule = event_type, fields, rule
@@ -103,7 +117,7 @@ class DatumEncoder:
                 self._redacts[field.name] = redactor_for(rules)
 
     def with_fields(self, fields: Sequence[FieldEncoder]) -> DatumEncoder:
-        """The same, where what is not said is otherwise."""
+        """Return a copy of this encoder with other field defaults."""
         other = copy.copy(self)
         other._fields = fields
         return other
@@ -111,13 +125,20 @@ class DatumEncoder:
     def encode(
         self, values: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False
     ) -> bytearray:
-        """The datum.
+        """Encode the type's own fields.
 
-        Rejected says which field is wrong. `header`: of a line that has one, and then its fields
-        are its alone.
+        Args:
+            values: Values by key: texts as bytes, or JSON values.
+            header: Values of the fields that the syslog header fills, or None if the line has no
+                header.
+            These fields are then not taken from `values`.
+            nulls: Whether a missing field without a default is null if its type allows it.
 
-        `nulls`: a field that nothing is given for is null where it may be, though that is not
-        declared as its default.
+        Returns:
+            The Avro encoding of the fields, without the envelope.
+
+        Raises:
+            Rejected: If a field is missing, unknown or invalid. The error names the field.
         """
         own = self._own if header is None else self._own - self._rule.header.keys()
         unknown = (
@@ -151,7 +172,7 @@ class DatumEncoder:
         return out
 
     def header_values(self, header: SyslogHeader) -> _Header:
-        """What the header says of this type's fields."""
+        """Return the values that a syslog header supplies, by field name. Absent parts are omitted."""
         params = header.structured_data_params() if header.structured_data is not None else {}
         found: dict[str, Any] = {}
         for field, part in self._rule.header.items():
@@ -218,14 +239,12 @@ def _replacement(field: FieldEncoder, by: str | None) -> bytes:
 
 
 def _kept(value: Any) -> Any:
-    """A value of a key that is no field, as a string."""
     if type(value) in (bytes, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _put_map(texts: Mapping[Any, Any], out: bytearray) -> None:
-    """A map of strings, of what is either."""
     if texts:
         put_long(len(texts), out)
         for key, text in texts.items():

@@ -42,13 +42,20 @@ _ABSENT: Final = object()
 
 
 class SchemaCompiler:
-    """Makes encoders; remembers named types, so that one may refer to another or to itself."""
+    """Compiles Avro types to encoders, and remembers named types for later references."""
 
     def __init__(self) -> None:
         self._named = dict(PRIMITIVES)
 
     def encoder(self, avro_type: AvroType) -> Encoder:
-        """The encoder of this type. ValueError if it is none that Avro knows."""
+        """Return the encoder for an Avro type.
+
+        Args:
+            avro_type: Type as `fastavro.parse_schema` returns it.
+
+        Raises:
+            ValueError: If the type is not a known Avro type, or refers to an undeclared name.
+        """
         if isinstance(avro_type, list):
             return _union([self.encoder(branch) for branch in avro_type], avro_type)
         if isinstance(avro_type, str):
@@ -82,9 +89,16 @@ class SchemaCompiler:
 
 
 def encode_default(field: Mapping[str, Any], encode: Encoder) -> bytes | None:
-    """A field's encoded default, None without one.
+    """Return the encoded default value of a schema field, or None if it has none.
 
-    A union's may be of any branch here; Avro 1.12 allows that and older versions want the first.
+    For a union, the default may be of any branch, as in Avro 1.12.
+
+    Args:
+        field: Field of a parsed Avro schema.
+        encode: Encoder of the field's type.
+
+    Raises:
+        Mismatch: If the default does not match the type.
     """
     return encode_to_bytes(encode, field["default"]) if "default" in field else None
 
