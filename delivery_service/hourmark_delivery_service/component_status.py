@@ -101,8 +101,7 @@ def of_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
 
     Returns:
         `RUNNING` if a report is recent, else `SILENT` if a component stopped reporting without a
-        final
-        report, else `NOT_RUNNING`. The detail names up to five components of each group.
+        final report, else `NOT_RUNNING`. The detail names up to five components of each group.
     """
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
     gone = [r for r in reports if r.goodbye]

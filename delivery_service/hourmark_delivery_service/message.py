@@ -26,8 +26,7 @@ class PackedMessages(Sequence[Message]):
             keys: The record keys, `KEY_SIZE` bytes each, concatenated.
             values: The record values, concatenated.
             ends: The end offset of each value in `values`, as unsigned 32-bit integers in native
-                byte
-            order.
+                byte order.
         """
         self.keys = keys
         self.values = values

@@ -40,7 +40,8 @@ class Token(BaseModel):
         hosts: Patterns of the host names whose ranges may be posted.
         host_ids: Ids of the hosts covered, or empty for all.
         reports: Patterns of the host names whose tailers may report, or None for a token created by
-        version 0.3.0 or earlier.
+            version 0.3.0 or earlier.
+        service_reports: Patterns of the names of delivery services that may report over HTTP.
         bytes_per_second: Rate limit at each service instance, or None.
     """
 
@@ -53,9 +54,8 @@ class Token(BaseModel):
     hosts: Patterns = ("*",)
     host_ids: Patterns = ()
     reports: Patterns | None = None
-    """names of hosts whose tailers may report with it; None: created by 0.3.0 or earlier, which did not ask"""
+    # None: created by 0.3.0 or earlier, which had no such permission
     service_reports: Patterns = ()
-    """names of delivery services that may report with it"""
     created_at_ms: Milliseconds
     expires_at_ms: Milliseconds | None = None
     bytes_per_second: Rate | None = None
@@ -170,8 +170,7 @@ def new_token(
 
     Raises:
         ValueError: If a value is invalid, or a report pattern such as `*` matches all hosts and no
-            host
-        ids are given.
+            host ids are given.
     """
     for pattern in (*reports, *service_reports):
         if not (host_ids or pattern.strip("*?")):

@@ -41,8 +41,7 @@ class TokenStore:
 
         Args:
             records: Keys and values of the records. Invalid records are logged, and their tokens
-                become
-            unknown. A deletion revokes the token.
+                become unknown. A deletion revokes the token.
             from_start: Whether the records start at the beginning of the topic.
         """
         tokens = dict(self._tokens)

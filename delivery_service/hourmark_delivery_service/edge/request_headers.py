@@ -17,7 +17,7 @@ def check_headers(headers: Headers) -> None:
 
     Raises:
         BadRequest: If a `Hourmark-*` header or the idempotency key occurs more than once with
-        different values, or if `Hourmark-Rules` is empty.
+            different values, or if `Hourmark-Rules` is empty.
     """
     for name in {name.lower() for name in headers if name.lower().startswith(_OURS)} | {
         IDEMPOTENCY_HEADER.lower()

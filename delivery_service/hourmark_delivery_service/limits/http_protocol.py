@@ -104,7 +104,7 @@ def check_uvicorn(
 
     Raises:
         Finding: If the version is not the tested one, or an attribute is missing. Otherwise limits
-        could silently stop working.
+            could silently stop working.
     """
     missing = [name for name in _PROTOCOL_METHODS if not callable(getattr(protocol, name, None))]
     missing += [

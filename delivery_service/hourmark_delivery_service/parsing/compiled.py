@@ -87,8 +87,7 @@ class CompiledField:
 
         Returns:
             A copy with the new default, or the field itself if `fields` has no valid value for it.
-            The map
-            field `labels` gets all of `fields`.
+            The map field `labels` gets all of `fields`.
         """
         text = fields.get(self.name)
         try:
@@ -273,8 +272,7 @@ class CompiledType:
 
         Args:
             texts: Texts by field name. A missing field takes its default, or null. Names that are
-                not
-            fields of the type are ignored.
+                not fields of the type are ignored.
 
         Returns:
             The Avro encoding of the fields, without the envelope.
@@ -313,8 +311,7 @@ class CompiledType:
 
         Returns:
             The texts of the named groups, None for a group that did not participate, or None if the
-            line
-            does not match or the type has no pattern.
+            line does not match or the type has no pattern.
         """
         groups = self.pattern.match(line) if self.pattern is not None else None
         return (

@@ -83,7 +83,7 @@ def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -
 
     Raises:
         ValueError: If the field is unknown and has no default, or rejects values that are written
-        into it.
+            into it.
     """
     if name not in EXTREMES:
         if default is None:

@@ -36,8 +36,7 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
 
     Returns:
         Values by key, unquoted. A key without a value has the value `true`, and the last of
-        repeated
-        keys wins.
+        repeated keys wins.
 
     Raises:
         Rejected: If the message is not valid logfmt or has no `key=value`, or a key is not UTF-8.
@@ -110,8 +109,7 @@ def message_parser_for(
     Args:
         rule: Declaration of the type.
         field_names: Names of the type's fields. A time or host that is not a field is removed from
-            the
-        values.
+            the values.
         pattern: Compiled pattern of the type, or None.
         keeps_bom: Whether to keep a byte order mark at the start of a text payload.
 

@@ -27,7 +27,7 @@ def parse_json_object(payload: bytes) -> dict[str, Any]:
 
     Raises:
         Rejected: If the payload is not valid UTF-8, not valid JSON, not an object, or nested deeper
-        than `DEPTH_MAX` levels.
+            than `DEPTH_MAX` levels.
     """
     if payload.startswith(BOM):
         payload = payload[len(BOM) :]

@@ -181,7 +181,7 @@ def check_plausible(time_ms: int, observed_at_ms: int, parsing: Parsing, event_t
         time_ms: Time of the event in Unix milliseconds.
         observed_at_ms: Time at which the data was observed, in Unix milliseconds.
         parsing: Limits: how far events may be in the future (`future_seconds`) or in the past
-        (`lateness_seconds`) of the observation.
+            (`lateness_seconds`) of the observation.
         event_type: Event type for the rejection.
 
     Raises:

@@ -35,8 +35,7 @@ class NativeType(NamedTuple):
     Attributes:
         program: Compiled program for JSON payloads, or None.
         text: Description of the field for text payloads, or None: whether to remove a byte order
-            mark,
-        the encodings before and after the field, and its union branches.
+            mark, the encodings before and after the field, and its union branches.
     """
 
     program: Any

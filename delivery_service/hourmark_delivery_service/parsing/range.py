@@ -82,9 +82,8 @@ class RangeParser(Parser):
 
     Raises:
         ValueError: If the body's length does not match the range, the last line is not terminated
-            by a
-        line feed, the observation time is after the year 8999, or `record_start` is not a valid
-        pattern.
+            by a line feed, the observation time is after the year 8999, or `record_start` is not a
+            valid pattern.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:

@@ -306,8 +306,7 @@ class Parser:
             rules: Rules revision to parse with.
             origin: Properties that all records share.
             withholds: Whether lines may be of a type with redaction, so that dead letters must not
-                contain
-            them.
+                contain them.
             identity: Additional fields of the audit record.
         """
         self._rules = rules

@@ -49,8 +49,7 @@ class HostEncoder:
 
         Args:
             host: Host in the line, or None. It is used only if the source declares that lines name
-                their
-            hosts.
+                their hosts.
             kind: Event type of the line, for the rejection.
 
         Returns:

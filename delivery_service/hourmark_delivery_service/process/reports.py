@@ -139,8 +139,7 @@ class ServiceReporter:
 
         Raises:
             QueueError: If the queue did not store the report. The next report covers at least the
-                same
-            time.
+                same time.
             ServiceUnavailable: If the schema id of host reports is not known yet.
         """
         service = self._service

@@ -68,7 +68,7 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
     Raises:
         ConfigError: If a setting is invalid for this machine. Nothing was started then.
         Finding: If the parser does not produce its recorded results, or uvicorn is not the tested
-        version.
+            version.
     """
     check_limits(config)
     raise_open_file_limit(config.service.connections_max)

@@ -1,17 +1,14 @@
 """Supervision of `hourmark serve --workers N`: processes that share one port and one identity.
 
 - Each worker is a complete service with its own rules, queue and memory. Limits of the whole
-  service
-are divided among the workers.
+  service are divided among the workers.
 - A worker that exits is restarted, with increasing delays if it exits soon after its start. A
-  worker
-without a heartbeat for `HANGS_S` seconds is killed first.
+  worker without a heartbeat for `HANGS_S` seconds is killed first.
 - SIGTERM drains all workers. The final report is sent only if all requests were answered.
 - SIGHUP replaces the workers one by one with the current configuration. Each new worker serves
-  before
-the worker that it replaces is drained.
+  before the worker that it replaces is drained.
 - The supervisor reports for all workers: the reported time is the minimum over the workers
-(`worker_status`).
+  (`worker_status`).
 """
 
 from __future__ import annotations
@@ -131,8 +128,7 @@ class WorkerSupervisor:
 
         Raises:
             TimeoutError: If a new worker does not serve within 30 seconds. The remaining old
-                workers keep
-            running, with the old configuration.
+                workers keep running, with the old configuration.
         """
         before, self._config = self._config, config
         for index, old in enumerate([child for child in self._children if not child.drains]):
@@ -231,8 +227,7 @@ def supervise(
         identity: Identity of the service in its host reports.
         listener: Listening socket that the workers share.
         worker_main: Main function of a worker: takes the configuration, the listener, the path of
-            the
-        worker status table and the worker's slot.
+            the worker status table and the worker's slot.
     """
     folder = config.service.state_dir / "metrics"
     shutil.rmtree(folder, ignore_errors=True)

@@ -4,10 +4,10 @@ Guarantees beyond the contract of `port.Queue`:
 
 - One producer serves the whole process, independent of the number of connections.
 - If too few replicas are in sync, or a leader fails, pauses or moves, librdkafka retries within
-`delivery_timeout_seconds`.
+  `delivery_timeout_seconds`.
 - A producer that cannot recover is replaced within the process: after a fatal error, or if it only
-fails for long while the cluster is healthy or has brokers unknown to the producer. Requests in
-flight get `NotDelivered`; their clients retry with the same event ids.
+  fails for long while the cluster is healthy or has brokers unknown to the producer. Requests in
+  flight get `NotDelivered`; their clients retry with the same event ids.
 - Memory is bounded. If the producer's buffer is full, `append` waits and then fails.
 """
 

@@ -27,8 +27,7 @@ class Queue(Protocol):
         Raises:
             QueueUnavailable: If the queue does not accept the records.
             NotDelivered: If delivery failed or timed out. After either error some of the records
-                may have
-            been stored, and the caller must not acknowledge any of them.
+                may have been stored, and the caller must not acknowledge any of them.
         """
         ...
 

@@ -87,7 +87,7 @@ def make_producer(settings: dict[str, Any]) -> Producer:
 
     Raises:
         ConfigError: If librdkafka rejects a property. The message names the property but not its
-        value, which may be a secret.
+            value, which may be a secret.
     """
     try:
         return Producer(settings, logger=quiet_logger())
@@ -147,15 +147,12 @@ class RunningProducer:
             records: Packed records, of which those before `start` were enqueued earlier.
             start: Index of the first record to enqueue.
             on_report: Called from `poll` with the number of records that failed since the last
-                call, their
-            error, and whether all enqueued records have a result.
+                call, their error, and whether all enqueued records have a result.
 
         Returns:
             The index of the first record that was not enqueued (`len(records)` if all were), the
-            error if
-            a record was rejected for another reason than a full buffer, and whether any records
-            were
-            enqueued, so that `on_report` will be called.
+            error if a record was rejected for another reason than a full buffer, and whether any
+            records were enqueued, so that `on_report` will be called.
         """
         assert native.MODULE is not None
         assert self._sender is not None

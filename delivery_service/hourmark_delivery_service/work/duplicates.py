@@ -30,8 +30,7 @@ class SharedWork(Generic[T]):
 
     Attributes:
         body: Request body. Requests share the work only if their bodies are equal, because a key
-            may
-        be only a digest.
+            may be only a digest.
         must_finish: Whether the work must not be cancelled, even if all waiting clients disconnect.
         waiters: Futures of the requests that wait for the result.
     """
@@ -69,8 +68,7 @@ class RequestCoalescer(Generic[T]):
             key: Identity of the request.
             body: Request body. Work with the same key and another body is not shared.
             start: Returns the coroutine that performs the work. It sets `must_finish` on its
-                argument once
-            the work must not be cancelled any more.
+                argument once the work must not be cancelled any more.
             peer: Client that waits for the result.
 
         Returns:
@@ -78,8 +76,7 @@ class RequestCoalescer(Generic[T]):
 
         Raises:
             ClientDisconnect: If the client disconnects. The work is cancelled if no other client
-                waits for
-            it, unless `must_finish` is set.
+                waits for it, unless `must_finish` is set.
         """
         work = self._works.get(key)
         if work is None or work.body != body:

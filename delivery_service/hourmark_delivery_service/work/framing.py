@@ -43,7 +43,7 @@ class Framing:
 
     Attributes:
         audit: Prefix of audit records, by whether the record counts blank lines. Contains only the
-        kinds of records that known rules revisions need.
+            kinds of records that known rules revisions need.
         hosts: Prefix of host reports.
         tells_unknown: Whether host reports use the newest schema.
         has_checksums: Whether audit records use the newest schema, which has checksums.
@@ -78,10 +78,9 @@ async def find_framing(
     Args:
         registry: Schema registry to query.
         blank_counting: Kinds of audit records that are needed: True for records that count blank
-        lines, False for records that do not.
+            lines, False for records that do not.
         types_by_schema_id: Returns the event type of each schema id in use. An id that is used by
-            an
-        event type is rejected, because the registry must have been recreated.
+            an event type is rejected, because the registry must have been recreated.
         on_error: Called with the reason before each retry.
     """
     pause_s = 0.5

@@ -95,8 +95,7 @@ class InflightRequests:
         Args:
             request: Request whose body is received.
             stop: Called to abort the reading if the body stalls and another request needs its
-                memory. The
-            memory is released before the call.
+                memory. The memory is released before the call.
         """
         self._readings[id(request)] = _Reading(stop, self._clock.monotonic_s())
         try:
@@ -126,8 +125,7 @@ class InflightRequests:
         Args:
             request: Request that received the bytes.
             size: Number of body bytes. `HELD_PER_BYTE` times as much memory is reserved. A negative
-                number
-            releases memory.
+                number releases memory.
 
         Raises:
             ServiceUnavailable: If there is not enough memory.

@@ -64,8 +64,7 @@ def peer_of(request: Request) -> ClientPeer:
 
     Returns:
         The client that the HTTP server attached to the request. Without one, a new client that
-        never
-        disconnects.
+        never disconnects.
     """
     peer = request.scope.get("extensions", {}).get(_PEER, {}).get("peer")
     return peer if isinstance(peer, ClientPeer) else ClientPeer()

@@ -54,8 +54,7 @@ class RulesStore:
         Args:
             records: Keys and values of the records. Invalid records are logged and skipped.
             from_start: Whether the records start at the beginning of the topic. The topic's
-                previous
-            contents are then forgotten, but known revisions stay usable.
+                previous contents are then forgotten, but known revisions stay usable.
         """
         if from_start:
             self._published, self._unusable = set(), {}

@@ -83,11 +83,10 @@ class DeliveryService:
 
     Attributes:
         framing: Schema id prefixes of audit records and host reports, or None until the registry
-            has
-        returned them.
+            has returned them.
         framing_error: Why the schema ids are not known yet.
         first_report_sent: Whether this process's first host report is in the queue. No events are
-        accepted before.
+            accepted before.
     """
 
     def __init__(
@@ -178,8 +177,7 @@ class DeliveryService:
 
         Raises:
             ServiceUnavailable: If the revision is not known or cannot be used, or its audit records
-                cannot
-            be written yet. Requests that name other revisions are not affected.
+                cannot be written yet. Requests that name other revisions are not affected.
         """
         rules = self.rules.get(revision)
         if rules is None:

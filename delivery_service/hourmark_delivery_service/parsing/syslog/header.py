@@ -74,7 +74,7 @@ class SyslogHeader(NamedTuple):
 
         Args:
             name: Name of the part in declarations, such as `host`, `facility` or `severity`; not
-            `structured_data`.
+                `structured_data`.
         """
         if name in ("facility", "severity"):
             return (
@@ -90,8 +90,7 @@ class SyslogHeader(NamedTuple):
 
         Returns:
             Values by `<element id> <parameter name>`. An element without parameters is included
-            under its
-            id with an empty value. The last of repeated parameters wins.
+            under its id with an empty value. The last of repeated parameters wins.
         """
         held: dict[bytes, bytes] = {}
         text, at = self.structured_data or b"", 0

@@ -131,8 +131,7 @@ class SyslogTimestamp(NamedTuple):
 
         Returns:
             Unix milliseconds, or None if there is no such date or time of day, or the range names
-            an
-            unknown time zone.
+            an unknown time zone.
         """
         if not self.month:
             return (
@@ -169,7 +168,7 @@ def parse_timestamp_at(line: bytes, offset: int, *, after_pri: bool) -> SyslogTi
         line: Line to parse.
         offset: Offset at which the time must start.
         after_pri: Whether the time follows a syslog priority. Further date forms are then accepted
-        that would be ambiguous in other logs.
+            that would be ambiguous in other logs.
 
     Returns:
         The timestamp, or None if no time starts there.

@@ -125,8 +125,7 @@ class TimeFormat:
 
         Returns:
             Unix milliseconds, rounded down and negative before 1970, or None if the text does not
-            match
-            or there is no such time.
+            match or there is no such time.
         """
         match = self._pattern.fullmatch(text)
         if match is None:

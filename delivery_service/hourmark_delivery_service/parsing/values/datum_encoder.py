@@ -130,8 +130,7 @@ class DatumEncoder:
         Args:
             values: Values by key: texts as bytes, or JSON values.
             header: Values of the fields that the syslog header fills, or None if the line has no
-                header.
-            These fields are then not taken from `values`.
+                header. These fields are then not taken from `values`.
             nulls: Whether a missing field without a default is null if its type allows it.
 
         Returns:

@@ -47,8 +47,7 @@ class LinePattern:
 
         Returns:
             The texts of all groups, starting with the whole line, with None for a group that did
-            not
-            participate; or None if the line does not match.
+            not participate; or None if the line does not match.
         """
         match = self._compiled.fullmatch(line)
         return None if match is None else (line, *match.groups())
