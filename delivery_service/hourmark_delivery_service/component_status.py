@@ -82,7 +82,7 @@ def _heard_of(
 ) -> ComponentStatus:
     try:
         must_listen(config.kafka.edge, "edge")
-        known = of_reports(
+        known = status_from_reports(
             [r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms
         )
     except Unavailable as error:
@@ -92,7 +92,7 @@ def _heard_of(
     )
 
 
-def of_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
+def status_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
     """Return the combined status of components from their latest host reports.
 
     Args:
@@ -151,7 +151,9 @@ def _opener(settings: ServiceTls) -> OpenerDirector:
     context.verify_flags |= (
         ssl.VERIFY_X509_PARTIAL_CHAIN
     )  # the certificate itself is the anchor, not its CA
-    with contextlib.suppress(ConfigError):  # then nothing is believed, and the answer says why
+    with contextlib.suppress(
+        ConfigError
+    ):  # then no certificate is trusted, and the error of the request states why
         load_cas(context, "service.tls.certificate", settings.certificate)
         if settings.client_ca is not None:
             load_pair(context, "service.tls", settings.certificate, settings.key)

@@ -17,7 +17,10 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class ServiceMetrics:
-    """The Prometheus metrics of one service process, in a registry of their own."""
+    """The Prometheus metrics of one service process.
+
+    Each instance has a registry of its own, so that tests can create several.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

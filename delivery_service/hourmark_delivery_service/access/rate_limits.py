@@ -34,7 +34,10 @@ class TokenBucket:
         self._at_s = clock.monotonic_s()
 
     def wait_s(self) -> int:
-        """Return the number of whole seconds until the bucket is not empty, or 0 if it is not."""
+        """Return the number of whole seconds until the bucket is no longer empty.
+
+        Returns 0 if the bucket is not empty now.
+        """
         self._fill()
         return 0 if self._level > 0 else math.floor(-self._level / self._rate) + 1
 
@@ -60,7 +63,10 @@ class TokenRateLimiter:
         )
 
     def retry_after_s(self) -> int:
-        """Return the number of whole seconds until a request is admitted, or 0 if one is now."""
+        """Return the number of whole seconds until a request would be admitted.
+
+        Returns 0 if a request would be admitted now.
+        """
         return max(
             (bucket.wait_s() for bucket in (self._bytes, self._events) if bucket is not None),
             default=0,

@@ -204,7 +204,10 @@ def parse_token_id(text: str) -> str | None:
 
 
 def token_digest(text: str) -> str:
-    """Return the SHA-256 digest of a token's text in hexadecimal; it is stored instead."""
+    """Return the SHA-256 digest of a token's text in hexadecimal.
+
+    Records contain this digest instead of the text.
+    """
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -94,7 +94,9 @@ class TokenStore:
 
     def _take(self, tokens: dict[str, Token], key: str, value: bytes | None) -> None:
         known = tokens.get(key)
-        if value is None:  # nobody here deletes records; whoever does, means that it be refused
+        if (
+            value is None
+        ):  # this software never deletes records; an operator who does wants to revoke the token
             if known is not None:
                 tokens[key] = known.revoke(self._clock.now_ms())
             return

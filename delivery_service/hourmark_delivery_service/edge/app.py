@@ -46,7 +46,5 @@ def create_app(service: DeliveryService) -> ASGIApp:
         Exception: internal_error,
     }
     app = Starlette(routes=list(routes), exception_handlers=handlers)
-    app.router.redirect_slashes = (
-        False  # a path with a slash more is no path, and is said to be none
-    )
+    app.router.redirect_slashes = False  # a path with a trailing slash is answered with 404
     return ResponseMiddleware(AuthenticationMiddleware(app, service.access), service, routes)

@@ -43,7 +43,7 @@ from hourmark_delivery_service.work.workers import LONG_BYTES
 
 _TIMES_MS: Final = range(
     946_684_800_000, 4_102_444_800_000
-)  # 2000 to 2099; others are what looks like a time by chance
+)  # 2000 to 2099; other values are random bits, not times
 _UUID7: Final = re.compile(
     r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 )

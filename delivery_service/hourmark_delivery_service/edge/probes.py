@@ -25,7 +25,10 @@ _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 
 
 class Probes:
-    """HTTP endpoints for monitoring and discovery. They stay responsive under load."""
+    """HTTP endpoints for monitoring and discovery: hello, health, readiness, metrics and OpenAPI.
+
+    They respond under load too, and need no durable queue except for readiness.
+    """
 
     def __init__(self, service: DeliveryService) -> None:
         self._service = service

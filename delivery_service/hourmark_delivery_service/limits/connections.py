@@ -32,13 +32,25 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from hourmark.config.groups import Service as Settings
 
-OTHER_FILES: Final = 256  # open beside connections: Kafka's, and the service's own
+OTHER_FILES: Final = (
+    256  # open in addition to connections: by Kafka's client and the service itself
+)
 
 C = TypeVar("C")
 
 
 class ConnectionPhase(enum.Enum):
-    """The phase of a client connection, which determines what the service waits for."""
+    """The phase of a client connection, which determines what the service waits for.
+
+    Attributes:
+        HANDSHAKE: The client must complete the TLS handshake.
+        HEAD: The client must send the rest of the request headers.
+        BODY: The client must send the rest of the request body.
+        IDLE: The client must send its next request.
+        READ: The client must read the response.
+        LINGER: The client must close the connection after an early response.
+        ANSWER: The service owes a response; the phase has no deadline.
+    """
 
     HANDSHAKE = "handshake"
     HEAD = "head"
@@ -131,7 +143,7 @@ def _first(connections: dict[C, float]) -> Iterable[tuple[C, float]]:
 
 _LINGER_S: Final = 2.0  # for a client to read the refusal while it still sends
 _GRACE_S: Final = 5.0  # after a body's time, for the endpoint's own refusal
-_SWEEP_S: Final = 0.5  # between looks for connections that are overdue
+_SWEEP_S: Final = 0.5  # between checks for overdue connections
 
 
 class ClientConnection(Protocol):

@@ -17,7 +17,7 @@ from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 2.0  # between looks whether files changed
+POLL_S: Final = 2.0  # between checks for changed files
 
 
 class ServerTls:
@@ -56,7 +56,7 @@ class ServerTls:
     async def watch(self) -> None:
         """Reload the certificates whenever a file changes, until the task is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             if self._files.changed():
                 self.reload()
 
@@ -71,7 +71,7 @@ def _context(settings: ServiceTls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= (
         ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
-    )  # who resumes, shows no certificate: a withdrawn CA would live on
+    )  # a resumed session presents no certificate, so a removed CA would stay trusted
     context.num_tickets = 0
     assert settings.certificate is not None
     load_pair(context, "service.tls", settings.certificate, settings.key)

@@ -44,7 +44,7 @@ from hourmark_delivery_service.parsing.values.text_values import (
 )
 
 FIELDS_MAP: Final = (
-    "labels"  # a field of this name, a map of strings, has all that a range says of its events
+    "labels"  # a map field of this name contains all fields that a range declares for its events
 )
 
 _ABSENT: Final = object()
@@ -74,7 +74,7 @@ class CompiledField:
             self.default: bytes | None = encode_default(field, self.encode)
         except Mismatch as error:
             raise ValueError(f"the default of the field {self.name}{error.suffix}") from None
-        # what stands for a group that took no part: the default, else null where the type allows it
+        # the value of a group that did not participate: the default, or null if the type allows it
         self.absent: bytes | None = (
             self.default if self.default is not None else _null_of(self.encode)
         )
@@ -124,7 +124,7 @@ class CompiledType:
         self.pattern: LinePattern | None = None
         self.time_format: TimeReader | None = None
         self.shape: DatumEncoder | None = (
-            None  # where the declaration says more than which fields there are
+            None  # only if the declaration contains more than the names of fields
         )
         self._form: MessageParser | None = None
         self.native: NativeType | None = None
@@ -413,7 +413,7 @@ class CompiledRules:
 
     @property
     def problems(self) -> list[str]:
-        """Return one message for each event type that could not be compiled."""
+        """Return one message for each event type that could not be compiled, or an empty list."""
         return [t.problem for t in self.types.values() if t.problem is not None]
 
 

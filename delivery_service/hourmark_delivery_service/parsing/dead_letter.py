@@ -30,7 +30,7 @@ EXTREMES: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 assert list(EXTREMES) == [field["name"] for field in FIELDS], "what `Parser` gives them"
 
-# Their details say nothing of what a line holds.
+# Rejections whose details never quote the line.
 _TELLS_NOTHING: Final = frozenset(
     (
         Reason.MISSING_FIELD,

@@ -37,7 +37,7 @@ def json_body_to_lines(body: bytes) -> bytes:
         values = None
     if values is None or exceeds_nesting(
         text, DEPTH_MAX + 1
-    ):  # told by a count of its own: the interpreter's stack may differ
+    ):  # an explicit count, because the interpreter's stack may differ
         return body
     return b"".join(value.replace(b"\n", b" ") + b"\n" for value in values)
 

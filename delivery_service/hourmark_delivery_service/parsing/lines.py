@@ -41,7 +41,7 @@ class LineReader:
         self._observed_at_ms = byte_range.observed_at_ms
         self.default_time_ms = (
             byte_range.observed_at_ms
-        )  # the time of a record that says none; set for each where that differs
+        )  # the time of a record without one; set for each record if it differs
         self._host = avro_string(byte_range.host_name)
 
     def read(self, line: bytes) -> ParsedEvent:
@@ -111,7 +111,7 @@ class Rfc5424Reader(LineReader):
         return known
 
 
-class FreeReader(LineReader):
+class PatternReader(LineReader):
     """A parser of free text that tries the patterns of the source's types in their declared order."""
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:

@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 EXTRAS: Final = (
     "2-extras",
-)  # of ranges that say more than those of 0.2.0, by the parser that they were kept with
+)  # of ranges with more headers than those of 0.2.0, by the parser they were recorded with
 KEPT: Final = (*map(str, PARSERS), *EXTRAS)
 
 FOLDER: Final = Path(__file__).parent / "vectors"
@@ -135,7 +135,7 @@ class ParserVectors:
     def _same(self, vector: Mapping[str, Any]) -> bool:
         try:
             return self.digest(vector) == str(vector["digest"])
-        # whatever a changed library raises is a difference, and is told as one
+        # any exception of a changed library is a difference, and is reported as one
         except Exception as error:  # noqa: BLE001
             _LOG.error("the kept vector %s cannot be parsed: %r", vector["name"], error)
             return False

@@ -19,7 +19,7 @@ from hourmark.records.record_start import STEP_BYTES, RecordStart, record_start
 from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.parsing.lines import FreeReader, LineReader, Rfc5424Reader
+from hourmark_delivery_service.parsing.lines import LineReader, PatternReader, Rfc5424Reader
 from hourmark_delivery_service.parsing.messages import MessageReader
 from hourmark_delivery_service.parsing.records import (
     ParsedRange,
@@ -52,7 +52,9 @@ def line_reader_for(
         rules = rules.with_fields(fields, source)
     if source.name not in rules.plain_sources:
         return MessageReader(byte_range, rules, source)
-    return (Rfc5424Reader if source.format == "rfc5424" else FreeReader)(byte_range, rules, source)
+    return (Rfc5424Reader if source.format == "rfc5424" else PatternReader)(
+        byte_range, rules, source
+    )
 
 
 def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
@@ -160,7 +162,7 @@ class RangeParser(Parser):
                 at = found
                 yield at - seen
                 seen = at
-            else:  # a long record: its search goes on
+            else:  # a long record: the search continues
                 yield STEP_BYTES
         self._record(at, len(self._body))
         yield len(self._body) - seen

@@ -46,7 +46,10 @@ def skip_blank_lines(body: bytes, offset: int) -> tuple[int, int]:
 
 
 def count_lines(body: bytes) -> int:
-    """Return the number of lines in a body, including a last line without a line feed."""
+    """Return the number of lines in a body, including a last line without a line feed.
+
+    An empty body counts as one line.
+    """
     return body.count(b"\n") + (not body.endswith(b"\n"))
 
 
@@ -62,7 +65,9 @@ _HASH: Final = struct.Struct("=Q")
 _PLACE: Final = struct.Struct(
     "<II"
 )  # a type's number, and the start of its hour in minutes: 4 bytes hold the year 9000
-_SEED: Final = secrets.randbits(63)  # nobody can choose ids that are slow to compare
+_SEED: Final = secrets.randbits(
+    63
+)  # random, so that no client can choose ids that are slow to compare
 
 
 class PromiseAccumulator:

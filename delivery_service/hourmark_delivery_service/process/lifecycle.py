@@ -20,9 +20,9 @@ from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_delivery_service.work.service import DeliveryService
 
 _CLOSE_S: Final = 10.0
-_LOOK_S: Final = 0.05  # between looks whether there are rules, at the start
+_POLL_S: Final = 0.05  # between checks for the first rules revision at startup
 _LOG: Final = logging.getLogger(__name__)
-_FOLLOW_S: Final = 1.0  # and then whether a revision came that needs another schema
+_FOLLOW_S: Final = 1.0  # between checks for a revision that needs another schema
 
 
 class ProgressReporter(Protocol):
@@ -94,7 +94,7 @@ async def progress_reporting(
 async def _claim(service: DeliveryService, config: Config, claimant: ProgressReporter) -> None:
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
         while service.rules.latest is None:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         await _find_framing(service, registry)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(claimant.run())

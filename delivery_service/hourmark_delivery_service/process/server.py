@@ -81,7 +81,9 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
     tls = _tls(config)
     listener = _listen(config.service.host, config.service.port)
     if config.service.workers > 1:
-        listener.listen(_BACKLOG)  # before any worker does: whoever is told the address can connect
+        listener.listen(
+            _BACKLOG
+        )  # before any worker does, so that clients can connect once the URL is printed
         on_listening(_url(listener, tls))
         supervise(config, read_config, identity, listener, _work)
     else:

@@ -53,11 +53,11 @@ class StoreFollower:
         self._thread = threading.Thread(target=self._run, name=f"follower-{topic}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the background thread. Call it only once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, waiting for at most 5 seconds."""
+        """Ask the thread to stop, and wait for at most 5 seconds until it has."""
         self._stopping.set()
         self._thread.join(5)
 
@@ -72,7 +72,7 @@ class StoreFollower:
             except Exception as error:  # noqa: BLE001
                 if (
                     trouble := f": {error}"
-                ) != self._store.read_error:  # each is told once, however long it lasts
+                ) != self._store.read_error:  # each error is logged once, however long it lasts
                     _LOG.warning(
                         "%s cannot be read for now: %s",
                         self._topic,

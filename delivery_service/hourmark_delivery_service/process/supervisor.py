@@ -41,12 +41,12 @@ from hourmark_delivery_service.process.worker_status import WorkerStatusTable
 _LOG = logging.getLogger(__name__)
 
 HANGS_S: Final = 60.0
-_LOOK_S: Final = 0.1
+_POLL_S: Final = 0.1
 _PAUSE_S_MAX: Final = 30.0
 _LIVES_S: Final = 10.0  # a worker that lived for so long is started again at once
 _REPLACED_S: Final = 30.0  # a new worker that does not serve by then does not replace any
 
-Work = Callable[
+WorkerMain = Callable[
     [Config, socket.socket, Path, int], None
 ]  # config, listener, the claims' file, slot
 ReadConfig = Callable[[], Config]
@@ -60,7 +60,7 @@ class _Child:
         slot: Row of the worker in the status table.
         began_s: Monotonic time of its start.
         heard_s: Monotonic time of its latest heartbeat.
-        told: Number of its latest heartbeat.
+        heartbeats: Number of its latest heartbeat.
         drains: Whether it was asked to exit.
     """
 
@@ -68,7 +68,7 @@ class _Child:
     slot: int
     began_s: float
     heard_s: float
-    told: int = 0
+    heartbeats: int = 0
     drains: bool = False
 
 
@@ -81,7 +81,7 @@ class WorkerSupervisor:
         listener: socket.socket,
         status_table: WorkerStatusTable,
         clock: Clock,
-        worker_main: Work,
+        worker_main: WorkerMain,
     ) -> None:
         self._config = config
         self._listener = listener
@@ -105,7 +105,7 @@ class WorkerSupervisor:
         Call it periodically.
         """
         for child in list(self._children):
-            self._look_at(child)
+            self._check_worker(child)
         missing = (
             0
             if self._ending
@@ -145,10 +145,10 @@ class WorkerSupervisor:
 
     async def _until_it_serves(self, child: _Child) -> None:
         async with asyncio.timeout(_REPLACED_S):
-            while not child.told:
+            while not child.heartbeats:
                 if child not in self._children:
                     raise TimeoutError
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
 
     def _start(self) -> _Child:
         slot = self._claims.allocate_slot()
@@ -167,14 +167,14 @@ class WorkerSupervisor:
         child.drains = True
         child.process.terminate()
 
-    def _look_at(self, child: _Child) -> None:
+    def _check_worker(self, child: _Child) -> None:
         now_s = self._clock.monotonic_s()
-        told = self._claims.get(child.slot).heartbeats
-        if told != child.told:
-            child.told, child.heard_s = told, now_s
+        heartbeats = self._claims.get(child.slot).heartbeats
+        if heartbeats != child.heartbeats:
+            child.heartbeats, child.heard_s = heartbeats, now_s
         if child.process.exitcode is not None:
             self._ended(child, now_s)
-        elif child.told and now_s - child.heard_s > HANGS_S:
+        elif child.heartbeats and now_s - child.heard_s > HANGS_S:
             _LOG.error(
                 "worker %d tells nothing since %.0f s: it is killed, and another one started",
                 child.process.pid,
@@ -186,7 +186,7 @@ class WorkerSupervisor:
         code, claim = child.process.exitcode, self._claims.get(child.slot)
         if (
             self._ending and claim.heartbeats and (code or claim.requests)
-        ):  # before it told anything it could take nothing
+        ):  # a worker without a heartbeat has not accepted requests yet
             self._claims.count_unanswered_worker()
         if not child.drains:
             quick = now_s - child.began_s < _LIVES_S
@@ -217,7 +217,7 @@ def supervise(
     read_config: ReadConfig,
     identity: ServiceIdentity,
     listener: socket.socket,
-    worker_main: Work,
+    worker_main: WorkerMain,
 ) -> None:
     """Run the worker processes of a service until SIGTERM or SIGINT, then drain them.
 
@@ -269,14 +269,14 @@ async def _supervise(
             if service.first_report_sent:
                 claims.mark_reported()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_POLL_S):
                     await stop.wait()
         reloading.cancel()
         _LOG.info("draining %d workers", supervisor.worker_count)
         supervisor.drain()
         while supervisor.worker_count:
             supervisor.check_workers()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
 
 async def _reload(

@@ -8,7 +8,7 @@ from typing import Final
 from hourmark_delivery_service.process.worker_status import WorkerStatus, WorkerStatusTable
 from hourmark_delivery_service.work.service import DeliveryService
 
-_TELL_S: Final = 0.1
+_PUBLISH_S: Final = 0.1
 
 
 class WorkerStatusReporter:
@@ -23,7 +23,7 @@ class WorkerStatusReporter:
         self._service = service
         self._claims = status_table
         self._slot = slot
-        self._told = 0
+        self._heartbeats = 0
         service.inflight.set_start_min(status_table.get(slot).oldest_ms)
 
     async def run(self) -> None:
@@ -33,18 +33,18 @@ class WorkerStatusReporter:
         reports.
         """
         while True:
-            self._tell()
+            self._publish()
             self._service.first_report_sent = self._claims.reported
-            await asyncio.sleep(_TELL_S)
+            await asyncio.sleep(_PUBLISH_S)
 
     async def send_goodbye(self) -> None:
         """Write the final status. The supervisor sends the final report for all workers."""
-        self._tell()
+        self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         inflight = self._service.inflight
-        self._told += 1
+        self._heartbeats += 1
         self._claims.update(
             self._slot,
-            WorkerStatus(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._told),
+            WorkerStatus(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._heartbeats),
         )

@@ -21,7 +21,7 @@ _WORD: Final = 8  # written at once by every machine that this runs on
 _REPORTED: Final = 0
 SLOTS: Final = 256  # workers that run, and as many that drain while others take their place
 _WORDS: Final = 5
-_IN_USE, _CLAIM, _BYTES, _REQUESTS, _TOLD = range(_WORDS)
+_IN_USE, _OLDEST, _BYTES, _REQUESTS, _HEARTBEATS = range(_WORDS)
 _SIZE: Final = _WORD * (1 + _WORDS * SLOTS)
 
 
@@ -98,13 +98,16 @@ class WorkerStatusTable:
         """Store the current status of the worker in this slot."""
         self._words[self._at(slot, _BYTES)] = status.bytes
         self._words[self._at(slot, _REQUESTS)] = status.requests
-        self._words[self._at(slot, _CLAIM)] = status.oldest_ms
-        self._words[self._at(slot, _TOLD)] = status.heartbeats
+        self._words[self._at(slot, _OLDEST)] = status.oldest_ms
+        self._words[self._at(slot, _HEARTBEATS)] = status.heartbeats
 
     def get(self, slot: int) -> WorkerStatus:
         """Return the latest status of the worker in this slot."""
         return WorkerStatus(
-            *(self._words[self._at(slot, word)] for word in (_CLAIM, _BYTES, _REQUESTS, _TOLD))
+            *(
+                self._words[self._at(slot, word)]
+                for word in (_OLDEST, _BYTES, _REQUESTS, _HEARTBEATS)
+            )
         )
 
     def oldest_ms(self) -> int:

@@ -45,7 +45,9 @@ FAILING_TIMEOUTS: Final = (
 )
 _BATCH: Final = 1024  # records produced before other tasks get their turn: about a millisecond
 _FULL_PAUSE_S: Final = 0.02
-_REPORTS_S: Final = 0.002  # between looks for delivery reports: little beside the brokers' own time
+_REPORTS_S: Final = (
+    0.002  # between polls for delivery reports: little compared to the brokers' latency
+)
 _IDLE_S: Final = 0.2  # the same while nothing is under way: of errors that are no record's
 _PROBE_TIMEOUT_S: Final = 3.0
 _GRACE_S: Final = (

@@ -139,7 +139,7 @@ class BodyReader:
         def stop() -> None:
             if asyncio.current_task() is task:
                 raise self._too_slow()
-            if not limit.expired():  # else it is ending already, and cannot be told again
+            if not limit.expired():  # an expired timeout cannot be rescheduled
                 limit.reschedule(asyncio.get_running_loop().time())
 
         return stop

@@ -113,7 +113,7 @@ class RequestCoalescer(Generic[T]):
             self._forget(key, work)
             del self._tasks[work]
             if not work.waiters and not task.cancelled():
-                task.exception()  # nobody is left to be told
+                task.exception()  # retrieved: no client waits for it any longer
             for one in work.waiters:
                 if not one.done():
                     _tell(one, task)
@@ -122,7 +122,7 @@ class RequestCoalescer(Generic[T]):
         return work
 
     def _end(self, key: Hashable, work: SharedWork[T]) -> None:
-        self._forget(key, work)  # nobody must join what is being ended
+        self._forget(key, work)  # no request may join work that is being cancelled
         if (task := self._tasks.get(work)) is not None:
             task.cancel()
 

@@ -133,7 +133,7 @@ class InflightRequests:
         reading = self._readings.get(id(request))
         if (
             reading is not None
-        ):  # before it asks for memory: what came is progress, whoever else must give way
+        ):  # before reserving memory: received bytes count as progress even if this fails
             reading.came += size
             if reading.came >= _PROGRESS_BYTES:
                 reading.progress_s, reading.came = self._clock.monotonic_s(), 0

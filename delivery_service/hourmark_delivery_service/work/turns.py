@@ -58,7 +58,11 @@ class JobQueue:
 
 
 class FairLock:
-    """An asyncio lock that is granted to waiting jobs in the fair order of `JobQueue`."""
+    """An asyncio lock for the jobs of one event loop, with fair scheduling.
+
+    Waiting jobs get the lock in the order of `JobQueue`, so that neither small nor large jobs
+    starve.
+    """
 
     def __init__(self) -> None:
         self._line = JobQueue()

@@ -32,7 +32,7 @@ _LARGE_WAITING_MAX: Final = (
 )
 CLIENT: Final = ContextVar(
     "CLIENT", default=""
-)  # who sent the request that is worked on: its token's id, else its address
+)  # the client of the current request: its token's id, or else its address
 LONG_RECORDS: Final = 4096  # and so may one over more records
 
 
@@ -43,7 +43,7 @@ class FairExecutor:
         self._short = FairLock()
         self._long = FairLock()
         self._large = FairLock()
-        self._waiting_large: set[str] = set()  # who waits for it
+        self._waiting_large: set[str] = set()  # clients that wait for the large lock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
     def admit(self, records: int) -> AbstractAsyncContextManager[None]:
@@ -119,7 +119,10 @@ class FairExecutor:
 
 
 def is_large(records: int) -> bool:
-    """Return whether work of this many records takes much memory and time."""
+    """Return whether work of this many records is large: more than `LARGE_RECORDS`.
+
+    Large work takes a second or more, so only one runs at a time.
+    """
     return records > LARGE_RECORDS
 
 

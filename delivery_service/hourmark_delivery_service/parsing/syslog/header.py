@@ -113,7 +113,11 @@ class SyslogLine(NamedTuple):
 
 
 def parse_rfc5424(line: bytes) -> SyslogLine | None:
-    """Parse an RFC 5424 syslog line into all header parts and the message, or return None."""
+    """Parse an RFC 5424 syslog line into its header and its message.
+
+    Returns:
+        All parts, or None if the line does not have the form of RFC 5424.
+    """
     match = _RFC5424.fullmatch(line)
     if match is None:
         return None
@@ -123,7 +127,11 @@ def parse_rfc5424(line: bytes) -> SyslogLine | None:
 
 
 def parse_syslog_line(line: bytes) -> SyslogLine | None:
-    """Parse a syslog line in the form of RFC 5424 or RFC 3164, or return None if it has neither."""
+    """Parse a syslog line in the form of RFC 5424 or RFC 3164.
+
+    Returns:
+        The header and the message, or None if the line has neither form.
+    """
     newer = parse_rfc5424(line)
     if newer is not None:
         return newer

@@ -18,9 +18,9 @@ BOM: Final = b"\xef\xbb\xbf"
 
 _SD_NAME = rb"[!#-<>-\\^-~]{1,255}+"  # PRINTUSASCII without = ] and "
 _SD_PARAM = rb" " + _SD_NAME + rb'="(?:[^"\\\]]|\\.)*+"'
-# What is repeated is atomic beside that: until Python 3.11.4 a possessive quantifier goes on after
-# what the last, failed repetition had taken (gh-106052), an atomic group puts it back; and Debian
-# 12 has 3.11.2.
+# The repeated part is an atomic group as well: before Python 3.11.4 a possessive quantifier
+# continues after the text of the last, failed repetition (gh-106052), which an atomic group
+# restores. Debian 12 has Python 3.11.2.
 SD_ELEMENTS: Final = rb"(?>\[" + _SD_NAME + rb"(?>" + _SD_PARAM + rb")*+\])++"
 _LINE = re.compile(
     rb"<(?:0|[1-9]\d?|1[0-8]\d|19[01])>1 "
@@ -48,7 +48,11 @@ class Rfc5424Line(NamedTuple):
 
 
 def parse_rfc5424_line(line: bytes) -> Rfc5424Line | None:
-    """Parse an RFC 5424 syslog line into the parts that become an event, or return None."""
+    """Parse an RFC 5424 syslog line into the parts that become an event.
+
+    Returns:
+        The parts, or None if the line does not have the form of RFC 5424.
+    """
     match = _LINE.fullmatch(line)
     if match is None:
         return None

@@ -88,12 +88,15 @@ class TimeContext:
 
     @property
     def latest_ms(self) -> int:
-        """Return the latest plausible time in Unix milliseconds; later candidates are not chosen."""
+        """Return the observation time plus `future_seconds`, in Unix milliseconds.
+
+        Of several times that a text can mean, a later one is not chosen.
+        """
         return self.observed_at_ms + self.future_seconds * 1000
 
     @property
     def latest_date(self) -> dt.date:
-        """Return the latest date that any time zone can have at `latest_ms`."""
+        """Return the latest calendar date in any time zone at the time `latest_ms`."""
         return dt.date.fromordinal(
             min(EPOCH_ORDINAL + self.latest_ms // _DAY_MS + 1, dt.date.max.toordinal())
         )

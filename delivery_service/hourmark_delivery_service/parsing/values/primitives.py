@@ -44,7 +44,10 @@ class Mismatch(ValueError):
 
     @property
     def suffix(self) -> str:
-        """Return the message in a form that can be appended to the name of the field."""
+        """Return the message in a form that can be appended to the name of the field.
+
+        It starts with a space, or with the path of a nested value, such as `[3]: must be a string`.
+        """
         message = str(self)
         return message if message[:1] in (".", "[") else f" {message}"
 

@@ -127,7 +127,7 @@ def test_an_answer_that_the_document_does_not_tell_of_is_found(
         del answers["200"]  # the one that is sure to come, as the test above holds
     else:
         answers["200"]["content"]["application/json"]["schema"]["required"].append("absent")
-    monkeypatch.setattr(probes, "document", lambda _: told)
+    monkeypatch.setattr(probes, "openapi_document", lambda _: told)
     with pytest.raises(FailureGroup):
         hold(url, EVENTS_PATH, "post", GenerationMode.POSITIVE, EXAMPLES)
 

@@ -200,7 +200,7 @@ def test_nobody_resumes_a_session_past_a_ca_that_was_withdrawn(
 
 
 def test_changed_files_are_noticed(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(tls_module, "POLL_S", 0.01)
     pair = authority.issue("service")
 
     async def main() -> None:

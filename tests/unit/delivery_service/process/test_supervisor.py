@@ -45,7 +45,7 @@ class Scene:
         return {
             c.process.pid
             for c in self.supervisor._children
-            if c.told and not c.drains and c.process.pid is not None
+            if c.heartbeats and not c.drains and c.process.pid is not None
         }
 
     def end(self) -> None:

@@ -158,7 +158,7 @@ def test_a_long_body_is_inflated_beside_the_event_loop(
         threads.append(threading.get_ident())
         return decompress(encoding, body, bytes_max)
 
-    monkeypatch.setattr(bodies, "inflate", watched)
+    monkeypatch.setattr(bodies, "decompress", watched)
     encoding, pack = PACKERS[packer]
     nothing = pack(b"")
 
