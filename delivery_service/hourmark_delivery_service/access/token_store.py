@@ -42,7 +42,8 @@ class TokenStore:
         Args:
             records: Keys and values of the records. Invalid records are logged, and their tokens
                 become unknown. A deletion revokes the token.
-            from_start: Whether the records start at the beginning of the topic.
+            from_start: Whether the records start at the beginning of the topic, or the topic was
+                deleted.
         """
         tokens = dict(self._tokens)
         if from_start:

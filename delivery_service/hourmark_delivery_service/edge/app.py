@@ -27,7 +27,11 @@ from hourmark_delivery_service.work.service import DeliveryService
 
 
 def create_app(service: DeliveryService) -> ASGIApp:
-    """Return the ASGI application that serves the HTTP API of a delivery service."""
+    """Return the ASGI application that serves the HTTP API of a delivery service.
+
+    The application authenticates requests, converts `ServiceError` to problem responses (RFC 9457),
+    and records request metrics.
+    """
     probes = Probes(service)
     routes = [
         Route(RANGES_PATH, RangesEndpoint(service).post, methods=["POST"]),

@@ -20,7 +20,7 @@ OPEN_PATHS: Final = (
 
 
 class AuthenticationMiddleware:
-    """ASGI middleware that authenticates each request.
+    """ASGI middleware that authenticates each request except the health and readiness probes.
 
     An authenticated request is passed on with its grant in the scope. Any other request is answered
     with an error response.

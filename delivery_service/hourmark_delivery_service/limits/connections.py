@@ -188,8 +188,8 @@ class ConnectionLimiter:
             phase: Initial phase of the connection.
 
         Returns:
-            False if the connection cannot be added, because the service owes a response on all
-            others.
+            True if the connection was added. False if there is no room and no connection can be
+            closed, because the service owes a response on each of them.
         """
         loop = asyncio.get_running_loop()
         if self.connections.is_full():

@@ -86,8 +86,8 @@ def text_alternatives(avro_type: AvroType) -> list[TextAlternative] | None:
     """Return how a text can be encoded as a value of an Avro type without conversion.
 
     Returns:
-        The alternatives in the order in which they are tried, or None if the type is not `string`,
-        `bytes` or a union of them.
+        The alternatives in the order in which they are tried, or None if the type is neither
+        `string` nor `bytes` nor a union of them and `null`.
     """
     if avro_type in ("string", "bytes"):
         return [TextAlternative(b"", avro_type == "bytes")]

@@ -68,7 +68,11 @@ def check_parser() -> None:
 
 
 def dependency_versions() -> str:
-    """Return the versions of Python and of the libraries that parsing results depend on, as text."""
+    """Return the versions of Python and of the libraries that parsing results depend on.
+
+    Returns:
+        Text for messages, such as `Python 3.11.7, msgspec 0.22.0, ...`.
+    """
     libraries = (f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
     return ", ".join((f"Python {platform.python_version()}", *libraries))
 

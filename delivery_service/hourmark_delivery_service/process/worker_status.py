@@ -76,7 +76,8 @@ class WorkerStatusTable:
     def allocate_slot(self) -> int:
         """Reserve a free slot for a new worker and return its index.
 
-        Until the worker updates its status, the slot holds the oldest time of all workers.
+        Until the worker updates its status, the slot holds the oldest time of all workers, so that
+        the time that the service reports does not advance past requests of the new worker.
         """
         slot = next(i for i in range(SLOTS) if not self._words[self._at(i, _IN_USE)])
         self.update(slot, WorkerStatus(self.oldest_ms()))

@@ -363,7 +363,11 @@ def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
 
 
 def producer_settings(config: Config) -> dict[str, Any]:
-    """Return the librdkafka settings of the service's producer, from the service configuration."""
+    """Return the librdkafka settings of the service's producer.
+
+    The producer is idempotent, requires acknowledgement by all in-sync replicas, and has limits on
+    memory and time from the service configuration.
+    """
     timeout_ms = int(config.service.delivery_timeout_seconds * 1000)
     return client_settings(
         config.kafka.edge,

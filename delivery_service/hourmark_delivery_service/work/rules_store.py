@@ -75,10 +75,11 @@ class RulesStore:
         self.caught_up = True
 
     def get(self, revision: str) -> CompiledRules | None:
-        """Return a compiled rules revision by its id.
+        """Return the compiled rules revision with this id.
 
         Returns:
-            The revision, or None if it is not known, cannot be used, or the topic was not read yet.
+            The revision, or None if it is not known, cannot be used, or the topic was not read to
+            its end yet.
         """
         if not self.caught_up:
             return None
