@@ -329,7 +329,7 @@ class CompiledType:
 
 
 class CompiledRules:
-    """A rules revision (versioned declarations of event types and sources), compiled for parsing.
+    """A rules revision, which declares event types and sources, compiled for parsing.
 
     Attributes:
         id: Id of the revision.
@@ -337,7 +337,8 @@ class CompiledRules:
         sources: Declared sources by name.
 
     Raises:
-        ValueError: If this software cannot parse exactly as the revision requires.
+        ValueError: If this software lacks the parser version, the time zone data, or the envelope
+            or dead letter schema that the revision requires.
     """
 
     def __init__(
@@ -351,7 +352,8 @@ class CompiledRules:
                 extended.
 
         Raises:
-            ValueError: If this software cannot parse exactly as the revision requires.
+            ValueError: If this software lacks the parser version, the time zone data, or the
+                envelope or dead letter schema that the revision requires.
         """
         check_parser_available(rules.parser)
         self.id = rules.id

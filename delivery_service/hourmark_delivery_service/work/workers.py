@@ -47,16 +47,16 @@ class FairExecutor:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
     def admit(self, records: int) -> AbstractAsyncContextManager[None]:
-        """Return an async context manager that limits the concurrency of large work.
+        """Return an async context manager that limits the concurrency of large tasks.
 
-        Work of up to `LARGE_RECORDS` records is admitted at once; of larger works only one runs at
-        a time.
+        A task of up to `LARGE_RECORDS` records is admitted immediately. Of larger tasks, only one
+        is admitted at a time; the others wait.
 
         Args:
-            records: Maximum number of records that the work produces.
+            records: Maximum number of records that the task produces.
 
         Raises:
-            ServiceUnavailable: If too many large works are waiting, or one of the same client is.
+            ServiceUnavailable: If too many large tasks are waiting, or one of the same client is.
         """
         if not is_large(records):
             return contextlib.nullcontext()
@@ -119,9 +119,9 @@ class FairExecutor:
 
 
 def is_large(records: int) -> bool:
-    """Return whether work of this many records is large: more than `LARGE_RECORDS`.
+    """Return whether a task of this many records is large: more than `LARGE_RECORDS`.
 
-    Large work takes a second or more, so only one runs at a time.
+    A large task takes a second or more, so only one runs at a time.
     """
     return records > LARGE_RECORDS
 

@@ -183,8 +183,8 @@ def test_there_are_files_for_as_many_connections_as_are_allowed(
     """In a process of its own: a limit that was lowered stays low."""
     program = (
         f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({soft}, {hard}))\n"
-        "from hourmark_delivery_service.process.server import allow_connections\n"
-        "allow_connections(100); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+        "from hourmark_delivery_service.process.server import raise_open_file_limit\n"
+        "raise_open_file_limit(100); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
