@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 
 from hourmark import native
 from hourmark.kafka.clients import supports_native_client
-from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.queue.running_producer import RunningProducer, make_producer
 
 MODULE: Any = native.MODULE
@@ -80,9 +80,9 @@ def test_threads_that_send_the_same_bytes_each_hear_of_their_own_records() -> No
     producer = RunningProducer(
         make_producer, {"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1}
     )
-    assert producer.takes_packed
+    assert producer.supports_packed
     ends = b"".join((4 * (n + 1)).to_bytes(4, "little") for n in range(RECORDS))
-    same = Packed(bytes(24) * RECORDS, b"abcd" * RECORDS, ends)
+    same = PackedMessages(bytes(24) * RECORDS, b"abcd" * RECORDS, ends)
     together = threading.Barrier(THREADS)
     news: dict[int, list[tuple[int, bool]]] = {n: [] for n in range(THREADS * ROUNDS)}
 
@@ -92,7 +92,7 @@ def test_threads_that_send_the_same_bytes_each_hear_of_their_own_records() -> No
     def send(first: int) -> None:
         for number in range(first, first + ROUNDS):
             together.wait(30)
-            next_at, error, under_way = producer.send("t", same, 0, noted(number))
+            next_at, error, under_way = producer.send_packed("t", same, 0, noted(number))
             assert (next_at, error, under_way) == (RECORDS, None, True)
 
     threads = [threading.Thread(target=send, args=(n * ROUNDS,)) for n in range(THREADS)]

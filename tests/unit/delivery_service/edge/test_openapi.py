@@ -37,8 +37,8 @@ from hourmark.records.wire import (
 )
 from hourmark_delivery_service.edge import probes
 from hourmark_delivery_service.edge.app import create_app
-from hourmark_delivery_service.edge.openapi import OPENAPI_PATH, document
-from hourmark_delivery_service.edge.responses import EveryAnswer
+from hourmark_delivery_service.edge.openapi import OPENAPI_PATH, openapi_document
+from hourmark_delivery_service.edge.responses import ResponseMiddleware
 
 
 def no_fault(_: Any, answer: Response, __: Case[Any]) -> None:
@@ -64,7 +64,7 @@ CHECKS: Final[list[Callable[..., Any]]] = [
 ]
 OPERATIONS: Final = [
     (path, method)
-    for path, methods in document(Config(service={"state_dir": "/nowhere"}).service)[
+    for path, methods in openapi_document(Config(service={"state_dir": "/nowhere"}).service)[
         "paths"
     ].items()
     for method in methods
@@ -121,13 +121,13 @@ def test_every_answer_of_500_is_one_that_the_document_tells_of(
 def test_an_answer_that_the_document_does_not_tell_of_is_found(
     url: str, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    told = document(Config(service={"state_dir": "/nowhere"}).service)
+    told = openapi_document(Config(service={"state_dir": "/nowhere"}).service)
     answers = told["paths"][EVENTS_PATH]["post"]["responses"]
     if fault == "an answer untold":
         del answers["200"]  # the one that is sure to come, as the test above holds
     else:
         answers["200"]["content"]["application/json"]["schema"]["required"].append("absent")
-    monkeypatch.setattr(probes, "document", lambda _: told)
+    monkeypatch.setattr(probes, "openapi_document", lambda _: told)
     with pytest.raises(FailureGroup):
         hold(url, EVENTS_PATH, "post", GenerationMode.POSITIVE, EXAMPLES)
 
@@ -135,7 +135,7 @@ def test_an_answer_that_the_document_does_not_tell_of_is_found(
 @with_scene(running)
 async def test_every_path_is_in_the_document(h: Harness) -> None:
     app = create_app(h.service)
-    assert isinstance(app, EveryAnswer)
+    assert isinstance(app, ResponseMiddleware)
     assert {
         (route.path, method.lower())
         for route in app._routes

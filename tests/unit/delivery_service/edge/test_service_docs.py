@@ -42,7 +42,7 @@ def test_every_code_of_503_is_described() -> None:
         file.read_text()
         for file in (ROOT / "delivery_service" / "hourmark_delivery_service").rglob("*.py")
     )
-    codes = set(re.findall(r'NotNow\(\s*"(\w+)"', code))
+    codes = set(re.findall(r'ServiceUnavailable\(\s*"(\w+)"', code))
     assert codes
     assert {found for found in codes if f"`{found}`" not in TEXT} == set()
 

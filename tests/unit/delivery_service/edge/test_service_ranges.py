@@ -297,9 +297,9 @@ async def test_nothing_is_taken_before_the_service_knows_enough(h: Harness) -> N
     framing, h.service.framing = h.service.framing, None
     assert code(await h.post_range(BODY)) == (503, "not_ready")
     assert code(await h.post_events(b"{}")) == (503, "not_ready")
-    h.service.framing, h.service.reported = framing, False
+    h.service.framing, h.service.first_report_sent = framing, False
     assert code(await h.post_range(BODY)) == (503, "not_ready")
-    h.service.reported, h.rules.caught_up = True, False
+    h.service.first_report_sent, h.rules.caught_up = True, False
     assert code(await h.post_range(BODY)) == (503, "not_ready")
     assert code(await h.client.get("/v1/hello")) == (503, "not_ready")
     assert "Hourmark-Rules" not in (await h.client.get("/v1/hello")).headers
@@ -455,7 +455,7 @@ async def test_dead_letters_are_counted_by_claimed_type_source_and_reason(h: Har
 
 def test_series_of_dead_letters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "DEAD_LETTER_SERIES_MAX", 2)
-    counted = metrics.Metrics()
+    counted = metrics.ServiceMetrics()
     for number in range(10):
         counted.count_dead_letters(f"type-{number}", "app", "bad_json", 1)
     samples = [

@@ -103,7 +103,7 @@ async def test_of_a_type_that_redacts_the_answer_quotes_nothing(h: Harness) -> N
     types = {t.name: TypeVersion(t, number) for number, t in enumerate((kind, DEAD_LETTERS), 1)}
     h.rules.feed(
         encoded(Rules(sequence=2, types=types, sources={}, parsing=ParsingSettings()).records()),
-        anew=True,
+        from_start=True,
     )
     answer = await h.post_events(b'{"user": "u", "ms": "hunter2"}', "secret")
     assert answer.json()["rejected"] == [{"index": 0, "reason": "wrong_field", "field": "ms"}]

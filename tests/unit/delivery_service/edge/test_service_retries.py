@@ -17,7 +17,7 @@ from tests.unit.delivery_service.edge.test_service_events import LINE, named
 from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.edge.events_endpoint import time_of_key
+from hourmark_delivery_service.edge.events_endpoint import idempotency_key_time_ms
 
 MADE_MS = NOW_MS - 7_654
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -64,7 +64,7 @@ async def retried(h: Harness, body: bytes, headers: dict[str, str]) -> tuple[set
     """
     first = await h.post_events(body, **headers)
     h.clock.advance(60)
-    h.rules.feed(encoded(rules_of(2).records()), anew=False)
+    h.rules.feed(encoded(rules_of(2).records()), from_start=False)
     second = await h.post_events(body, **headers)
     assert second.headers["Hourmark-Rules"] == rules_of(2).id
     ids = {(r.topic, r.key[:16]) for r in h.queue.records if r.topic.startswith("events.")}
@@ -153,7 +153,7 @@ async def test_a_line_that_newer_rules_take_stays_a_dead_letter_too_and_nothing_
     assert (await h.post_events(body, Idempotency_Key=key)).json()["dead_letter_reasons"] == {
         "unknown_field": 1
     }
-    h.rules.feed(encoded(newer.records()), anew=False)
+    h.rules.feed(encoded(newer.records()), from_start=False)
     for _ in range(2):
         assert (await h.post_events(body, Idempotency_Key=key)).json()["events"] == 2
     assert len({r.key[:16] for r in h.queue.of("events.click")}) == 2
@@ -168,12 +168,12 @@ def test_times_of_keys() -> None:
         ulid(MADE_MS),
         ulid(MADE_MS).lower(),
     ):
-        assert time_of_key(key) == MADE_MS
+        assert idempotency_key_time_ms(key) == MADE_MS
     assert (
-        time_of_key("01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259
+        idempotency_key_time_ms("01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259
     )  # the example of ULID's specification
     assert (
-        time_of_key("017F22E2-79B0-7CC3-98C4-DC0C0C07398F") == 1_645_557_742_000
+        idempotency_key_time_ms("017F22E2-79B0-7CC3-98C4-DC0C0C07398F") == 1_645_557_742_000
     )  # RFC 9562, appendix A.6
     no_times = (
         "",
@@ -189,4 +189,4 @@ def test_times_of_keys() -> None:
         ulid(MADE_MS)[:-1] + "\u017f",
         ulid(MADE_MS) + "0",
     )
-    assert [key for key in no_times if time_of_key(key) is not None] == []
+    assert [key for key in no_times if idempotency_key_time_ms(key) is not None] == []

@@ -20,9 +20,9 @@ from tests.support.certificates import Authority
 from tests.support.service.network import Network, networked
 
 from hourmark.config.groups import ServiceTls
-from hourmark_delivery_service.limits.connections import Handshake
+from hourmark_delivery_service.limits.connections import TlsHandshake
 from hourmark_delivery_service.limits.http_protocol import HttpProtocol
-from hourmark_delivery_service.limits.tls import Tls
+from hourmark_delivery_service.limits.tls import ServerTls
 
 GET: Final = b"GET /healthz HTTP/1.1\r\nHost: s\r\n"
 CHUNKED: Final = b"POST /v1/events/click HTTP/1.1\r\nHost: s\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -50,7 +50,7 @@ def no_collector() -> Iterator[None]:
 
 def living() -> list[object]:
     """The connections that are in memory, closed or not."""
-    return [one for one in gc.get_objects() if isinstance(one, HttpProtocol | Handshake)]
+    return [one for one in gc.get_objects() if isinstance(one, HttpProtocol | TlsHandshake)]
 
 
 async def are_freed() -> bool:
@@ -62,7 +62,7 @@ async def are_freed() -> bool:
     return False
 
 
-def serve(act: Callable[[Network], Awaitable[None]], tls: Tls | None = None) -> None:
+def serve(act: Callable[[Network], Awaitable[None]], tls: ServerTls | None = None) -> None:
     """On the service's own event loop, with a short time for headers; then no connection may be
     left.
     """
@@ -119,7 +119,7 @@ def test_a_handshake_that_is_not_done_is_freed(tmp_path: Path, sent: bytes) -> N
                 with contextlib.suppress(ConnectionError):
                     await asyncio.wait_for(reader.read(), 5)  # until the service ends it
 
-    serve(act, Tls(ServiceTls(certificate=pair.certificate, key=pair.key)))
+    serve(act, ServerTls(ServiceTls(certificate=pair.certificate, key=pair.key)))
 
 
 def test_a_handshake_that_is_dropped_as_it_comes_is_freed(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_handshake_that_is_dropped_as_it_comes_is_freed(tmp_path: Path) -> Non
     pair = Authority(tmp_path).issue("service")
 
     async def main() -> None:
-        tls = Tls(ServiceTls(certificate=pair.certificate, key=pair.key))
+        tls = ServerTls(ServiceTls(certificate=pair.certificate, key=pair.key))
         async with asyncio.timeout(30), networked(tls, connections_max=1) as net:
             async with net.connected(20):
                 await asyncio.sleep(0.2)

@@ -25,8 +25,8 @@ from hourmark.config.groups import ServiceTls
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError
 from hourmark_delivery_service.limits import tls as tls_module
-from hourmark_delivery_service.limits.tls import Tls
-from hourmark_delivery_service.process.server import Server, uvicorn_config
+from hourmark_delivery_service.limits.tls import ServerTls
+from hourmark_delivery_service.process.server import HttpServer, uvicorn_config
 
 HELLO = b"GET /v1/hello HTTP/1.1\r\nHost: x\r\n\r\n"
 HTTP = b"HTTP/"
@@ -38,8 +38,8 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path / "ca")
 
 
-def served(pair: Pair, **more: Any) -> Tls:
-    return Tls(ServiceTls(certificate=pair.certificate, key=pair.key, **more))
+def served(pair: Pair, **more: Any) -> ServerTls:
+    return ServerTls(ServiceTls(certificate=pair.certificate, key=pair.key, **more))
 
 
 def client(
@@ -200,7 +200,7 @@ def test_nobody_resumes_a_session_past_a_ca_that_was_withdrawn(
 
 
 def test_changed_files_are_noticed(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(tls_module, "POLL_S", 0.01)
     pair = authority.issue("service")
 
     async def main() -> None:
@@ -222,7 +222,7 @@ def test_sighup_reads_certificates_again_and_without_any_ends_nothing(authority:
     pair = authority.issue("service")
     tls = served(pair)
 
-    async def hang_up(server: Server) -> None:
+    async def hang_up(server: HttpServer) -> None:
         serving = asyncio.create_task(
             server.serve(sockets=[socket.create_server(("127.0.0.1", 0))])
         )
@@ -239,10 +239,12 @@ def test_sighup_reads_certificates_again_and_without_any_ends_nothing(authority:
             before = await net.certificate(client(authority))
             authority.issue("service")
             await hang_up(
-                Server(uvicorn_config(harness.service, harness.config, tls), on_hangup=tls.reload)
+                HttpServer(
+                    uvicorn_config(harness.service, harness.config, tls), on_hangup=tls.reload
+                )
             )
             assert await net.certificate(client(authority)) != before
-            await hang_up(Server(uvicorn_config(harness.service, harness.config)))
+            await hang_up(HttpServer(uvicorn_config(harness.service, harness.config)))
 
     run(main)
 
@@ -355,14 +357,14 @@ def test_beyond_this_machine_it_listens_closed_or_not_at_all(tmp_path: Path, hos
 def test_files_that_cannot_serve_stop_the_start(tmp_path: Path, authority: Authority) -> None:
     pair, other = authority.issue("service"), authority.issue("other")
     with pytest.raises(ConfigError, match=r"service\.tls\.certificate.*belong together"):
-        Tls(ServiceTls(certificate=pair.certificate, key=other.key))
+        ServerTls(ServiceTls(certificate=pair.certificate, key=other.key))
     with pytest.raises(ConfigError, match=r"service\.tls\.certificate.*No such file"):
-        Tls(ServiceTls(certificate=tmp_path / "none.pem", key=pair.key))
+        ServerTls(ServiceTls(certificate=tmp_path / "none.pem", key=pair.key))
     with pytest.raises(ConfigError, match=r"service\.tls\.client_ca"):
-        Tls(ServiceTls(certificate=pair.certificate, key=pair.key, client_ca=pair.key))
+        ServerTls(ServiceTls(certificate=pair.certificate, key=pair.key, client_ca=pair.key))
     together = tmp_path / "both.pem"
     together.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
-    assert Tls(ServiceTls(certificate=together)).context is not None
+    assert ServerTls(ServiceTls(certificate=together)).context is not None
     with pytest.raises(ValueError, match="need a certificate"):
         Config(service={"tls": {"key": pair.key}})
     assert os.access(pair.key, os.R_OK)

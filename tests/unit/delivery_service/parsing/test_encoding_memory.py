@@ -242,7 +242,7 @@ def test_defaults_up_to_the_limit_are_written_whole(size: int) -> None:
 @with_service(inflight_bytes_max=4 << 20)
 async def test_values_that_are_larger_than_their_body_count_as_memory_under_way(h: Harness) -> None:
     made = SHAPES["lines of records"]()
-    h.rules.feed(encoded(made.rules.records()), anew=True)
+    h.rules.feed(encoded(made.rules.records()), from_start=True)
     held: list[int] = []
     append = h.queue.append
 

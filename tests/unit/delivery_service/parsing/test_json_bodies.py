@@ -15,7 +15,7 @@ from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark.rules.revision import PARSER, ParserVersion
-from hourmark_delivery_service.parsing.json_bodies import as_lines
+from hourmark_delivery_service.parsing.json_bodies import json_body_to_lines
 from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX
 
 EVENTS = [
@@ -47,24 +47,24 @@ def test_an_array_is_its_elements_a_line_each(
     values: list[Any], indent: Any, ascii_only: bool, before: bytes
 ) -> None:
     body = before + json.dumps(values, indent=indent, ensure_ascii=ascii_only).encode() + b"\n"
-    assert [json.loads(line) for line in as_lines(body).split(b"\n")[:-1]] == values
+    assert [json.loads(line) for line in json_body_to_lines(body).split(b"\n")[:-1]] == values
 
 
 @given(st.dictionaries(st.text(), _VALUES, min_size=1), st.sampled_from([None, 0, 1]))
 def test_an_object_is_one_line(value: dict[str, Any], indent: int | None) -> None:
-    (line,) = as_lines(json.dumps(value, indent=indent).encode()).splitlines()
+    (line,) = json_body_to_lines(json.dumps(value, indent=indent).encode()).splitlines()
     assert json.loads(line) == value
 
 
 @given(st.lists(_VALUES, min_size=2))
 def test_lines_stay_lines(values: list[Any]) -> None:
     body = lines_of(values)
-    assert as_lines(body) == body
+    assert json_body_to_lines(body) == body
 
 
 @given(st.binary() | st.text(alphabet='[]{}",:1 \n\\').map(str.encode))
 def test_whatever_is_no_json_value_stays_as_it_came(body: bytes) -> None:
-    made = as_lines(body)
+    made = json_body_to_lines(body)
     if made != body:
         value = json.loads(body.removeprefix(b"\xef\xbb\xbf").decode(errors="replace"))
         assert made.count(b"\n") == (len(value) if isinstance(value, list) else 1)
@@ -75,7 +75,7 @@ def test_whatever_is_no_json_value_stays_as_it_came(body: bytes) -> None:
 )
 def test_nesting_is_bounded_for_all_instances_alike(depth: int, is_array: bool) -> None:
     body = b"[" + b"[" * depth + b"]" * depth + b", 1]"
-    assert (as_lines(body) != body) == is_array
+    assert (json_body_to_lines(body) != body) == is_array
 
 
 @with_service()
@@ -125,6 +125,6 @@ async def test_an_array_without_events_and_one_over_the_limit_are_refused(h: Har
 @with_service()
 async def test_an_earlier_revision_reads_lines_alone(h: Harness) -> None:
     before = dataclasses.replace(rules_of(5), parser=ParserVersion(1, PARSER.zones))
-    h.rules.feed(encoded(before.records()), anew=False)
+    h.rules.feed(encoded(before.records()), from_start=False)
     answer = await h.post_events(b'{\n  "user": "u",\n  "ms": 1\n}\n', Hourmark_Rules=before.id)
     assert (answer.json()["events"], answer.json()["dead_letters"]) == (0, 4)

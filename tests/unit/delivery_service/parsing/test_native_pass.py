@@ -21,9 +21,9 @@ from hourmark.avro.value_hash import value_hash
 from hourmark.records.audit import promises
 from hourmark.records.event_id import EventId
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
-from hourmark_delivery_service.parsing.parser_check import Vectors
+from hourmark_delivery_service.parsing.parser_check import ParserVectors
 from hourmark_delivery_service.parsing.parsers import PARSERS
-from hourmark_delivery_service.parsing.records import Promised
+from hourmark_delivery_service.parsing.records import PromiseAccumulator
 
 MODULE: Any = native.MODULE
 
@@ -43,7 +43,7 @@ def test_random_lines_of_random_types_become_the_same_records(seed: int) -> None
 def test_python_alone_gives_what_was_kept_too(number: int) -> None:
     """With the pass, the service's own check does that before each start."""
     with python_alone():
-        assert Vectors.of(number).different() == []
+        assert ParserVectors.load(number).failing_names() == []
 
 
 class Spoiled:
@@ -138,9 +138,9 @@ def test_its_blake2b_at_the_rims_of_blocks(size: int) -> None:
 def test_ids_of_lines_of_all_lengths_are_those_of_the_python_path(step: int) -> None:
     """Lines are hashed four at a time, but for long ones and the last ones."""
     body = b"".join(syslog("note", b"x" * (17 + 11 * n + step * (n % 4))) for n in range(230))
-    found = RangeParser(range_of(body), body, compiled()).whole()
+    found = RangeParser(range_of(body), body, compiled()).parse_all()
     with python_alone():
-        assert RangeParser(range_of(body), body, compiled.__wrapped__()).whole() == found
+        assert RangeParser(range_of(body), body, compiled.__wrapped__()).parse_all() == found
     assert found.events == 230
 
 
@@ -157,7 +157,7 @@ def test_promises_are_those_of_distinct_ids_and_of_distinct_values_of_each(
     types = ["a", "b", "c"]
     ids = [EventId(hashlib.blake2b(bytes([n]), digest_size=16).digest()) for _, _, n, _ in rows]
     values = [framing_header(1) + b"content %d" % content for *_, content in rows]
-    promised = Promised(types)
+    promised = PromiseAccumulator(types)
     for (number, hour, *_), event_id, value in zip(rows, ids, values, strict=True):
         promised.add(number, 3600 * hour, event_id, value)
     made = [

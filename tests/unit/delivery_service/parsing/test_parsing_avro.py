@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.avro_types import array, logical, map_of
 
 from hourmark_delivery_service.parsing.values.encode import SchemaCompiler
-from hourmark_delivery_service.parsing.values.primitives import Mismatch, encoded
+from hourmark_delivery_service.parsing.values.primitives import Mismatch, encode_to_bytes
 from hourmark_delivery_service.parsing.values.text_values import text_encoder
 
 TREE = {
@@ -80,12 +80,12 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 def test_accepted_values_are_written_as_fastavro_writes_them(data: st.DataObject) -> None:
     avro_type, values = data.draw(st.sampled_from(VALUES))
     value = data.draw(values)
-    assert encoded(compiled(avro_type), value) == written(avro_type, value)
+    assert encode_to_bytes(compiled(avro_type), value) == written(avro_type, value)
 
 
 @given(st.binary())
 def test_bytes_are_avros_json_form_a_character_a_byte(raw: bytes) -> None:
-    assert encoded(compiled("bytes"), raw.decode("latin-1")) == written("bytes", raw)
+    assert encode_to_bytes(compiled("bytes"), raw.decode("latin-1")) == written("bytes", raw)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_bytes_are_avros_json_form_a_character_a_byte(raw: bytes) -> None:
 )
 def test_nothing_is_silently_coerced_or_cut(avro_type: Any, value: Any) -> None:
     with pytest.raises(Mismatch):
-        encoded(compiled(avro_type), value)
+        encode_to_bytes(compiled(avro_type), value)
 
 
 @pytest.mark.parametrize(
@@ -152,23 +152,23 @@ def test_nothing_is_silently_coerced_or_cut(avro_type: Any, value: Any) -> None:
     ],
 )
 def test_what_is_accepted_beside_the_plain_form(avro_type: Any, value: Any, same_as: Any) -> None:
-    assert encoded(compiled(avro_type), value) == written(avro_type, same_as)
+    assert encode_to_bytes(compiled(avro_type), value) == written(avro_type, same_as)
 
 
 def test_every_timestamp_that_is_accepted_can_be_read() -> None:
     kind = logical("long", "timestamp-millis")
     for text in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"):
-        assert read(kind, encoded(compiled(kind), text)).isoformat().startswith(text[:10])
+        assert read(kind, encode_to_bytes(compiled(kind), text)).isoformat().startswith(text[:10])
 
 
 def test_a_refused_branch_of_a_union_leaves_nothing_behind() -> None:
     kind = ["null", array("int"), array("string")]
-    assert encoded(compiled(kind), ["a", "b"]) == written(kind, ["a", "b"])
+    assert encode_to_bytes(compiled(kind), ["a", "b"]) == written(kind, ["a", "b"])
 
 
 def test_mismatches_name_the_place() -> None:
     with pytest.raises(Mismatch, match=r"\.next: \.value: must be a whole number"):
-        encoded(compiled(TREE), {"value": 1, "next": {"value": "x"}})
+        encode_to_bytes(compiled(TREE), {"value": 1, "next": {"value": "x"}})
 
 
 @pytest.mark.parametrize(
@@ -213,4 +213,4 @@ def test_text_that_does_not_fit_is_refused(avro_type: Any, text: bytes) -> None:
 
 
 def test_the_oracle_can_tell_a_difference() -> None:
-    assert written("long", 1) != encoded(compiled("long"), 2)
+    assert written("long", 1) != encode_to_bytes(compiled("long"), 2)

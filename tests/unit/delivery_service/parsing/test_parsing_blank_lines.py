@@ -20,7 +20,7 @@ from hourmark_delivery_service.parsing import (
     CompiledRules,
     ParsedRange,
     RangeParser,
-    parse,
+    parse_range,
 )
 
 LINE = syslog()
@@ -30,12 +30,12 @@ BEFORE = CompiledRules(
 
 
 def of_range(body: bytes, rules: CompiledRules, start: int = 0) -> ParsedRange:
-    return parse(range_of(body, rules=rules.id, start=start), body, rules)
+    return parse_range(range_of(body, rules=rules.id, start=start), body, rules)
 
 
 def of_batch(body: bytes, rules: CompiledRules) -> ParsedRange:
     batch = Batch(event_type="click", client="shop", key="k", observed_at_ms=NOW_MS, rules=rules.id)
-    return BatchParser(batch, body, rules).whole()
+    return BatchParser(batch, body, rules).parse_all()
 
 
 def counted(result: ParsedRange) -> tuple[int, int, int, int]:
@@ -146,5 +146,5 @@ def test_a_range_is_taken_to_make_as_many_records_as_it_does_and_at_most_one_mor
 ) -> None:
     body = b"".join(pieces) + b"\n"
     for rules, over in ((compiled(), (0, 1)), (BEFORE, (0,))):
-        taken = RangeParser(range_of(body, rules=rules.id), body, rules).records_at_most(body)
+        taken = RangeParser(range_of(body, rules=rules.id), body, rules).max_records(body)
         assert taken - len(of_range(body, rules).records) in over

@@ -13,7 +13,7 @@ from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.parsing.test_parsing_fields import COMPILED, RULES
 
 from hourmark.records.ranges import encode_range_fields
-from hourmark_delivery_service.parsing import ParsedRange, parse
+from hourmark_delivery_service.parsing import ParsedRange, parse_range
 
 TIME = dt.datetime(2026, 11, 21, 1, 39, 58, 123000, dt.UTC)
 T = b"2026-11-21T01:39:58.123456789Z "
@@ -25,7 +25,7 @@ def of(body: bytes, source: str = "text", **more: Any) -> ParsedRange:
     made = range_of(
         body, source, rules=RULES.id, format="cri", fields=encode_range_fields(CONTAINER), **more
     )
-    return parse(made, body, COMPILED)
+    return parse_range(made, body, COMPILED)
 
 
 def rows(result: ParsedRange) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from hourmark.records.ranges import encode_range_fields
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.line_rule import Redaction
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse
+from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse_range
 
 _NULLABLE: dict[str, Any] = {"type": ["null", "string"], "default": None}
 _LABELS: dict[str, Any] = {
@@ -88,7 +88,9 @@ SAID = {"team": "pay", "env": "prod", "shift": "3"}
 
 def of(body: bytes, source: str, said: dict[str, str] | None = None, **more: Any) -> ParsedRange:
     written = encode_range_fields(SAID if said is None else said)
-    return parse(range_of(body, source, rules=RULES.id, fields=written, **more), body, COMPILED)
+    return parse_range(
+        range_of(body, source, rules=RULES.id, fields=written, **more), body, COMPILED
+    )
 
 
 def own(body: bytes, source: str, said: dict[str, str] | None = None) -> dict[str, Any]:

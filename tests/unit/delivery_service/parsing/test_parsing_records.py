@@ -11,7 +11,7 @@ from tests.support.service.examples import compiled, decoded, parsed, range_of, 
 from tests.support.service.harness import Harness, with_service
 
 from hourmark.records.ranges import Part
-from hourmark_delivery_service.parsing import RangeParser, Record
+from hourmark_delivery_service.parsing import ParsedRecord, RangeParser
 
 START = r"^(<\d|\d{4}-|S)"
 LINES = [
@@ -42,7 +42,7 @@ def records_of(body: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def ids(records: tuple[Record, ...]) -> list[bytes]:
+def ids(records: tuple[ParsedRecord, ...]) -> list[bytes]:
     return [record.key[:16] for record in records]
 
 

@@ -141,7 +141,7 @@ def test_events_of_the_api_are_redacted_and_their_dead_letters_withheld() -> Non
     batch = Batch(
         event_type="t", client="c", key="k", observed_at_ms=1_795_225_200_000, rules=PAID.rules.id
     )
-    parsed = BatchParser(batch, body, PAID.compiled).whole()
+    parsed = BatchParser(batch, body, PAID.compiled).parse_all()
     assert (parsed.events, parsed.dead_letters) == (2, 1)
     assert not [record for record in parsed.records if SECRET.encode() in record.value]
 

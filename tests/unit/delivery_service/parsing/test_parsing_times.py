@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hourmark.rules.revision import PARSER
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
-from hourmark_delivery_service.parsing.zones import zone_of
+from hourmark_delivery_service.parsing.zones import load_zone
 
 
 def ms(text: str) -> int:
@@ -20,7 +20,7 @@ def ms(text: str) -> int:
 
 def read(time_format: str, text: str, observed: str, zone: str = "UTC") -> int | None:
     context = TimeContext(
-        observed_at_ms=ms(observed), future_seconds=900, zone=zone_of(zone, PARSER.zones)
+        observed_at_ms=ms(observed), future_seconds=900, zone=load_zone(zone, PARSER.zones)
     )
     return TimeFormat(time_format).read_ms(text.encode(), context)
 

@@ -15,7 +15,7 @@ from tests.support.service.examples import NOW_MS
 
 from hourmark.rules.revision import PARSER
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
-from hourmark_delivery_service.parsing.zones import zone_of
+from hourmark_delivery_service.parsing.zones import load_zone
 
 FUTURE_S = 900
 ZONES = [
@@ -109,7 +109,7 @@ def near(rng: random.Random, observed_ms: int, zone: ZoneInfo) -> dt.datetime:
 
 
 def cases(seed: int, zone_name: str) -> Iterable[tuple[random.Random, ZoneInfo, int, dt.datetime]]:
-    zone = zone_of(zone_name, PARSER.zones)
+    zone = load_zone(zone_name, PARSER.zones)
     assert zone is not None
     rng = random.Random(f"{seed} {zone_name}")
     for observed_ms in observations(rng, zone):
@@ -124,7 +124,7 @@ def read(
     future_s: int = FUTURE_S,
 ) -> int | None:
     context = TimeContext(
-        observed_at_ms=observed_ms, future_seconds=future_s, zone=zone_of(zone, PARSER.zones)
+        observed_at_ms=observed_ms, future_seconds=future_s, zone=load_zone(zone, PARSER.zones)
     )
     return TimeFormat(time_format).read_ms(text.encode(), context)
 

@@ -23,8 +23,8 @@ from tools.keep_zone_data import installed_zones, zipped
 from hourmark.avro.framing import framing_header, unframe
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark.rules.revision import PARSER, ParserVersion, Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, Record, parse, zones
-from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
+from hourmark_delivery_service.parsing import CompiledRules, ParsedRecord, parse_range, zones
+from hourmark_delivery_service.parsing.zones import load_zone, zone_versions
 from hourmark_delivery_service.work.framing import Framing
 from hourmark_delivery_service.work.rules_store import RulesStore
 
@@ -44,22 +44,22 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zones, "FOLDER", tmp_path)
 
 
-def parsed_by(rules: Rules) -> list[Record]:
+def parsed_by(rules: Rules) -> list[ParsedRecord]:
     byte_range = range_of(LINE, "servers", rules=rules.id)
-    return list(parse(byte_range, LINE, CompiledRules(rules)).records)
+    return list(parse_range(byte_range, LINE, CompiledRules(rules)).records)
 
 
 def of_parser(sequence: int, parser: ParserVersion) -> Rules:
     return dataclasses.replace(rules_of(sequence), parser=parser)
 
 
-def times(records: list[Record]) -> list[int]:
+def times(records: list[ParsedRecord]) -> list[int]:
     return [int.from_bytes(record.key[:6]) for record in records]
 
 
 def feed(store: RulesStore, *revisions: Rules) -> None:
     for rules in revisions:
-        store.feed(encoded(rules.records()), anew=False)
+        store.feed(encoded(rules.records()), from_start=False)
 
 
 @pytest.mark.usefixtures("planted")
@@ -95,7 +95,7 @@ def asuncion() -> str:
     byte_range = range_of(
         line, "servers", zone="America/Asuncion", observed_at_ms=1_782_907_200_000
     )
-    result = parse(byte_range, line, CompiledRules(rules_of()))
+    result = parse_range(byte_range, line, CompiledRules(rules_of()))
     return f"{byte_range.range_id(line).hex()} {result.records!r} {result.audit!r}"
 
 
@@ -236,7 +236,7 @@ async def test_dead_letters_have_the_fields_that_their_revision_declares(
         "blanks": 0,
         "dead_letter_reasons": {"not_rfc5424": 1},
     }
-    (record,) = parse(
+    (record,) = parse_range(
         range_of(b"no syslog\n", rules=rules.id), b"no syslog\n", CompiledRules(rules)
     ).records
     row = decoded(record, rules)
@@ -303,11 +303,13 @@ def test_a_revision_with_another_envelope_waits() -> None:
     rules = dataclasses.replace(rules_of(2), types={**rules_of().types, "click": changed})
     feed(store, rules)
     assert store.get(rules.id) is None
-    assert "type click does not begin with this software's envelope" in store.why_not(rules.id)
+    assert "type click does not begin with this software's envelope" in store.unavailable_reason(
+        rules.id
+    )
 
 
 def test_zones_are_found_by_their_whole_names_only() -> None:
-    assert zone_of("Europe/Berlin", PARSER.zones) is zone_of("Europe/Berlin", PARSER.zones)
+    assert load_zone("Europe/Berlin", PARSER.zones) is load_zone("Europe/Berlin", PARSER.zones)
     wrong = (
         "",
         "Europe/../UTC",
@@ -318,6 +320,6 @@ def test_zones_are_found_by_their_whole_names_only() -> None:
         "\0",
         "tzdata.zi",
     )
-    assert [zone_of(name, PARSER.zones) for name in wrong] == [None] * len(wrong)
+    assert [load_zone(name, PARSER.zones) for name in wrong] == [None] * len(wrong)
     with pytest.raises(ValueError, match="cannot be read"):
-        zone_of("UTC", "1970.1")
+        load_zone("UTC", "1970.1")

@@ -10,7 +10,7 @@ from tests.support.service.harness import Harness, with_service
 
 from hourmark.avro.registry import SchemaRegistry
 from hourmark.config.loading import Config
-from hourmark_delivery_service.process import parts
+from hourmark_delivery_service.process import lifecycle
 
 
 @with_service()
@@ -29,5 +29,5 @@ async def test_an_idle_service_looks_once_a_second_whether_a_revision_needs_anot
         contextlib.closing(SchemaRegistry(Config().registry)) as registry,
         contextlib.suppress(asyncio.CancelledError),
     ):
-        await parts._follow_framing(h.service, registry)
+        await lifecycle._follow_framing(h.service, registry)
     assert slept == [1.0, 1.0, 1.0]

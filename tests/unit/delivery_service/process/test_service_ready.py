@@ -19,7 +19,7 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.compacted_topic import KeyValue
 from hourmark.kafka.topic_names import TYPES
 from hourmark.records.wire import CLOCK_HEADER
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import TIME_MS_END
 from hourmark_delivery_service.process import store_follower
 from hourmark_delivery_service.process.store_follower import StoreFollower
@@ -54,17 +54,17 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(
 
     monkeypatch.setattr("hourmark.kafka.compacted_topic.TopicFollower.poll", poll)
     monkeypatch.setattr(store_follower, "POLL_S", 0.01)
-    store = RulesStore(Metrics())
+    store = RulesStore(ServiceMetrics())
     follower = StoreFollower(Config(), TYPES, store)
     follower.start()
     try:
-        wait_for(lambda: store.trouble != "", "the follower met the trouble")
+        wait_for(lambda: store.read_error != "", "the follower met the trouble")
         assert reason(store) == (
             "the rules topic was not read to its end yet: told no offset of "
             "hourmark.types-0: no leader answers"
         )
         back.set()
-        wait_for(lambda: store.caught_up and not store.trouble, "the follower reads again")
+        wait_for(lambda: store.caught_up and not store.read_error, "the follower reads again")
         assert "no event types are applied yet" in reason(store)
     finally:
         follower.stop()

@@ -16,7 +16,11 @@ from hourmark.errors import ConfigError
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.wire import report_to_json
 from hourmark_delivery_service.errors import NotDelivered
-from hourmark_delivery_service.process.reports import Identity, Reporter, take_identity
+from hourmark_delivery_service.process.reports import (
+    ServiceIdentity,
+    ServiceReporter,
+    take_identity,
+)
 
 REPORT = HostReport(
     host_id=HOST,
@@ -91,7 +95,9 @@ async def test_a_report_that_was_not_kept_is_not_acknowledged(h: Harness) -> Non
 
 @with_service()
 async def test_the_own_report_never_claims_beyond_a_request_under_way(h: Harness) -> None:
-    reporter = Reporter(h.service, Identity("5" * 32, "svc", "i1"), h.service.inflight)
+    reporter = ServiceReporter(
+        h.service, ServiceIdentity("5" * 32, "svc", "i1"), h.service.inflight
+    )
     await reporter.report()
     h.queue.hold = asyncio.Event()
     h.clock.advance(10)
@@ -121,22 +127,22 @@ async def test_the_own_report_never_claims_beyond_a_request_under_way(h: Harness
 async def test_a_clock_set_back_takes_no_claim_back(h: Harness) -> None:
     claimed = h.service.inflight.oldest_ms()
     h.clock._now_ms -= 3_600_000
-    with h.service.inflight.request() as request:
+    with h.service.inflight.track() as request:
         assert request.start_ms == claimed
         assert h.service.inflight.oldest_ms() == claimed
 
 
 @with_service(report_seconds=0.01)
 async def test_the_first_own_report_precedes_the_first_event(h: Harness) -> None:
-    h.service.reported = False
+    h.service.first_report_sent = False
     h.queue.fail_with = NotDelivered("planted")
     task = asyncio.create_task(
-        Reporter(h.service, Identity("5" * 32, "svc", "i1"), h.service.inflight).run()
+        ServiceReporter(h.service, ServiceIdentity("5" * 32, "svc", "i1"), h.service.inflight).run()
     )
     await asyncio.sleep(0.05)
     assert code(await h.post_range(syslog())) == (503, "not_ready")
     h.queue.fail_with = None
-    while not h.service.reported:
+    while not h.service.first_report_sent:
         await asyncio.sleep(0.01)
     assert (await h.post_range(syslog())).status_code == 200
     task.cancel()

@@ -22,8 +22,8 @@ from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.records import audit, host_reports
 from hourmark_delivery_service.cli import serve
-from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.process.server import check_limits, check_machines_clock
+from hourmark_delivery_service.metrics import ServiceMetrics
+from hourmark_delivery_service.process.server import check_limits, check_system_clock
 from hourmark_delivery_service.work import framing
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_delivery_service.work.service import OBSERVED_AT_MS_MIN
@@ -40,16 +40,16 @@ def test_the_http_limit_is_never_above_what_kafka_takes() -> None:
 
 def test_a_clock_before_2000_stops_the_start() -> None:
     """Or tailers would spool ranges of that time, and no service would take them."""
-    check_machines_clock(FakeClock(OBSERVED_AT_MS_MIN))
+    check_system_clock(FakeClock(OBSERVED_AT_MS_MIN))
     with pytest.raises(ConfigError, match="clock"):
-        check_machines_clock(FakeClock(OBSERVED_AT_MS_MIN - 1))
+        check_system_clock(FakeClock(OBSERVED_AT_MS_MIN - 1))
 
 
 def test_rules_are_usable_only_once_the_topic_was_read_to_its_end() -> None:
-    store = RulesStore(Metrics())
+    store = RulesStore(ServiceMetrics())
     assert store.latest is None
     assert not store.caught_up
-    store.feed(encoded(rules_of(1).records()), anew=True)
+    store.feed(encoded(rules_of(1).records()), from_start=True)
     assert store.latest is not None and store.latest.id == rules_of(1).id
 
 
@@ -66,17 +66,17 @@ def test_ranges_may_name_any_revision_and_new_ones_get_the_latest() -> None:
 def test_a_topic_that_lost_the_newest_revision_is_said_and_ranges_stay_readable() -> None:
     old, new = rules_of(5), rules_of(1, ParsingSettings(future_seconds=60))
     store = fed(*old.records())
-    store.feed([], anew=True)  # deleted
-    store.feed(encoded(new.records()), anew=True)
+    store.feed([], from_start=True)  # deleted
+    store.feed(encoded(new.records()), from_start=True)
     assert store.latest is None
-    assert f"no longer holds the newest revision {old.id}" in store.why_not_ready()
+    assert f"no longer holds the newest revision {old.id}" in store.not_ready_reason()
     assert store.get(old.id) is not None and store.get(new.id) is not None
-    store.feed(encoded(old.records()), anew=False)
+    store.feed(encoded(old.records()), from_start=False)
     assert store.latest is not None and store.latest.id == old.id
 
 
 def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
-    store = RulesStore(Metrics())
+    store = RulesStore(ServiceMetrics())
     store.feed(
         [
             (b"\xff", b"x"),
@@ -85,7 +85,7 @@ def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
             *encoded(rules_of(1).records()),
             (b"type/a/b", None),
         ],
-        anew=True,
+        from_start=True,
     )
     assert store.latest is not None
 
@@ -109,7 +109,7 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
 
     async def main() -> framing.Framing:
         async with asyncio.timeout(10):
-            return await framing.find(
+            return await framing.find_framing(
                 Registry(),
                 {True},
                 lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 13 else {},
@@ -132,7 +132,7 @@ def test_only_the_schemas_of_audit_records_that_known_rules_need_are_asked_for()
 
     async def found(needed: set[bool]) -> framing.Framing:
         async with asyncio.timeout(0.4):
-            return await framing.find(registry, needed, dict, lambda _: None)
+            return await framing.find_framing(registry, needed, dict, lambda _: None)
 
     assert asyncio.run(found({False})).audit == {False: b"\0\0\0\0\x02"}, (
         "before `types apply` of this version"
@@ -153,7 +153,7 @@ def test_before_types_are_applied_by_this_version_audit_records_have_no_checksum
     registry.register("hourmark.audit", audit.SCHEMA_BEFORE_CHECKSUMS)
 
     def found() -> framing.Framing:
-        return asyncio.run(framing.find(registry, {True}, dict, lambda _: None))
+        return asyncio.run(framing.find_framing(registry, {True}, dict, lambda _: None))
 
     assert (found().audit, found().has_checksums, found().is_newest) == (
         {True: b"\0\0\0\0\x02"},
@@ -183,8 +183,8 @@ def test_there_are_files_for_as_many_connections_as_are_allowed(
     """In a process of its own: a limit that was lowered stays low."""
     program = (
         f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({soft}, {hard}))\n"
-        "from hourmark_delivery_service.process.server import allow_connections\n"
-        "allow_connections(100); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+        "from hourmark_delivery_service.process.server import raise_open_file_limit\n"
+        "raise_open_file_limit(100); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -201,7 +201,7 @@ def test_before_types_are_applied_by_this_version_reports_are_framed_as_before()
     registry.register("hourmark.audit", audit.SCHEMA)
 
     def found() -> framing.Framing:
-        return asyncio.run(framing.find(registry, {True}, dict, lambda _: None))
+        return asyncio.run(framing.find_framing(registry, {True}, dict, lambda _: None))
 
     assert (found().hosts, found().with_unknown_losses) == (b"\0\0\0\0\x01", False)
     registry.register("hourmark.hosts", host_reports.SCHEMA)

@@ -17,8 +17,8 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
 from hourmark_delivery_service.process import supervisor as module
-from hourmark_delivery_service.process.claims import Claims
-from hourmark_delivery_service.process.supervisor import Supervisor
+from hourmark_delivery_service.process.supervisor import WorkerSupervisor
+from hourmark_delivery_service.process.worker_status import WorkerStatusTable
 
 
 def settings(workers: int, log_level: str = "info") -> Config:
@@ -29,15 +29,15 @@ class Scene:
     """A supervisor of two workers, looked after as `_supervise` does."""
 
     def __init__(self, folder: Path, config: Config) -> None:
-        self.claims = Claims(folder / "claims", SystemClock(), anew=True)
+        self.claims = WorkerStatusTable(folder / "claims", SystemClock(), create=True)
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.supervisor = Supervisor(config, self.listener, self.claims, SystemClock(), tell)
+        self.supervisor = WorkerSupervisor(config, self.listener, self.claims, SystemClock(), tell)
 
     def until(self, met: Callable[[], bool], seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
         while not met():
             assert time.monotonic() < deadline
-            self.supervisor.look()
+            self.supervisor.check_workers()
             time.sleep(0.02)
 
     def pids(self) -> set[int]:
@@ -45,12 +45,12 @@ class Scene:
         return {
             c.process.pid
             for c in self.supervisor._children
-            if c.told and not c.drains and c.process.pid is not None
+            if c.heartbeats and not c.drains and c.process.pid is not None
         }
 
     def end(self) -> None:
         self.supervisor.drain()
-        self.until(lambda: self.supervisor.running == 0)
+        self.until(lambda: self.supervisor.worker_count == 0)
         self.listener.close()
 
 
@@ -104,7 +104,7 @@ def test_a_worker_killed_while_all_drain_forbids_the_goodbye(scene: Scene) -> No
     scene.supervisor.drain()
     for child in list(scene.supervisor._children):
         child.process.kill()
-    scene.until(lambda: scene.supervisor.running == 0)
+    scene.until(lambda: scene.supervisor.worker_count == 0)
     assert scene.claims.requests == 2
 
 
@@ -114,9 +114,9 @@ def test_a_worker_that_did_not_serve_yet_has_nothing_to_answer(
     (tmp_path / "metrics").mkdir()
     monkeypatch.setenv(METRICS_VARIABLE, str(tmp_path / "metrics"))
     scene = Scene(tmp_path, settings(1))
-    scene.supervisor.look()
+    scene.supervisor.check_workers()
     scene.supervisor.drain()
-    scene.until(lambda: scene.supervisor.running == 0)
+    scene.until(lambda: scene.supervisor.worker_count == 0)
     scene.end()
     assert scene.claims.requests == 0
 
@@ -124,7 +124,7 @@ def test_a_worker_that_did_not_serve_yet_has_nothing_to_answer(
 async def replaced(scene: Scene, config: Config) -> None:
     async def look() -> None:
         while True:
-            scene.supervisor.look()
+            scene.supervisor.check_workers()
             await asyncio.sleep(0.02)
 
     looking = asyncio.create_task(look())
@@ -137,7 +137,7 @@ async def replaced(scene: Scene, config: Config) -> None:
 def test_workers_are_replaced_one_after_the_other(scene: Scene) -> None:
     first = scene.pids()
     asyncio.run(replaced(scene, settings(1)))
-    scene.until(lambda: scene.supervisor.running == 1)
+    scene.until(lambda: scene.supervisor.worker_count == 1)
     assert not scene.pids() & first
 
 
@@ -149,7 +149,7 @@ def test_a_configuration_with_which_none_serves_changes_nothing(
     with pytest.raises(TimeoutError):
         asyncio.run(replaced(scene, settings(2, "debug")))
     assert scene.pids() == first
-    scene.until(lambda: scene.supervisor.running == 2)
+    scene.until(lambda: scene.supervisor.worker_count == 2)
 
 
 def test_workers_that_end_at_once_are_started_later_and_later(
@@ -158,10 +158,10 @@ def test_workers_that_end_at_once_are_started_later_and_later(
     (tmp_path / "metrics").mkdir()
     monkeypatch.setenv(METRICS_VARIABLE, str(tmp_path / "metrics"))
     scene = Scene(tmp_path, settings(1, "debug"))
-    scene.until(lambda: scene.supervisor.running == 1)
-    scene.until(lambda: scene.supervisor.running == 0)
-    scene.supervisor.look()
-    assert scene.supervisor.running == 0, "not at once"
-    scene.until(lambda: scene.supervisor.running == 1)
+    scene.until(lambda: scene.supervisor.worker_count == 1)
+    scene.until(lambda: scene.supervisor.worker_count == 0)
+    scene.supervisor.check_workers()
+    assert scene.supervisor.worker_count == 0, "not at once"
+    scene.until(lambda: scene.supervisor.worker_count == 1)
     scene.until(lambda: scene.supervisor._pause_s >= 2.0)
     scene.end()

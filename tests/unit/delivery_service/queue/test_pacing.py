@@ -8,14 +8,14 @@ import pytest
 from tests.support.service.harness import with_scene
 
 from hourmark_delivery_service.queue import running_producer
-from hourmark_delivery_service.queue.running_producer import LINGER_MS, Gate
+from hourmark_delivery_service.queue.running_producer import LINGER_MS, AppendPacer
 
 
 class Line:
     """Appends that come to one gate; `gone` tells which went through."""
 
     def __init__(self) -> None:
-        self.gate = Gate()
+        self.gate = AppendPacer()
         self.gone: list[str] = []
 
     async def __aenter__(self) -> Line:
@@ -25,8 +25,8 @@ class Line:
 
     async def come(self, name: str) -> asyncio.Task[None]:
         async def go() -> None:
-            await self.gate.passed()
-            self.gate.expect()
+            await self.gate.wait()
+            self.gate.add_pending()
             self.gone.append(name)
 
         task = asyncio.create_task(go())
@@ -48,10 +48,10 @@ async def test_who_comes_later_waits_for_the_last_of_them_and_goes_with_others(l
     await line.come("second")
     await asyncio.sleep(LINGER_MS / 1000)
     waiting = [await line.come("third"), await line.come("fourth")]
-    line.gate.landed()
+    line.gate.remove_pending()
     await asyncio.sleep(0.01)
     assert line.gone == ["first", "second"]
-    line.gate.landed()
+    line.gate.remove_pending()
     await asyncio.gather(*waiting)
     assert line.gone[2:] == ["third", "fourth"]
 

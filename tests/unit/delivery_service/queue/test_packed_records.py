@@ -17,8 +17,8 @@ from tests.support.service.harness import Test, with_scene
 
 from hourmark.config.loading import Config
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
-from hourmark_delivery_service.message import END_SIZE, Message, Messages, Packed
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.message import END_SIZE, Message, Messages, PackedMessages
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import native
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
 from hourmark_delivery_service.queue.running_producer import make_producer
@@ -28,13 +28,13 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 MOCK = {"test.mock.num.brokers": 3}
 
 
-def packed(records: list[tuple[bytes, bytes]]) -> Packed:
+def packed(records: list[tuple[bytes, bytes]]) -> PackedMessages:
     ends, size = [], 0
     for _, value in records:
         size += len(value)
         ends.append(size)
     keys, values = b"".join(key for key, _ in records), b"".join(value for _, value in records)
-    return Packed(
+    return PackedMessages(
         keys,
         values,
         memoryview(b"".join(end.to_bytes(END_SIZE, "little") for end in ends)).tobytes(),
@@ -51,7 +51,7 @@ class Scene:
     def __init__(self, queue: KafkaQueue) -> None:
         self.queue = queue
 
-    async def append(self, *chunks: Packed | list[Message], topic: str = "t") -> None:
+    async def append(self, *chunks: PackedMessages | list[Message], topic: str = "t") -> None:
         messages = Messages()
         for chunk in chunks:
             messages.add(chunk)
@@ -89,9 +89,9 @@ def with_queue(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], Te
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = Config(service={"delivery_timeout_seconds": 5})
         queue = KafkaQueue(
-            config, Metrics(), lambda all_of_it: make_producer({**all_of_it, **given})
+            config, ServiceMetrics(), lambda all_of_it: make_producer({**all_of_it, **given})
         )
-        assert queue._current.takes_packed
+        assert queue._current.supports_packed
         yield Scene(queue)
         await queue.close(1)
 
@@ -213,7 +213,7 @@ def test_records_that_are_not_whole_are_refused(
 ) -> None:
     async def run() -> None:
         queue = KafkaQueue(
-            Config(), Metrics(), lambda settings: make_producer({**settings, **MOCK})
+            Config(), ServiceMetrics(), lambda settings: make_producer({**settings, **MOCK})
         )
         assert native.MODULE is not None
         with pytest.raises(ValueError, match="records have keys"):

@@ -18,7 +18,7 @@ from tests.support.service.queue_contract import CHECKS, Check, messages
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import remember_brokers
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue, producer_settings
 
 RECORDS = {"t": messages([(b"k%d" % n, b"v") for n in range(3)])}
@@ -103,7 +103,7 @@ class FakeProducer:
 async def fake_queue(**service: Any) -> AsyncIterator[KafkaQueue]:
     """A queue whose producers are fake."""
     FakeProducer.made, FakeProducer.answer, FakeProducer.full = [], None, False
-    queue = KafkaQueue(Config(service=service), Metrics(), FakeProducer)
+    queue = KafkaQueue(Config(service=service), ServiceMetrics(), FakeProducer)
     yield queue
     await queue.close(1)
 

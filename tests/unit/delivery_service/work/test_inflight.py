@@ -21,10 +21,10 @@ from tests.unit.delivery_service.edge.test_service_ranges import code
 from tests.unit.delivery_service.work.test_service_encodings import PACKERS
 
 from hourmark.records.wire import range_headers
-from hourmark_delivery_service.errors import NotNow, TooSlow
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.errors import RequestTimeout, ServiceUnavailable
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.work.body import BodyReader
-from hourmark_delivery_service.work.inflight import HELD_PER_BYTE, Inflight
+from hourmark_delivery_service.work.inflight import HELD_PER_BYTE, InflightRequests
 
 MEBIBYTE = 1 << 20
 
@@ -33,11 +33,11 @@ MEBIBYTE = 1 << 20
 def test_never_more_than_the_limit_but_for_one_alone_and_all_of_it_comes_back(
     steps: list[tuple[int, int, bool]],
 ) -> None:
-    inflight, limit = Inflight(FakeClock(), 1000, Metrics()), 1000
+    inflight, limit = InflightRequests(FakeClock(), 1000, ServiceMetrics()), 1000
     open_requests = {}
     for number, size, ends in steps:
         if number not in open_requests:
-            context = inflight.request()
+            context = inflight.track()
             open_requests[number] = (context, context.__enter__())
         context, request = open_requests[number]
         if ends:
@@ -47,7 +47,7 @@ def test_never_more_than_the_limit_but_for_one_alone_and_all_of_it_comes_back(
         try:
             inflight.reserve(request, size)
             assert inflight.bytes <= limit or inflight.bytes == request.bytes
-        except NotNow:
+        except ServiceUnavailable:
             assert inflight.bytes + size > limit and inflight.bytes > request.bytes
     assert inflight.bytes == sum(request.bytes for _, request in open_requests.values())
     for context, _ in open_requests.values():
@@ -102,9 +102,9 @@ async def test_bodies_that_stopped_coming_give_way_and_only_as_many_as_must(h: H
 
 def test_what_comes_just_now_is_progress_before_it_asks_for_memory() -> None:
     clock, part, stopped = FakeClock(), 64 * 1024, list[int]()
-    inflight = Inflight(clock, 2 * HELD_PER_BYTE * part, Metrics())
+    inflight = InflightRequests(clock, 2 * HELD_PER_BYTE * part, ServiceMetrics())
     with contextlib.ExitStack() as stack:
-        requests = [stack.enter_context(inflight.request()) for _ in range(2)]
+        requests = [stack.enter_context(inflight.track()) for _ in range(2)]
         for number, request in enumerate(requests):  # the first began first
             stack.enter_context(
                 inflight.reading(request, functools.partial(stopped.append, number))
@@ -143,8 +143,8 @@ class Sent:
 
     async def read(self, h: Harness, bodies: BodyReader) -> bytes:
         """As an endpoint reads it."""
-        with h.service.inflight.request() as request:
-            return await bodies.plain(
+        with h.service.inflight.track() as request:
+            return await bodies.read(
                 Http({"type": "http", "headers": []}, self.receive), request, 4 * MEBIBYTE
             )
 
@@ -177,7 +177,7 @@ HALF = b"x" * (MEBIBYTE // (2 * HELD_PER_BYTE) - 100)
 async def test_who_needs_memory_is_not_hurt_by_a_body_whose_time_ends_in_the_same_moment(
     h: Harness,
 ) -> None:
-    soon = BodyReader(h.service.inflight, h.service.workers, 0.05)
+    soon = BodyReader(h.service.inflight, h.service.executor, 0.05)
     async with reading(h, soon, h.service.bodies) as ((late, late_task), (good, good_task)):
         late.parts.put_nowait(HALF)
         await late.cancelling.wait()
@@ -189,7 +189,7 @@ async def test_who_needs_memory_is_not_hurt_by_a_body_whose_time_ends_in_the_sam
         assert not good_task.done()
         assert h.service.inflight.bytes == 2 * HELD_PER_BYTE * len(HALF), "the late one's is free"
         late.over.set()
-        with pytest.raises(TooSlow):
+        with pytest.raises(RequestTimeout):
             await late_task
 
 
@@ -207,7 +207,7 @@ async def test_where_the_slowest_is_the_one_that_needs_memory_it_goes_alone(h: H
         await holding(h, 100 + 2 * len(HALF))
         h.clock.advance(2)
         slow.parts.put_nowait(b"x" * 1000)  # no progress
-        with pytest.raises(TooSlow):
+        with pytest.raises(RequestTimeout):
             await slow_task
         assert h.service.inflight.bytes == 2 * HELD_PER_BYTE * len(HALF)
         await asyncio.sleep(0)

@@ -23,7 +23,7 @@ from hourmark.config.loading import Config
 from hourmark.kafka.compacted_topic import TopicFollower
 from hourmark.kafka.topic_names import TYPES
 from hourmark.rules.revision import Record, Rules, RulesBook, TypeVersion
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.process import store_follower
 from hourmark_delivery_service.process.store_follower import StoreFollower
 from hourmark_delivery_service.work import framing
@@ -71,10 +71,10 @@ def test_a_service_that_read_a_strangers_revision_goes_on_once_the_topic_is_repa
     types = {"dead-letters": first.types["dead-letters"], "other": TypeVersion(OTHER, 3)}
     stranger = dataclasses.replace(first, types=types, sources={})
     store = fed(*first.records())
-    store.feed(encoded(stranger.records()), anew=False)
-    store.feed(encoded(second.records()), anew=False)
-    store.feed([], anew=True)
-    store.feed(encoded([*first.records(), *second.records()]), anew=False)
+    store.feed(encoded(stranger.records()), from_start=False)
+    store.feed(encoded(second.records()), from_start=False)
+    store.feed([], from_start=True)
+    store.feed(encoded([*first.records(), *second.records()]), from_start=False)
     assert store.latest is not None and store.latest.id == second.id, (
         f"{store.latest and store.latest.id}; {store._unusable}"
     )
@@ -87,7 +87,9 @@ def unreadable(rules: Rules) -> list[Record]:
 
 def test_a_service_says_that_the_only_revision_cannot_be_read_here() -> None:
     store = fed(*unreadable(revision(1, CLICK)))
-    assert "no event types are applied yet" not in store.why_not_ready(), store.why_not_ready()
+    assert "no event types are applied yet" not in store.not_ready_reason(), (
+        store.not_ready_reason()
+    )
 
 
 ODD = {
@@ -104,7 +106,7 @@ def test_one_odd_record_does_not_end_the_thread_that_follows_rules(
 ) -> None:
     monkeypatch.setattr(store_follower, "POLL_S", 0.01)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    store = RulesStore(Metrics())
+    store = RulesStore(ServiceMetrics())
     follower = StoreFollower(Config(), TYPES, store)
     news = iter([(True, encoded(revision(1, CLICK).records())), (False, encoded([ODD[odd]]))])
     last = (False, encoded(revision(3, CLICK, VIEW).records()))
@@ -133,8 +135,8 @@ def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(
     follower._topic_id = "made once"
     monkeypatch.setattr(follower._cluster, "topics", lambda _: {})
     anew, records = follower.poll()
-    store.feed(records, anew=anew)
-    assert store.latest is not None, store.why_not_ready()
+    store.feed(records, from_start=anew)
+    assert store.latest is not None, store.not_ready_reason()
 
 
 @with_service()
@@ -144,7 +146,9 @@ async def test_readyz_says_that_the_registry_has_no_schema_of_audit_records(h: H
     """
     h.service.framing = None
     asking = asyncio.create_task(
-        framing.find(MemoryRegistry(), {True}, h.rules.types_of_ids, h.service.waits_for_framing)
+        framing.find_framing(
+            MemoryRegistry(), {True}, h.rules.types_by_schema_id, h.service.set_framing_error
+        )
     )
     await asyncio.sleep(0.1)
     asking.cancel()
@@ -156,7 +160,7 @@ async def test_readyz_says_that_the_registry_has_no_schema_of_audit_records(h: H
 
 @with_service()
 async def test_a_service_that_cannot_read_the_newest_revision_is_not_ready(h: Harness) -> None:
-    h.rules.feed(encoded(unreadable(revision(99, CLICK, VIEW))), anew=False)
+    h.rules.feed(encoded(unreadable(revision(99, CLICK, VIEW))), from_start=False)
     ready = await h.client.get("/readyz")
     assert (ready.status_code, ready.headers.get("Hourmark-Rules")) == (503, None)
 
@@ -167,7 +171,7 @@ def test_a_service_does_not_go_back_to_an_older_revision_because_the_topic_lost_
     """
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
     store = fed(*first.records(), *second.records())
-    store.feed(encoded(first.records()), anew=True)
+    store.feed(encoded(first.records()), from_start=True)
     assert store.latest is None or store.latest.id == second.id, (
         f"hands out {store.latest.id} again, ready, and without a word"
     )

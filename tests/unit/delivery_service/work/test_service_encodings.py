@@ -22,7 +22,7 @@ from hourmark.records.host_reports import HostReport
 from hourmark.records.wire import report_to_json
 from hourmark_delivery_service.errors import ServiceError
 from hourmark_delivery_service.work import body as bodies
-from hourmark_delivery_service.work.body import inflate
+from hourmark_delivery_service.work.body import decompress
 
 EVENTS: Final = b"".join(b'{"user":"u%d","ms":%d}\n' % (n, n) for n in range(200))
 FEW_EVENTS: Final = b"".join(EVENTS.splitlines(keepends=True)[:12])
@@ -156,9 +156,9 @@ def test_a_long_body_is_inflated_beside_the_event_loop(
 
     def watched(encoding: str, body: bytes, bytes_max: int) -> bytes:
         threads.append(threading.get_ident())
-        return inflate(encoding, body, bytes_max)
+        return decompress(encoding, body, bytes_max)
 
-    monkeypatch.setattr(bodies, "inflate", watched)
+    monkeypatch.setattr(bodies, "decompress", watched)
     encoding, pack = PACKERS[packer]
     nothing = pack(b"")
 
@@ -223,4 +223,4 @@ def test_without_a_checksum_no_flipped_bit_takes_bytes_away() -> None:
     """Such a frame may hold other bytes than were sent, and never fewer."""
     for number, flipped in enumerate(flips(zstandard.compress(EVENTS))):
         with contextlib.suppress(ServiceError):
-            assert len(inflate("zstd", flipped, 1 << 20)) >= len(EVENTS), number
+            assert len(decompress("zstd", flipped, 1 << 20)) >= len(EVENTS), number

@@ -394,7 +394,7 @@ async def test_work_for_a_client_that_left_before_its_first_append_ends_and_a_re
     n: Network,
 ) -> None:
     service = n.harness.service
-    async with service.workers._short.turn(Job()):
+    async with service.executor._short.hold(Job()):
         async with n.connected(1) as [(_, writer)]:
             writer.write(request())
             while service.inflight.requests < 2:

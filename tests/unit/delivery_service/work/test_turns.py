@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.service.harness import run
 
-from hourmark_delivery_service.work.turns import Job, Lane, Line
+from hourmark_delivery_service.work.turns import FairLock, Job, JobQueue
 
 
 @given(
@@ -21,16 +21,16 @@ def test_each_that_waits_gets_a_turn_within_two_rounds(
     had: list[int], newcomers: list[int]
 ) -> None:
     """Though new ones come without end, each with fewer turns than any other."""
-    line = Line()
+    line = JobQueue()
     first = [Job(turns) for turns in had]
     for job in first:
-        line.join(job)
+        line.add(job)
     coming = iter(newcomers)
     given_to: list[Job] = []
     for _ in range(2 * len(first)):
         for turns in (next(coming, 0), next(coming, 0)):
-            line.join(Job(turns))
-        turn = line.next()
+            line.add(Job(turns))
+        turn = line.pop_next()
         assert turn is not None
         given_to.append(turn)
     assert set(first) <= set(given_to)
@@ -39,24 +39,24 @@ def test_each_that_waits_gets_a_turn_within_two_rounds(
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.booleans())
 def test_new_work_waits_for_one_turn_of_others_at_most(had: list[int], odd: bool) -> None:
-    line = Line()
+    line = JobQueue()
     if odd:
-        line.join(Job())
-        line.next()
+        line.add(Job())
+        line.pop_next()
     for turns in had:
-        line.join(Job(turns))
+        line.add(Job(turns))
     small = Job()
-    line.join(small)
-    assert small in (line.next(), line.next())
+    line.add(small)
+    assert small in (line.pop_next(), line.pop_next())
 
 
 def test_who_leaves_gets_no_turn() -> None:
-    line, stays, leaves = Line(), Job(), Job()
-    line.join(leaves)
-    line.join(stays)
-    line.leave(leaves)
-    line.leave(leaves)
-    assert (line.next(), line.next()) == (stays, None)
+    line, stays, leaves = JobQueue(), Job(), Job()
+    line.add(leaves)
+    line.add(stays)
+    line.remove(leaves)
+    line.remove(leaves)
+    assert (line.pop_next(), line.pop_next()) == (stays, None)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -64,10 +64,10 @@ def test_a_lane_goes_on_after_one_that_was_cancelled(late: bool) -> None:
     """`late`: in the same moment in which it is given its turn."""
 
     async def scene() -> list[str]:
-        lane, done = Lane(), list[str]()
+        lane, done = FairLock(), list[str]()
 
         async def work(name: str, let: asyncio.Event | None = None) -> None:
-            async with lane.turn(Job()):
+            async with lane.hold(Job()):
                 if let is not None:
                     await let.wait()
                 done.append(name)
@@ -77,13 +77,13 @@ def test_a_lane_goes_on_after_one_that_was_cancelled(late: bool) -> None:
         await asyncio.sleep(0)
         tasks += [asyncio.create_task(work(name)) for name in ("cancelled", "last")]
         await asyncio.sleep(0)
-        assert lane.waiting == 2
+        assert lane.waiting_count == 2
         let.set()
         if late:
             await asyncio.sleep(0)
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert lane.waiting == 0
+        assert lane.waiting_count == 0
         await work("afterwards")
         return done
 
@@ -92,10 +92,10 @@ def test_a_lane_goes_on_after_one_that_was_cancelled(late: bool) -> None:
 
 def test_a_failing_turn_passes_on() -> None:
     async def scene() -> int:
-        lane = Lane()
+        lane = FairLock()
 
         async def fails() -> None:
-            async with lane.turn(Job()):
+            async with lane.hold(Job()):
                 raise ZeroDivisionError
 
         results = await asyncio.gather(*(fails() for _ in range(5)), return_exceptions=True)

@@ -19,8 +19,8 @@ from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark_delivery_service.errors import NotDelivered
 from hourmark_delivery_service.parsing import RangeParser
-from hourmark_delivery_service.work.duplicates import Twins, Work
-from hourmark_delivery_service.work.peer import Peer
+from hourmark_delivery_service.work.duplicates import RequestCoalescer, SharedWork
+from hourmark_delivery_service.work.peer import ClientPeer
 
 BODY = syslog() * 3
 
@@ -29,13 +29,13 @@ class Bench:
     """Work that ends when it is told to, and what became of it."""
 
     def __init__(self) -> None:
-        self.twins: Twins[int] = Twins()
+        self.twins: RequestCoalescer[int] = RequestCoalescer()
         self.begun = self.cancelled = 0
         self.let = asyncio.Event()
         self.fails = self.lasts = False
 
-    async def work(self, work: Work[int]) -> int:
-        work.lasting = self.lasts
+    async def work(self, work: SharedWork[int]) -> int:
+        work.must_finish = self.lasts
         self.begun += 1
         number = self.begun
         try:
@@ -47,8 +47,8 @@ class Bench:
             raise NotDelivered("planted")
         return number
 
-    def join(self, peer: Peer | None = None, body: bytes = b"x") -> asyncio.Task[int]:
-        return asyncio.create_task(self.twins.join("key", body, self.work, peer or Peer()))
+    def join(self, peer: ClientPeer | None = None, body: bytes = b"x") -> asyncio.Task[int]:
+        return asyncio.create_task(self.twins.join("key", body, self.work, peer or ClientPeer()))
 
 
 async def settle() -> None:
@@ -84,10 +84,10 @@ def test_a_failure_is_told_to_all() -> None:
 @pytest.mark.parametrize("who", [0, 1])
 def test_work_goes_on_while_one_twin_waits_whichever_left(who: int) -> None:
     async def scene() -> None:
-        bench, peers = Bench(), [Peer(), Peer()]
+        bench, peers = Bench(), [ClientPeer(), ClientPeer()]
         tasks = [bench.join(peer) for peer in peers]
         await settle()
-        peers[who].leave()
+        peers[who].mark_disconnected()
         with pytest.raises(ClientDisconnect):
             await tasks[who]
         bench.let.set()
@@ -98,11 +98,11 @@ def test_work_goes_on_while_one_twin_waits_whichever_left(who: int) -> None:
 
 def test_work_ends_with_the_last_that_waited_and_nobody_joins_what_is_ending() -> None:
     async def scene() -> None:
-        bench, peers = Bench(), [Peer(), Peer()]
+        bench, peers = Bench(), [ClientPeer(), ClientPeer()]
         tasks = [bench.join(peer) for peer in peers]
         await settle()
         for peer in peers:
-            peer.leave()
+            peer.mark_disconnected()
         late = bench.join()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result) for result in results] == [ClientDisconnect] * 2
@@ -119,12 +119,12 @@ def test_work_that_must_last_goes_on_when_all_left_and_a_retry_joins_it(
     fails: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene() -> None:
-        bench, peers = Bench(), [Peer(), Peer()]
+        bench, peers = Bench(), [ClientPeer(), ClientPeer()]
         bench.lasts, bench.fails = True, fails
         for joins in range(2):
             task = bench.join(peers[joins])
             await settle()
-            peers[joins].leave()
+            peers[joins].mark_disconnected()
             with pytest.raises(ClientDisconnect):
                 await task
         assert (bench.begun, bench.cancelled, len(bench.twins)) == (1, 0, 1)
@@ -156,8 +156,8 @@ def test_another_body_under_the_same_key_is_no_twin() -> None:
 
 def test_one_that_is_gone_already_begins_nothing_that_lasts() -> None:
     async def scene() -> None:
-        bench, peer = Bench(), Peer()
-        peer.leave()
+        bench, peer = Bench(), ClientPeer()
+        peer.mark_disconnected()
         with pytest.raises(ClientDisconnect):
             await bench.join(peer)
         await settle()
@@ -228,11 +228,11 @@ def test_a_client_that_leaves_leaves_nothing() -> None:
     """A circle would keep its body until the collector comes, which is seldom."""
 
     async def scene() -> None:
-        bench, peer = Bench(), Peer()
+        bench, peer = Bench(), ClientPeer()
         watched = weakref.ref(peer)
         task = bench.join(peer)
         await settle()
-        peer.leave()
+        peer.mark_disconnected()
         await asyncio.gather(task, return_exceptions=True)
         await settle()
         del task, peer

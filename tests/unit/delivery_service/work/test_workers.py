@@ -11,21 +11,21 @@ import pytest
 from tests.support.service.harness import Harness, run, with_service
 from tests.support.service.tokens import bearer, known
 
-from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.errors import ServiceUnavailable
 from hourmark_delivery_service.work.turns import Job
-from hourmark_delivery_service.work.workers import CLIENT, LARGE_RECORDS, Workers
+from hourmark_delivery_service.work.workers import CLIENT, LARGE_RECORDS, FairExecutor
 
 LARGE = LARGE_RECORDS + 1
 
 
 @contextlib.asynccontextmanager
-async def begun(workers: Workers, *clients: str) -> AsyncIterator[list[str]]:
+async def begun(workers: FairExecutor, *clients: str) -> AsyncIterator[list[str]]:
     """Large works of these; the list tells who had a turn."""
     done: list[str] = []
 
     async def work(client: str) -> None:
         CLIENT.set(client)
-        async with workers.admitted(LARGE):
+        async with workers.admit(LARGE):
             done.append(client)
             await asyncio.sleep(0.01)
 
@@ -37,7 +37,7 @@ async def begun(workers: Workers, *clients: str) -> AsyncIterator[list[str]]:
 
 def test_a_client_has_one_waiting_place_and_leaves_the_others_theirs() -> None:
     async def main() -> None:
-        workers = Workers()
+        workers = FairExecutor()
         async with begun(
             workers, "greedy", "greedy", "greedy", "greedy", "greedy", "other", "third"
         ) as done:
@@ -49,16 +49,16 @@ def test_a_client_has_one_waiting_place_and_leaves_the_others_theirs() -> None:
 
 def test_a_waiting_place_is_free_again_after_its_turn_or_when_its_client_left() -> None:
     async def main() -> None:
-        workers = Workers()
+        workers = FairExecutor()
         async with begun(workers, "a", "b") as done:
             CLIENT.set("c")
-            leaving = asyncio.create_task(workers.admitted(LARGE).__aenter__())
+            leaving = asyncio.create_task(workers.admit(LARGE).__aenter__())
             await asyncio.sleep(0)
-            with pytest.raises(NotNow):
-                workers.admitted(LARGE)
+            with pytest.raises(ServiceUnavailable):
+                workers.admit(LARGE)
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
-            async with workers.admitted(LARGE):
+            async with workers.admit(LARGE):
                 assert done == ["a", "b"]
         async with begun(workers, "a", "b", "c", "d", "e", "f") as done:
             pass
@@ -85,19 +85,19 @@ async def test_one_token_does_not_keep_large_requests_of_others_out(h: Harness) 
 
 def test_whoever_left_holds_the_thread_while_it_works_for_him() -> None:
     async def main() -> None:
-        workers, begun, go = Workers(), threading.Event(), threading.Event()
+        workers, begun, go = FairExecutor(), threading.Event(), threading.Event()
 
         def call() -> bool:
             begun.set()
             return go.wait(10)
 
-        leaving = asyncio.create_task(workers.beside(Job(), call))
+        leaving = asyncio.create_task(workers.run_in_thread(Job(), call))
         await asyncio.to_thread(begun.wait, 10)
         leaving.cancel()
-        after = asyncio.create_task(workers.beside(Job(), lambda: 1))
+        after = asyncio.create_task(workers.run_in_thread(Job(), lambda: 1))
         await asyncio.sleep(0.05)
         assert not leaving.done(), "what it works on is still in memory"
-        assert workers._long.waiting == 1
+        assert workers._long.waiting_count == 1
         go.set()
         assert await after == 1
         assert leaving.cancelled()

@@ -87,8 +87,8 @@ paths = ["{logs}/*.log"]
         )
         with tailing(elsewhere, config) as log:
             wait_for(lambda: clicks(service) >= LINES, "all lines")
-            service.harness.service.access.book.feed(
-                [record(token.token.revoke(NOW_MS))], anew=False
+            service.harness.service.access.token_store.feed(
+                [record(token.token.revoke(NOW_MS))], from_start=False
             )
             wait_for(lambda: "was revoked" in log.read_text(), "it is told")
         assert token.text not in log.read_text()

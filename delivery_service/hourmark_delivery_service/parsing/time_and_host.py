@@ -1,10 +1,13 @@
-"""When and where a line was written: the rules for years, zones and hosts, in one place.
+r"""The rules for the year, the time zone and the host of a line.
 
-year    a time without one (or without a date) is the latest that is not ahead of observed_at by more than `future_seconds`
-zone    a time without one is of the range's zone, which its tailer is configured with, under the revision's zone data
-host    the line's own, in its header or its host field, where the source says host = "line"; else, and where it has none, the
-        host that it was read on. Bytes of it that are no UTF-8 are `\\xHH`, so that hosts differ as
-        their names do; under the parsers 1 and 2 each is U+FFFD
+year    a time without a year (or date) is the latest one that is not ahead of observed_at by more
+        than `future_seconds`
+zone    a time without a zone is in the range's time zone, which is a setting of the tailer,
+        according to the zone data of the rules revision
+host    the host in the line's header or host field, if the source declares host = "line";
+        otherwise, or if there is none, the host that the line was read on. Bytes that are not UTF-8
+        become `\xHH`, so that different names stay different; under parser versions 1 and 2 they
+        become U+FFFD
 """
 
 from __future__ import annotations
@@ -18,22 +21,22 @@ from hourmark_delivery_service.parsing.records import avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL
 from hourmark_delivery_service.parsing.times.formats import TimeContext
-from hourmark_delivery_service.parsing.zones import zone_of
+from hourmark_delivery_service.parsing.zones import load_zone
 
 HOST_BYTES_MAX = 255
 
 
 def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
-    """What the times of a range are read against; see `time_formats`."""
+    """Return the context that supplies the year and time zone for times of a byte range."""
     return TimeContext(
         observed_at_ms=byte_range.observed_at_ms,
         future_seconds=rules.parsing.future_seconds,
-        zone=zone_of(byte_range.zone, rules.parser.zones),
+        zone=load_zone(byte_range.zone, rules.parser.zones),
     )
 
 
-class Hosts:
-    """Hosts of a range's lines, as the envelope has them."""
+class HostEncoder:
+    """Encodes the hosts of a byte range's lines for the event envelope."""
 
     def __init__(self, byte_range: ByteRange, source: Source, parser: ParserVersion) -> None:
         self._tailer = avro_string(byte_range.host_name)
@@ -41,8 +44,20 @@ class Hosts:
         self._by_line = source.host == "line"
         self._known: dict[bytes, bytes] = {}
 
-    def of(self, host: bytes | None, kind: CompiledType) -> bytes:
-        """That of a line that says this one. Rejected if it is longer than a host can be."""
+    def encode(self, host: bytes | None, kind: CompiledType) -> bytes:
+        """Return the host of an event as an encoded Avro string.
+
+        Args:
+            host: Host in the line, or None. It is used only if the source declares that lines name
+                their hosts.
+            kind: Event type of the line, for the rejection.
+
+        Returns:
+            The encoded host of the line, or else that of the machine the line was read on.
+
+        Raises:
+            Rejected: If the host has more than `HOST_BYTES_MAX` bytes.
+        """
         if not self._by_line or not host or host == NIL:
             return self._tailer
         if len(host) > HOST_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""All tokens that this instance knows of."""
+"""The tokens that this instance has read from Kafka."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from collections.abc import Iterable
 
 from hourmark.clock import Clock
 from hourmark_delivery_service.access.token import Token
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 
 _LOG = logging.getLogger(__name__)
 
 
-class TokenBook:
-    """Feed it from one thread, ask it from the event loop: what is asked is replaced whole.
+class TokenStore:
+    """All tokens that were read from the topic `hourmark.tokens`.
 
-    What was read once is kept, though the topic be away, deleted or made anew: whoever was let in
-    goes on, and whoever was revoked stays out. Only a service that starts while the topic is gone
-    knows nobody, and then takes nothing.
+    One thread calls `feed`; the event loop calls the other methods. Tokens that were read stay
+    known even if the topic is unavailable, deleted or recreated, and revoked ones stay revoked.
+    Only a service that starts while the topic is missing knows no tokens, and then accepts no
+    requests.
+
+    Attributes:
+        caught_up: Whether the topic exists and was read to its end at least once.
     """
 
-    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, clock: Clock, metrics: ServiceMetrics) -> None:
         self._clock = clock
         self._metrics = metrics
         self._tokens: dict[str, Token] = {}
@@ -30,15 +34,24 @@ class TokenBook:
         self._read_ms = 0
         self.caught_up = False  # whether there is a topic, and it was once read to its end
 
-    def feed(self, records: Iterable[tuple[bytes | None, bytes | None]], *, anew: bool) -> None:
-        """All records up to the topic's end. `anew`: it begins from its start, or is gone."""
+    def feed(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
+    ) -> None:
+        """Add the records that were read from the token topic up to its end.
+
+        Args:
+            records: Keys and values of the records. Invalid records are logged, and their tokens
+                become unknown. A deletion revokes the token.
+            from_start: Whether the records start at the beginning of the topic, or the topic was
+                deleted.
+        """
         tokens = dict(self._tokens)
-        if anew:
+        if from_start:
             self._published = set()
         for key, value in records:
             self._take(tokens, (key or b"").decode("latin-1"), value)
         self._tokens = tokens
-        self.caught_up = self.caught_up or anew
+        self.caught_up = self.caught_up or from_start
         self._read_ms = self._clock.now_ms()
         self._metrics.tokens_read.set(self._read_ms / 1000)
         self._metrics.tokens.set(sum(not t.revoked for t in tokens.values()))
@@ -47,16 +60,16 @@ class TokenBook:
         )
 
     def get(self, token_id: str) -> Token | None:
-        """The token of that id, revoked or not."""
+        """Return the token with this id, revoked or not, or None if it is not known."""
         return self._tokens.get(token_id)
 
     @property
-    def trouble(self) -> str:
-        """Why the topic cannot be read at the moment; empty if it can."""
+    def read_error(self) -> str:
+        """Return why the topic cannot be read at the moment, or an empty string."""
         return self._trouble
 
-    @trouble.setter
-    def trouble(self, why: str) -> None:
+    @read_error.setter
+    def read_error(self, why: str) -> None:
         if why and not self._trouble:
             _LOG.error(
                 "tokens cannot be followed%s; those known are in force, revocations are "
@@ -68,7 +81,7 @@ class TokenBook:
         self._trouble = why
 
     def warnings(self) -> list[str]:
-        """What an operator has to know although requests are taken."""
+        """Return problems that an operator should know although requests are accepted."""
         found = []
         if self._trouble and self.caught_up:
             age_s = (self._clock.now_ms() - self._read_ms) / 1000
@@ -82,7 +95,9 @@ class TokenBook:
 
     def _take(self, tokens: dict[str, Token], key: str, value: bytes | None) -> None:
         known = tokens.get(key)
-        if value is None:  # nobody here deletes records; whoever does, means that it be refused
+        if (
+            value is None
+        ):  # this software never deletes records; an operator who does wants to revoke the token
             if known is not None:
                 tokens[key] = known.revoke(self._clock.now_ms())
             return

@@ -1,8 +1,7 @@
-"""From what a message says to the datum of a type's own fields, where its declaration says more
-than their names:
+"""Encoding of a type's fields if the declaration contains more than their names.
 
-keys that are no fields, parts of the header, coercion, redaction. Types that say none of it are
-encoded by `CompiledType`.
+It handles unknown keys, header parts, type coercion and redaction. `CompiledType` encodes types
+that declare none of these.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.rules.line_rule import SD_PARAM, LineRule, Redaction
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.header import SyslogHeader
-from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.values.patterns import LinePattern
 from hourmark_delivery_service.parsing.values.primitives import (
     ENCODED_BYTES_MAX,
     Encoder,
@@ -29,21 +28,27 @@ from hourmark_delivery_service.parsing.values.text_values import TextEncoder
 Redact = Callable[[Any], Any]  # of a text (bytes) or a JSON value
 
 
-def redact_of(rules: Sequence[Redaction]) -> Redact:
-    """All patterns of one field, in the order in which they were declared.
+def redactor_for(rules: Sequence[Redaction]) -> Redact:
+    """Return a function that applies the redaction patterns of one field to a text or JSON value.
 
-    ValueError if RE2 does not accept one.
+    Strings nested in lists and objects are redacted as well.
+
+    Args:
+        rules: Redactions of the field, applied in order. Those without a pattern are ignored.
+
+    Raises:
+        ValueError: If RE2 does not accept a pattern.
     """
     patterns = [rule for rule in rules if rule.pattern is not None]
     replaced = [
-        (Pattern(rule.pattern or "", "line.redact.pattern"), (rule.by or "").encode())
+        (LinePattern(rule.pattern or "", "line.redact.pattern"), (rule.by or "").encode())
         for rule in patterns
     ]
 
     def of_text(text: bytes) -> bytes:
         changed = text
         for pattern, by in replaced:
-            changed = pattern.replaced(changed, by)
+            changed = pattern.replace_all(changed, by)
         return (
             changed
             if changed == text or not _is_utf8(text)
@@ -76,8 +81,8 @@ _ABSENT: Final = object()
 _Header = Mapping[str, Any]  # by field: texts, or a map of them
 
 
-class Field(Protocol):
-    """One of a type's own fields, compiled."""
+class FieldEncoder(Protocol):
+    """The encoders and defaults of one field of an event type."""
 
     name: str
     encode: Encoder
@@ -86,10 +91,19 @@ class Field(Protocol):
     absent: bytes | None
 
 
-class Shape:
-    """The fields of one type. ValueError where a redaction leaves a field with nothing."""
+class DatumEncoder:
+    """An encoder of an event type's fields with unknown keys, header parts, coercion and redaction.
 
-    def __init__(self, event_type: str, fields: Sequence[Field], rule: LineRule) -> None:
+    Args:
+        event_type: Name of the type.
+        fields: The type's own fields.
+        rule: Declaration of the type.
+
+    Raises:
+        ValueError: If a redacted field has no replacement, no default, and cannot be null.
+    """
+
+    def __init__(self, event_type: str, fields: Sequence[FieldEncoder], rule: LineRule) -> None:
         self._type, self._fields, self._rule = event_type, fields, rule
         self._coerced = frozenset(rule.coerce)
         self._own = frozenset(field.name for field in fields if field.name != rule.unknown_field)
@@ -100,29 +114,35 @@ class Shape:
             if whole := next((redaction for redaction in rules if redaction.pattern is None), None):
                 self._replaced[field.name] = _replacement(field, whole.by)
             elif rules:
-                self._redacts[field.name] = redact_of(rules)
+                self._redacts[field.name] = redactor_for(rules)
 
-    def with_fields(self, fields: Sequence[Field]) -> Shape:
-        """The same, where what is not said is otherwise."""
+    def with_fields(self, fields: Sequence[FieldEncoder]) -> DatumEncoder:
+        """Return a copy of this encoder with other field defaults."""
         other = copy.copy(self)
         other._fields = fields
         return other
 
     def encode(
-        self, given: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False
+        self, values: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False
     ) -> bytearray:
-        """The datum.
+        """Encode the type's own fields.
 
-        Rejected says which field is wrong. `header`: of a line that has one, and then its fields
-        are its alone.
+        Args:
+            values: Values by key: texts as bytes, or JSON values.
+            header: Values of the fields that the syslog header fills, or None if the line has no
+                header. These fields are then not taken from `values`.
+            nulls: Whether a missing field without a default is null if its type allows it.
 
-        `nulls`: a field that nothing is given for is null where it may be, though that is not
-        declared as its default.
+        Returns:
+            The Avro encoding of the fields, without the envelope.
+
+        Raises:
+            Rejected: If a field is missing, unknown or invalid. The error names the field.
         """
         own = self._own if header is None else self._own - self._rule.header.keys()
         unknown = (
-            {name: value for name, value in given.items() if name not in own}
-            if given.keys() - own
+            {name: value for name, value in values.items() if name not in own}
+            if values.keys() - own
             else {}
         )
         if unknown and self._rule.unknown == "refuse":
@@ -141,7 +161,7 @@ class Shape:
             elif header is not None and name in self._rule.header:
                 value = header.get(name, _ABSENT)
             else:
-                value = given.get(name, _ABSENT)
+                value = values.get(name, _ABSENT)
             if value is _ABSENT:
                 self._put_absent(field, out, nulls=nulls or name in self._rule.header)
             else:
@@ -150,9 +170,9 @@ class Shape:
                 del out[ENCODED_BYTES_MAX:]
         return out
 
-    def header_of(self, header: SyslogHeader) -> _Header:
-        """What the header says of this type's fields."""
-        params = header.params() if header.structured_data is not None else {}
+    def header_values(self, header: SyslogHeader) -> _Header:
+        """Return the values that a syslog header supplies, by field name. Absent parts are omitted."""
+        params = header.structured_data_params() if header.structured_data is not None else {}
         found: dict[str, Any] = {}
         for field, part in self._rule.header.items():
             if part == "structured_data":
@@ -162,11 +182,11 @@ class Shape:
                 found[field] = (
                     params.get(f"{param[1]} {param[2]}".encode())
                     if param is not None
-                    else header.part(part)
+                    else header.text_of(part)
                 )
         return {field: value for field, value in found.items() if value is not None}
 
-    def _put(self, field: Field, value: Any, out: bytearray) -> None:
+    def _put(self, field: FieldEncoder, value: Any, out: bytearray) -> None:
         name = field.name
         if name in self._replaced:
             out += self._replaced[name]
@@ -186,10 +206,10 @@ class Shape:
                 field.encode(value, out)
         except Mismatch as error:
             raise Rejected(
-                error.reason, f"the field {name}{error.spaced}", self._type, name
+                error.reason, f"the field {name}{error.suffix}", self._type, name
             ) from None
 
-    def _put_absent(self, field: Field, out: bytearray, *, nulls: bool) -> None:
+    def _put_absent(self, field: FieldEncoder, out: bytearray, *, nulls: bool) -> None:
         absent = field.absent if nulls else field.default
         if absent is None:
             raise Rejected(
@@ -201,7 +221,7 @@ class Shape:
         out += absent
 
 
-def _replacement(field: Field, by: str | None) -> bytes:
+def _replacement(field: FieldEncoder, by: str | None) -> bytes:
     out = bytearray()
     if by is not None:
         try:
@@ -221,14 +241,12 @@ def _replacement(field: Field, by: str | None) -> bytes:
 
 
 def _kept(value: Any) -> Any:
-    """A value of a key that is no field, as a string."""
     if type(value) in (bytes, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _put_map(texts: Mapping[Any, Any], out: bytearray) -> None:
-    """A map of strings, of what is either."""
     if texts:
         put_long(len(texts), out)
         for key, text in texts.items():

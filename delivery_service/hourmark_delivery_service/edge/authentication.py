@@ -1,6 +1,4 @@
-"""The gate around the application: nothing but `OPEN_PATHS` is reached without a token where tokens
-are required.
-"""
+"""Authentication of requests: if tokens are required, only `OPEN_PATHS` need none."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hourmark_delivery_service.access.grants import GRANT, Access
+from hourmark_delivery_service.access.grants import GRANT, AccessControl
 from hourmark_delivery_service.edge.responses import service_error
 from hourmark_delivery_service.errors import ServiceError
 from hourmark_delivery_service.work.workers import CLIENT
@@ -21,10 +19,14 @@ OPEN_PATHS: Final = (
 )  # asked by what watches over processes and knows no tokens
 
 
-class Gate:
-    """Lets a request through with what it may do, or answers it."""
+class AuthenticationMiddleware:
+    """ASGI middleware that authenticates each request except the health and readiness probes.
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    An authenticated request is passed on with its grant in the scope. Any other request is answered
+    with an error response.
+    """
+
+    def __init__(self, app: ASGIApp, access: AccessControl) -> None:
         self._app = app
         self._access = access
 
