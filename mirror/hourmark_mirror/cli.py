@@ -20,17 +20,17 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.process.stopping import stop_on_signals
 from hourmark.state_folder import StateFolder
-from hourmark_mirror.lag import measure
+from hourmark_mirror.lag import measure_lag
 from hourmark_mirror.plan_cli import apply, plan, status
 from hourmark_mirror.reset import reset_offsets
-from hourmark_mirror.run.damaged import DamagedTopics
-from hourmark_mirror.run.process import MirrorMakerProcess, prepare
-from hourmark_mirror.run.stalls import AnswerWatch, ProgressWatch
-from hourmark_mirror.run.supervisor import Supervisor, TaskWatch
-from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.run.damaged_topics import DamagedTopics
+from hourmark_mirror.run.process import MirrorMakerProcess, prepare_command
+from hourmark_mirror.run.stalls import ResponseDetector, StallDetector
+from hourmark_mirror.run.supervisor import MirrorSupervisor, TaskFailureDetector
+from hourmark_mirror.settings.mirror_sites import MirrorSites
 from hourmark_mirror.topics.remote_topics import ensure_remote_topics
-from hourmark_mirror.verify.verdict_text import as_lines, as_object
-from hourmark_mirror.verify.verification import Verdict, Verification
+from hourmark_mirror.verify.result_formatting import format_result, result_to_json
+from hourmark_mirror.verify.verification import Verification, VerificationResult
 from hourmark_mirror.watch.cli import watch
 
 _LOG = logging.getLogger(__name__)
@@ -84,8 +84,8 @@ def _alone(work_dir: Path) -> IO[bytes]:
 
 
 def _run(config: Config, *, restart: bool) -> int:
-    sites = Sites(config)
-    prepare(config)  # a wrong setting stops the start, before anything is waited for
+    sites = MirrorSites(config)
+    prepare_command(config)  # a wrong setting stops the start, before anything is waited for
     stopping = threading.Event()
     stop_on_signals(lambda _: stopping.set())
     clock = SystemClock()
@@ -97,11 +97,11 @@ def _run(config: Config, *, restart: bool) -> int:
     for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
         _until_available(step, stopping)
     host, port = config.mirror.rest_host, config.mirror.rest_port
-    tasks = TaskWatch(sites.central.settings, sites.alias, f"{host}:{port}", clock)
+    tasks = TaskFailureDetector(sites.central.settings, sites.alias, f"{host}:{port}", clock)
     left_out = DamagedTopics(sites, clock)
-    watches = tasks, ProgressWatch(sites, clock), AnswerWatch(host, port, clock), left_out
-    return Supervisor(
-        make=lambda: MirrorMakerProcess(config, left_out.excluded),
+    watches = tasks, StallDetector(sites, clock), ResponseDetector(host, port, clock), left_out
+    return MirrorSupervisor(
+        start_process=lambda: MirrorMakerProcess(config, left_out.excluded),
         watches=watches,
         clock=clock,
         stopping=stopping,
@@ -130,7 +130,7 @@ def lag(config: Config, as_json: bool) -> None:
     Offsets are the next to read. The central end counts one marker for each transaction besides the
     records.
     """
-    lags = measure(config)
+    lags = measure_lag(config)
     total = sum(max(entry.records, 0) for entry in lags)
     stale, overtaken = (
         sum(entry.records < 0 for entry in lags),
@@ -222,11 +222,11 @@ def verify(
         click.echo(f"--seed {seed}", err=True)
     verification = Verification(config, SystemClock(), topics=topics, accept=accept)
 
-    def tell(verdict: Verdict) -> None:
+    def report(verdict: VerificationResult) -> None:
         if as_json:
-            say_json(as_object(verdict))
+            say_json(result_to_json(verdict))
         else:
-            click.echo("\n".join(as_lines(verdict)))
+            click.echo("\n".join(format_result(verdict)))
 
-    verdict = verification.run(timeout_s, sample=sample, seed=seed or 0, tell=tell)
+    verdict = verification.run(timeout_s, sample=sample, seed=seed or 0, report=report)
     sys.exit(0 if verdict.ok else 1)

@@ -8,10 +8,10 @@ from hourmark.commands.component_status import ComponentStatus, State, must_list
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
-from hourmark_mirror.lag import Lag, measure
+from hourmark_mirror.lag import Lag, measure_lag
 
 
-def mirror(config: Config, now_ms: int) -> ComponentStatus:
+def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
     """By the lock of its work folder, and by its positions on the central cluster."""
     if not config.kafka.mirrored:
         return ComponentStatus(
@@ -21,7 +21,7 @@ def mirror(config: Config, now_ms: int) -> ComponentStatus:
     try:
         must_listen(config.kafka.edge, "edge")
         must_listen(config.kafka.central_cluster, "central")
-        said = copied(measure(config))
+        said = describe_lag(measure_lag(config))
     except Unavailable as error:
         said = str(error)
     return (
@@ -31,7 +31,7 @@ def mirror(config: Config, now_ms: int) -> ComponentStatus:
     )
 
 
-def copied(lags: Sequence[Lag]) -> str:
+def describe_lag(lags: Sequence[Lag]) -> str:
     """How much is copied, in words."""
     behind = [lag.records for lag in lags if lag.records > 0]
     stale = sum(lag.records < 0 for lag in lags)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 
 from hourmark.config.loading import Config
-from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,14 @@ class Lag:
         return 0 if self.position is None else max(0, self.edge_start - self.position)
 
 
-def measure(config: Config) -> list[Lag]:
+def measure_lag(config: Config) -> list[Lag]:
     """The lag of every mirrored topic-partition; Unavailable when a cluster does not answer."""
-    sites = Sites(config)
+    sites = MirrorSites(config)
     partitions = sites.partitions()
     with contextlib.closing(sites.positions()) as reader:
         positions = reader.refresh()  # before the ends: so a lag below 0 is never a race
     ends, starts = sites.edge.ends(partitions), sites.edge.starts(partitions)
-    remotes = sites.remote_of(partitions)
+    remotes = sites.existing_remotes(partitions)
     remote_ends = sites.central.ends(list(remotes.values()))
     return [
         Lag(

@@ -15,19 +15,19 @@ from hourmark.config.redaction import shown
 from hourmark.kafka.topic_names import events_topic
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
-from hourmark_mirror.run.group import Group, group_of
 from hourmark_mirror.run.process import installed_version
-from hourmark_mirror.settings.properties import TARGET_ALIAS, properties
-from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.run.worker_group import WorkerGroup, read_worker_group
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.settings.properties import TARGET_ALIAS, mirror_maker_properties
 from hourmark_mirror.topics.planning import (
-    Difference,
-    Kind,
+    DifferenceKind,
+    MirrorDifference,
+    connector_differences,
     connector_settings,
-    version_differs,
-    worker_differs,
-    workers_differ,
+    missing_worker_differences,
+    version_differences,
 )
-from hourmark_mirror.topics.remote_topics import differences, mend
+from hourmark_mirror.topics.remote_topics import apply_differences, remote_topic_differences
 
 topic_option = click.option(
     "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
@@ -35,8 +35,8 @@ topic_option = click.option(
 
 
 class _Plan(NamedTuple):
-    sites: Sites
-    found: list[Difference]
+    sites: MirrorSites
+    found: list[MirrorDifference]
 
 
 @click.command(
@@ -51,15 +51,17 @@ def status(config: Config, as_json: bool) -> None:
     It asks the central cluster, so it tells the same on any host. Workers are named by the hosts
     that they are on.
     """
-    sites = Sites(config)
-    group = group_of(sites.central.settings, sites.alias)
+    sites = MirrorSites(config)
+    group = read_worker_group(sites.central.settings, sites.alias)
     if as_json:
-        say_json(as_object(sites.alias, group, installed_version(config.mirror.classpath)))
+        say_json(status_to_json(sites.alias, group, installed_version(config.mirror.classpath)))
         return
-    click.echo("\n".join(as_lines(sites.alias, group, installed_version(config.mirror.classpath))))
+    click.echo(
+        "\n".join(format_status(sites.alias, group, installed_version(config.mirror.classpath)))
+    )
 
 
-def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
+def status_to_json(site: str, group: WorkerGroup, installed: str) -> dict[str, object]:
     """Of `status`, for programs."""
     states = {
         name: {
@@ -80,7 +82,7 @@ def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
     }
 
 
-def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
+def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str]:
     """Of `status`, for people."""
     hosts = f" on {', '.join(group.workers.hosts)}" if group.workers.hosts else ""
     yield (
@@ -119,7 +121,7 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         say_json({"ok": not found, "differences": [d.as_object() for d in found]})
     else:
-        click.echo("\n".join(plan_lines(found)))
+        click.echo("\n".join(format_plan(found)))
     sys.exit(1 if found else 0)
 
 
@@ -140,13 +142,13 @@ def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> 
     planned = _plan(config, topics)
     to_do = [d for d in planned.found if d.applicable]
     if to_do and not yes:
-        click.echo("\n".join(plan_lines(planned.found)), err=True)
+        click.echo("\n".join(format_plan(planned.found)), err=True)
         click.confirm(
             f"Change {len({d.subject for d in to_do})} topics of the central cluster?",
             abort=True,
             err=True,
         )
-    mend(config, planned.sites, to_do)
+    apply_differences(config, planned.sites, to_do)
     left = _plan(config, topics).found if to_do else planned.found
     if as_json:
         say_json(
@@ -157,25 +159,25 @@ def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> 
             }
         )
     else:
-        click.echo("\n".join([*(f"done  {d}" for d in to_do), *plan_lines(left)]))
+        click.echo("\n".join([*(f"done  {d}" for d in to_do), *format_plan(left)]))
     sys.exit(1 if left else 0)
 
 
 def _plan(config: Config, topics: Sequence[str]) -> _Plan:
-    sites = Sites(config)
-    found = differences(config, sites, selected(topics))
-    group = group_of(sites.central.settings, sites.alias)
-    wanted = connector_settings(properties(config), sites.alias, TARGET_ALIAS)
-    found += workers_differ(group.workers.hosts)
-    found += worker_differs(wanted, group.settings)
-    found += version_differs(
+    sites = MirrorSites(config)
+    found = remote_topic_differences(config, sites, topic_filter(topics))
+    group = read_worker_group(sites.central.settings, sites.alias)
+    wanted = connector_settings(mirror_maker_properties(config), sites.alias, TARGET_ALIAS)
+    found += missing_worker_differences(group.workers.hosts)
+    found += connector_differences(wanted, group.settings)
+    found += version_differences(
         installed_version(config.mirror.classpath), (s.version for s in group.states.values())
     )
     if group.workers.cut_in_two:
         leader = group.workers.leader.address
         found.append(
-            Difference(
-                Kind.RESTART,
+            MirrorDifference(
+                DifferenceKind.RESTART,
                 "worker",
                 "mirror.rest_host",
                 leader,
@@ -185,14 +187,14 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     return _Plan(sites, found)
 
 
-def selected(topics: Sequence[str]) -> Callable[[str], bool]:
+def topic_filter(topics: Sequence[str]) -> Callable[[str], bool]:
     """Whether a topic is one of these, named as topic or event type; all are where none is
     named.
     """
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 
-def plan_lines(found: Sequence[Difference]) -> Iterator[str]:
+def format_plan(found: Sequence[MirrorDifference]) -> Iterator[str]:
     """Of `plan`, for people."""
     yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in found)
     if not found:
@@ -200,14 +202,14 @@ def plan_lines(found: Sequence[Difference]) -> Iterator[str]:
             "nothing to do: remote topics are as those of the edge, and workers run with "
             "these settings"
         )
-    if any(d.kind is Kind.START for d in found):
+    if any(d.kind is DifferenceKind.START for d in found):
         yield "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
-    if any(d.kind is Kind.RESTART for d in found):
+    if any(d.kind is DifferenceKind.RESTART for d in found):
         yield (
             "restart `hourmark mirror run` on each host, with the same settings: its workers "
             "take them at their start"
         )
-    if any(d.kind is Kind.TOO_MANY_PARTITIONS for d in found):
+    if any(d.kind is DifferenceKind.TOO_MANY_PARTITIONS for d in found):
         yield (
             "Kafka takes no partition away; `hourmark mirror verify` names what is in those "
             "that the edge does not have"

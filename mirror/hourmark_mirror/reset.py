@@ -27,16 +27,16 @@ from hourmark.kafka.compacted_topic import append_all, read_topic
 from hourmark.kafka.mirror import apply, keys, positions_topic, workers
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
-from hourmark_mirror.plan_cli import selected, topic_option
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.verify.checks import Checks
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.observed import KnownPartition, Memory
+from hourmark_mirror.plan_cli import topic_filter, topic_option
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify.verification_state import VerificationState
+from hourmark_mirror.watch.observation import PartitionState, WatchState
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
 
 _KEY_BYTES_MAX: Final = 1 << 16
 
 
-class Kept(NamedTuple):
+class StoredPosition(NamedTuple):
     """A position that the mirror has.
 
     `edge_end`: None where the edge told of no such topic-partition.
@@ -66,7 +66,9 @@ class Kept(NamedTuple):
         return f"{self.partition}: the mirror stands at {self.position}, {edge}"
 
 
-def kept(sites: Sites, selected: Callable[[str], bool]) -> list[Kept]:
+def read_stored_positions(
+    sites: MirrorSites, selected: Callable[[str], bool]
+) -> list[StoredPosition]:
     """Positions of the selected topics. Unavailable."""
     records = read_topic(
         sites.central.settings, positions_topic(sites.alias), cluster_name="central"
@@ -77,13 +79,13 @@ def kept(sites: Sites, selected: Callable[[str], bool]) -> list[Kept]:
     ends = sites.edge.ends([p for p in positions if p in there])
     by_key = keys(records, sites.alias)
     return [
-        Kept(p, position, ends.get(p), by_key[p])
+        StoredPosition(p, position, ends.get(p), by_key[p])
         for p, position in sorted(positions.items())
         if selected(p.topic)
     ]
 
 
-def stale(found: Iterable[Kept]) -> list[Kept]:
+def stale_positions(found: Iterable[StoredPosition]) -> list[StoredPosition]:
     """Those of topics that were made again: of which any position lies past the edge's end.
 
     Of such a topic no other position means anything either, though the new topic may have outgrown
@@ -99,7 +101,7 @@ def stale(found: Iterable[Kept]) -> list[Kept]:
     return [one for one in rows if one.partition.topic in anew]
 
 
-def refuse_beside_workers(sites: Sites) -> None:
+def refuse_while_workers_run(sites: MirrorSites) -> None:
     """UsageError where somebody runs this mirror."""
     if there := workers(sites.central, sites.alias).hosts:
         raise UsageError(
@@ -111,12 +113,12 @@ def refuse_beside_workers(sites: Sites) -> None:
         )
 
 
-def begin_anew(work_dir: Path, sites: Sites, chosen: Sequence[Kept]) -> None:
+def reset_positions(work_dir: Path, sites: MirrorSites, chosen: Sequence[StoredPosition]) -> None:
     """Forget these, and first what checks and the watch (`work_dir`) believe to be copied: a hole
     made from now on would be none to them, below that. No look comes between. UsageError where a
     worker runs, or the folder cannot be used; Unavailable.
     """
-    refuse_beside_workers(sites)
+    refuse_while_workers_run(sites)
     topics = {t.name: t for t in sites.topics()}
     there = [
         p
@@ -124,21 +126,23 @@ def begin_anew(work_dir: Path, sites: Sites, chosen: Sequence[Kept]) -> None:
         if p.topic in topics and p.partition in topics[p.topic].partitions
     ]
     ids, starts = {name: t.topic_id for name, t in topics.items()}, sites.edge.starts(there)
-    watched = WatchMemory(work_dir)
-    with watched.turn() as memory:
-        watched.keep(uncovered(memory, ids, starts))
-        checks = Checks(work_dir, sites.edge.cluster_id())
-        checks.copied_again(ids, starts)
+    watched = WatchStateStore(work_dir)
+    with watched.locked() as memory:
+        watched.save(lower_coverage(memory, ids, starts))
+        checks = VerificationState(work_dir, sites.edge.cluster_id())
+        checks.lower_positions(ids, starts)
         checks.save()
-        forget(sites, chosen)
+        delete_positions(sites, chosen)
 
 
-def uncovered(memory: Memory, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> Memory:
+def lower_coverage(
+    memory: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
+) -> WatchState:
     """What the watch remembers, where topics of these ids are copied again from these
     offsets on.
     """
 
-    def again(topic: str, partitions: Mapping[int, KnownPartition]) -> dict[int, KnownPartition]:
+    def again(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:
         covered = {
             n: min(known.covered, starts.get(Partition(topic, n), known.covered))
             for n, known in partitions.items()
@@ -156,9 +160,9 @@ def uncovered(memory: Memory, ids: Mapping[str, str], starts: Mapping[Partition,
     return dataclasses.replace(memory, topics=topics)
 
 
-def forget(sites: Sites, chosen: Iterable[Kept]) -> None:
+def delete_positions(sites: MirrorSites, chosen: Iterable[StoredPosition]) -> None:
     """Forget these. UsageError where a worker runs; Unavailable."""
-    refuse_beside_workers(sites)
+    refuse_while_workers_run(sites)
     records = [(one.key.decode(), None) for one in chosen]
     append_all(
         sites.central.settings, positions_topic(sites.alias), records, _KEY_BYTES_MAX, as_java=True
@@ -198,22 +202,22 @@ def reset_offsets(
     set_up_logging(config.log_level)
     if also_well and not topics:
         raise click.UsageError("--all wants the topics to be named: --topic")
-    sites = Sites(config)
-    refuse_beside_workers(sites)  # before anybody is asked
-    found = kept(sites, selected(topics))
+    sites = MirrorSites(config)
+    refuse_while_workers_run(sites)  # before anybody is asked
+    found = read_stored_positions(sites, topic_filter(topics))
     if topics and not found:
         raise UsageError(
             f"the mirror has no position in {' or '.join(topics)}: `hourmark mirror lag` "
             "names its topics"
         )
-    chosen = found if also_well else stale(found)
+    chosen = found if also_well else stale_positions(found)
     if chosen and not yes:
         click.echo("\n".join(map(str, chosen)), err=True)
         click.confirm(
             f"Copy {len(chosen)} topic-partitions from their beginning?", abort=True, err=True
         )
     if chosen:
-        begin_anew(config.mirror.work_dir, sites, chosen)
+        reset_positions(config.mirror.work_dir, sites, chosen)
     if as_json:
         say_json({"reset": [one.as_object() for one in chosen]})
     elif chosen:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hourmark.config.loading import Config
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
-from hourmark_mirror.verify.checks import CHECKS, Checks
+from hourmark_mirror.verify.verification_state import CHECKS_FILE, VerificationState
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
@@ -17,14 +17,14 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
     """
     if not config.kafka.mirrored:
         raise NothingHere("nothing is mirrored (kafka.central)")
-    if not (config.mirror.work_dir / CHECKS).exists():
+    if not (config.mirror.work_dir / CHECKS_FILE).exists():
         raise NothingHere(
-            f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS} (mirror.work_dir)"
+            f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS_FILE} (mirror.work_dir)"
         )
-    alarms = Checks(config.mirror.work_dir, "").alarms
+    alarms = VerificationState(config.mirror.work_dir, "").alarms
     if alarms and not older.keeps_alarms:
         yield Obstacle(
-            str(config.mirror.work_dir / CHECKS),
+            str(config.mirror.work_dir / CHECKS_FILE),
             f"{len(alarms)} alarms stand, such as: {alarms[0].seen}; {older.name} would "
             "forget them",
             "see to each, and accept it: `hourmark mirror verify` tells how",

@@ -34,7 +34,7 @@ FRESH_MS: Final = 30_000  # heard of within this, it runs: reports and looks com
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
     "service": "hourmark_delivery_service.component_status:service",
-    "mirror": "hourmark_mirror.component_status:mirror",
+    "mirror": "hourmark_mirror.component_status:mirror_status",
     "etl": "hourmark_etl.telemetry.component_status:driver",
     "tailers": "hourmark_delivery_service.component_status:tailers",
 }

@@ -22,13 +22,13 @@ from hourmark.errors import ConfigError, Unavailable
 from hourmark.process.durable import write_durably
 from hourmark_mirror.settings.properties import (
     TARGET_ALIAS,
-    properties,
-    render,
+    mirror_maker_properties,
+    render_java_properties,
     secret_properties,
-    secrets_file,
-    target_of,
+    secrets_path,
+    target_cluster,
 )
-from hourmark_mirror.settings.security import check_bootstrap, check_key
+from hourmark_mirror.settings.security import check_bootstrap, check_private_key
 
 MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
@@ -72,7 +72,7 @@ class MirrorMakerProcess:
     """
 
     def __init__(self, config: Config, excluded: Collection[str] = ()) -> None:
-        command = prepare(config, excluded)
+        command = prepare_command(config, excluded)
         sys.stderr.flush()
         try:
             self._child = subprocess.Popen(
@@ -121,21 +121,26 @@ def _jars(part: str) -> Iterable[Path]:
     return Path(part[:-1]).glob("*.jar") if part.endswith("/*") else [Path(part)]
 
 
-def prepare(config: Config, excluded: Collection[str] = ()) -> list[str]:
+def prepare_command(config: Config, excluded: Collection[str] = ()) -> list[str]:
     """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command.
 
     Errors as of the process.
     """
     for alias, cluster in (
         (config.kafka.edge_alias, config.kafka.edge),
-        (TARGET_ALIAS, target_of(config)),
+        (TARGET_ALIAS, target_cluster(config)),
     ):
         check_bootstrap(alias, cluster)
-        check_key(alias, cluster)
+        check_private_key(alias, cluster)
     work_dir: Path = config.mirror.work_dir.absolute()
     settings, log4j2 = work_dir / "mm2.properties", work_dir / "log4j2.properties"
-    _write(secrets_file(config), render(secret_properties(config)).encode("latin-1"))
-    _write(settings, render(properties(config, excluded)).encode("latin-1"))
+    _write(
+        secrets_path(config), render_java_properties(secret_properties(config)).encode("latin-1")
+    )
+    _write(
+        settings,
+        render_java_properties(mirror_maker_properties(config, excluded)).encode("latin-1"),
+    )
     _write(log4j2, LOG4J2.format(level=config.log_level).encode())
     return [
         str(Path(config.mirror.java).absolute())

@@ -26,8 +26,8 @@ from typing import Final
 from hourmark.clock import Clock
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.mirror import CONNECTOR, Behind, ahead, reached
-from hourmark_mirror.run.task_status import Failure
-from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.run.task_status import TaskFailure
+from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 LOOK_S: Final = 10.0
 ANSWER_S: Final = 5.0  # for one answer
@@ -38,19 +38,19 @@ PAUSED_BLIND_S: Final = (
 )
 
 
-class AnswerWatch:
+class ResponseDetector:
     """A `supervisor.Watch`: no answer for SILENT_S is a failure, once there was one in this run."""
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
         self._host, self._port, self._clock = host, port, clock
-        self.begin()
+        self.start_run()
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         """A new run has not answered yet."""
         self._looked_s = self._clock.monotonic_s()
         self._answered_s: float | None = None
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         """Asks every LOOK_S."""
         now_s = self._clock.monotonic_s()
         if (since_s := now_s - self._looked_s) >= LOOK_S:
@@ -62,7 +62,7 @@ class AnswerWatch:
         if self._answered_s is None or now_s - self._answered_s < SILENT_S:
             return []
         return [
-            Failure(
+            TaskFailure(
                 CONNECTOR,
                 f"its worker has not answered at {self._host}:{self._port} for {SILENT_S:g} s",
             )
@@ -89,12 +89,12 @@ BLIND_S: Final = (
 STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted transaction together
 
 
-class Progress:
+class StallTracker:
     """How long each partition that is behind has stood still, and all of them.
 
     Pure: fed with what was read.
 
-    `stall_s`: so long a partition stands still before it is named. `moved_s`: when any position was
+    `stall_s`: so long a partition stands still before it is named. `last_progress_s`: when any position was
     seen to have moved last; the first look.
     """
 
@@ -102,9 +102,9 @@ class Progress:
         self._stall_s = stall_s
         self._still: dict[Partition, tuple[int | None, float]] = {}
         self._positions: Mapping[Partition, int] | None = None
-        self._looked_s = self.moved_s = 0.0
+        self._looked_s = self.last_progress_s = 0.0
 
-    def stalled(
+    def stalled_partitions(
         self,
         now_s: float,
         ends: Mapping[Partition, int],
@@ -115,7 +115,7 @@ class Progress:
         looked.
         """
         if positions != self._positions:
-            self._positions, self.moved_s = dict(positions), now_s
+            self._positions, self.last_progress_s = dict(positions), now_s
         behind = reached(ends, starts, positions)
         before, self._still = self._still if now_s - self._looked_s < BLIND_S else {}, {}
         self._looked_s = now_s
@@ -130,30 +130,30 @@ class Progress:
         ]
 
 
-class ProgressWatch:
+class StallDetector:
     """A `supervisor.Watch`: a mirror that is behind and of which no partition moves is a
     failure.
     """
 
-    def __init__(self, sites: Sites, clock: Clock) -> None:
+    def __init__(self, sites: MirrorSites, clock: Clock) -> None:
         self._clock = clock
         self._sites = sites
         self._positions = sites.positions()
-        self._progress = Progress()
+        self._progress = StallTracker()
         self._ahead: set[Partition] = set()
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         """The patience starts anew with each run."""
-        self._progress, self._looked_s = Progress(), self._clock.monotonic_s()
+        self._progress, self._looked_s = StallTracker(), self._clock.monotonic_s()
         self._found: list[Behind] = []
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         """Asks the clusters every LOOK_S."""
         if self._clock.monotonic_s() - self._looked_s >= LOOK_S:
             self._looked_s, self._found = self._clock.monotonic_s(), []
             self._poll()
         return [
-            Failure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s")
+            TaskFailure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s")
             for entry in self._found
         ]
 
@@ -162,8 +162,8 @@ class ProgressWatch:
         partitions = self._sites.partitions()
         ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
         now_s = self._clock.monotonic_s()
-        stalled = self._progress.stalled(now_s, ends, starts, positions)
-        self._found = stalled if now_s - self._progress.moved_s >= STALL_S else []
+        stalled = self._progress.stalled_partitions(now_s, ends, starts, positions)
+        self._found = stalled if now_s - self._progress.last_progress_s >= STALL_S else []
         before, self._ahead = self._ahead, {*ahead(ends, positions)}
         for partition in sorted(self._ahead - before):  # once; a new start would not help
             _LOG.error(

@@ -28,7 +28,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import HourmarkError
 from hourmark.kafka.compacted_topic import TopicFollower
 from hourmark.kafka.mirror import CONNECTOR
-from hourmark_mirror.run.task_status import Failure, TaskStates, status_topic
+from hourmark_mirror.run.task_status import TaskFailure, TaskStates, status_topic
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first agai
 _Found = TypeVar("_Found")
 
 
-class Process(Protocol):
+class SupervisedProcess(Protocol):
     """What is supervised; it was started when it was made."""
 
     pid: int
@@ -56,22 +56,22 @@ class Process(Protocol):
     def stop(self) -> int: ...
 
 
-class Watch(Protocol):
+class FailureDetector(Protocol):
     """Finds failures that do not end the process.
 
     Raises HourmarkError or KafkaException where it cannot look now.
     """
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         """A new run starts: failures of earlier ones are over."""
         ...
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         """What has failed in this run and stands still."""
         ...
 
 
-class TaskWatch:
+class TaskFailureDetector:
     """Reads the states from the target cluster.
 
     What failed on another worker is for the supervisor of that one.
@@ -85,23 +85,23 @@ class TaskWatch:
         self._follower = TopicFollower(central, status_topic(edge_alias))
         self._states = TaskStates(worker)
 
-    def begin(self) -> None:
-        self._states.forget()
+    def start_run(self) -> None:
+        self._states.mark_outdated()
         self._began_s = self._clock.monotonic_s()
         self._states.update(self._follower.poll()[1])
-        self._states.forget()
+        self._states.mark_outdated()
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         self._states.update(self._follower.poll()[1])
         if (
-            not self._states.running(CONNECTOR)
+            not self._states.is_running(CONNECTOR)
             and self._clock.monotonic_s() - self._began_s > START_S
         ):
-            not_running = Failure(
+            not_running = TaskFailure(
                 CONNECTOR, f"not running {START_S:g} s after the start; its log says why"
             )
-            return [*self._states.failed_here, not_running]
-        return self._states.failed_here
+            return [*self._states.local_failures, not_running]
+        return self._states.local_failures
 
 
 @dataclasses.dataclass
@@ -110,17 +110,17 @@ class _Guarded:
     a pause that grows.
     """
 
-    watch: Watch
+    watch: FailureDetector
     clock: Clock
     pause_s: float = LOOK_S
     again_s: float = -math.inf
 
-    def begin(self) -> None:
-        self._ask(self.watch.begin)
+    def start_run(self) -> None:
+        self._ask(self.watch.start_run)
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         return (
-            self._ask(self.watch.failed) if self.clock.monotonic_s() >= self.again_s else None
+            self._ask(self.watch.failures) if self.clock.monotonic_s() >= self.again_s else None
         ) or []
 
     def _ask(self, look: Callable[[], _Found]) -> _Found | None:
@@ -139,11 +139,11 @@ class _Guarded:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Supervisor:
+class MirrorSupervisor:
     """Runs the process until `stopping` is set; `run` blocks."""
 
-    make: Callable[[], Process]
-    watches: Sequence[Watch]
+    start_process: Callable[[], SupervisedProcess]
+    watches: Sequence[FailureDetector]
     clock: Clock
     stopping: threading.Event
     restart: bool
@@ -156,13 +156,13 @@ class Supervisor:
         """
         pause_s = BACKOFF_S[0]
         watches = [_Guarded(watch, self.clock) for watch in self.watches]
-        process: Process | None = None
+        process: SupervisedProcess | None = None
         while not self.stopping.is_set():
             for watch in watches:
-                watch.begin()
+                watch.start_run()
             started_s = self.clock.monotonic_s()
             try:
-                process = self.make()
+                process = self.start_process()
             except (HourmarkError, OSError) as error:
                 if process is None:
                     raise
@@ -181,7 +181,9 @@ class Supervisor:
             pause_s = min(2 * pause_s, BACKOFF_S[1])
         return 0
 
-    def _watched(self, process: Process, watches: Sequence[_Guarded]) -> tuple[int, str | None]:
+    def _watched(
+        self, process: SupervisedProcess, watches: Sequence[_Guarded]
+    ) -> tuple[int, str | None]:
         """One run, to its end: exit code, and what has failed; None where it was stopped
         as asked.
         """
@@ -191,7 +193,9 @@ class Supervisor:
         finally:
             process.stop()
 
-    def _until_it_fails(self, process: Process, watches: Sequence[Watch]) -> tuple[int, str | None]:
+    def _until_it_fails(
+        self, process: SupervisedProcess, watches: Sequence[FailureDetector]
+    ) -> tuple[int, str | None]:
         looked_s = self.clock.monotonic_s()
         failed_since_s: float | None = None
         while not self.stopping.is_set():
@@ -204,7 +208,7 @@ class Supervisor:
             now_s = self.clock.monotonic_s()
             if now_s - looked_s >= LOOK_S:
                 looked_s = now_s
-                failed = [failure for watch in watches for failure in watch.failed()]
+                failed = [failure for watch in watches for failure in watch.failures()]
                 failed_since_s = (failed_since_s or now_s) if failed else None
                 if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
                     return 1, "MirrorMaker 2 stands still: " + "; ".join(

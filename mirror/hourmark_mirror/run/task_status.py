@@ -21,7 +21,7 @@ _KEY: Final = re.compile(r"status-(connector|task)-(?P<name>.+)")
 CAUSE_LENGTH_MAX: Final = 500
 
 
-class Failure(NamedTuple):
+class TaskFailure(NamedTuple):
     """A connector or task (`MirrorSourceConnector-0`) that has failed, with the innermost cause it
     gave.
     """
@@ -35,7 +35,7 @@ def status_topic(edge_alias: str) -> str:
     return f"mm2-status.{edge_alias}.internal"
 
 
-class State(NamedTuple):
+class TaskState(NamedTuple):
     """The last that was said of a connector or task: `RUNNING`, `FAILED` and the like, and by which
     worker (`host:port`).
 
@@ -61,7 +61,7 @@ class TaskStates:
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._last: dict[str, State] = {}
+        self._last: dict[str, TaskState] = {}
         self._over: set[str] = set()  # said by a run before this one
 
     def update(self, records: Iterable[KeyValue]) -> None:
@@ -92,7 +92,7 @@ class TaskStates:
                 strange[0],
             )
 
-    def forget(self) -> None:
+    def mark_outdated(self) -> None:
         """Before a start: what an earlier run said is over.
 
         What runs on another worker goes on, and is not said again.
@@ -103,39 +103,39 @@ class TaskStates:
             if last.state != "RUNNING" or last.worker == self._worker
         }
 
-    def running(self, name: str) -> bool:
+    def is_running(self, name: str) -> bool:
         """Whether this connector or task said that it runs."""
         return name in self._last and name not in self._over and self._last[name].state == "RUNNING"
 
-    def all(self) -> dict[str, State]:
+    def to_dict(self) -> dict[str, TaskState]:
         """What each said last, by its name."""
         return dict(sorted(self._last.items()))
 
     @property
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         """Those that have failed and were not started again."""
-        return [Failure(name, last.cause) for name, last in self._failed()]
+        return [TaskFailure(name, last.cause) for name, last in self._failed()]
 
     @property
-    def failed_here(self) -> list[Failure]:
+    def local_failures(self) -> list[TaskFailure]:
         """Those of them that this worker ran; the others are for the supervisors of theirs."""
         return [
-            Failure(name, last.cause)
+            TaskFailure(name, last.cause)
             for name, last in self._failed()
             if last.worker == self._worker
         ]
 
-    def _failed(self) -> list[tuple[str, State]]:
+    def _failed(self) -> list[tuple[str, TaskState]]:
         return [
             (name, last)
-            for name, last in self.all().items()
+            for name, last in self.to_dict().items()
             if last.state == "FAILED" and name not in self._over
         ]
 
 
-def _state(value: Mapping[str, Any]) -> State:
+def _state(value: Mapping[str, Any]) -> TaskState:
     worker = str(value.get("worker_id")).partition("/")[0]
-    return State(
+    return TaskState(
         state=str(value.get("state")),
         worker=worker,
         generation=int(value.get("generation") or 0),
@@ -144,7 +144,7 @@ def _state(value: Mapping[str, Any]) -> State:
     )
 
 
-def _is_stale(said: State, last: State | None) -> bool:
+def _is_stale(said: TaskState, last: TaskState | None) -> bool:
     return (
         last is not None
         and last.state == "RUNNING"

@@ -27,7 +27,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import ConfigError
 from hourmark.kafka.clients import bootstrap_of
 from hourmark.kafka.topic_names import AUDIT, HOSTS
-from hourmark_mirror.settings.security import PROVIDERS, secrets, security
+from hourmark_mirror.settings.security import PROVIDERS, client_security, secret_settings
 
 TARGET_ALIAS: Final = "central"
 TOPICS: Final = (r"events\..*", AUDIT.replace(".", r"\."), HOSTS.replace(".", r"\."))
@@ -88,7 +88,7 @@ _EXCLUDED_ANYWAY: Final = (
 _SECRETS: Final = "mm2-secrets.properties"
 
 
-def target_of(config: Config) -> KafkaCluster:
+def target_cluster(config: Config) -> KafkaCluster:
     """The central cluster; ConfigError where one cluster is both."""
     if config.kafka.central is None:
         raise ConfigError(
@@ -103,12 +103,12 @@ def target_of(config: Config) -> KafkaCluster:
     return config.kafka.central
 
 
-def properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]:
+def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]:
     """All properties in the order in which they are written.
 
     `excluded`: topics of the edge that are not copied.
     """
-    source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_of(config)
+    source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_cluster(config)
     message_bytes = config.kafka.max_message_bytes
     known = {
         "source": source,
@@ -137,17 +137,17 @@ def properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]
 
 def secret_properties(config: Config) -> dict[str, str]:
     """What `properties` refers to; it stands in `secrets_file`."""
-    return secrets(config.kafka.edge_alias, config.kafka.edge) | secrets(
-        TARGET_ALIAS, target_of(config)
+    return secret_settings(config.kafka.edge_alias, config.kafka.edge) | secret_settings(
+        TARGET_ALIAS, target_cluster(config)
     )
 
 
-def secrets_file(config: Config) -> Path:
+def secrets_path(config: Config) -> Path:
     """Beside the generated properties, in the folder where Java runs."""
     return config.mirror.work_dir.absolute() / _SECRETS
 
 
-def render(values: Mapping[str, str]) -> str:
+def render_java_properties(values: Mapping[str, str]) -> str:
     """Java's properties format (ISO 8859-1; `java.util.Properties.load` says what must be
     escaped).
     """
@@ -176,4 +176,4 @@ def _unicode(char: str) -> str:
 
 def _client(alias: str, cluster: KafkaCluster) -> dict[str, str]:
     known = {f"{alias}.bootstrap.servers": bootstrap_of(cluster), f"{alias}.{_RECOVERY}": "none"}
-    return known | security(alias, cluster, _SECRETS)
+    return known | client_security(alias, cluster, _SECRETS)

@@ -50,7 +50,7 @@ _ALLOWED: Final = (*_JAVA_NAMES, *_FILES, *_SECRETS, *_LOGIN)
 _KEYS_OF_JAVA: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
 
-def security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
+def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
     """Security in Java's names, with references in place of secrets and of what stands in files of
     PEM.
 
@@ -78,11 +78,11 @@ def security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, 
         values["ssl.endpoint.identification.algorithm"] = ""  # Java's word for it
     values = {f"{alias}.{name}": value for name, value in values.items()}
     return values | {
-        name: _reference("file", secrets_file, name) for name in secrets(alias, cluster)
+        name: _reference("file", secrets_file, name) for name in secret_settings(alias, cluster)
     }
 
 
-def secrets(alias: str, cluster: KafkaCluster) -> dict[str, str]:
+def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
     """What stands in the file of secrets, by the names of MirrorMaker's properties."""
     given = cluster.properties
     return _login(alias, given) | {
@@ -102,7 +102,7 @@ def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
         )
 
 
-def check_key(alias: str, cluster: KafkaCluster) -> None:
+def check_private_key(alias: str, cluster: KafkaCluster) -> None:
     """ConfigError where the private key cannot be read by Java, which would say so of every single
     connection.
     """

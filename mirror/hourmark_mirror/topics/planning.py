@@ -26,7 +26,7 @@ _MADE_BY_MIRROR_MAKER: Final = (
 )
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """What `mirror apply` does about it. It changes no worker, and takes no partition away."""
 
     CREATE = "create"
@@ -37,15 +37,15 @@ class Kind(StrEnum):
     START = "start"
 
 
-APPLICABLE: Final = (Kind.CREATE, Kind.ADD_PARTITIONS, Kind.SET)
+APPLICABLE: Final = (DifferenceKind.CREATE, DifferenceKind.ADD_PARTITIONS, DifferenceKind.SET)
 
 
-class Difference(NamedTuple):
+class MirrorDifference(NamedTuple):
     """`setting` of `subject`, a remote topic or `worker`, is `now` and should be `wanted`; None: it
     is not there.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     subject: str
     setting: str
     now: str | None
@@ -62,7 +62,7 @@ class Difference(NamedTuple):
         return {**self._asdict(), "now": now, "wanted": wanted, "applicable": self.applicable}
 
     def __str__(self) -> str:
-        if self.kind is Kind.CREATE:
+        if self.kind is DifferenceKind.CREATE:
             return f"{self.subject}: is to be created, with {self.wanted} partitions"
         now, wanted = (
             "absent" if v is None else shown(v, self.setting) for v in (self.now, self.wanted)
@@ -70,29 +70,39 @@ class Difference(NamedTuple):
         return f"{self.subject}: {self.setting}: {now} → {wanted}"
 
 
-def topics_differ(
+def topic_differences(
     wanted: Sequence[WantedTopic],
     there: Mapping[str, TopicInfo],
     settings: Mapping[str, Mapping[str, str]],
-) -> Iterator[Difference]:
+) -> Iterator[MirrorDifference]:
     """Between remote topics as they should be and as they are; `settings`: by topic, of those that
     are `there`.
     """
     for topic in wanted:
         if topic.name not in there:
-            yield Difference(Kind.CREATE, topic.name, "partitions", None, str(topic.partitions))
+            yield MirrorDifference(
+                DifferenceKind.CREATE, topic.name, "partitions", None, str(topic.partitions)
+            )
             continue
         count = len(there[topic.name].partitions)
         if count != topic.partitions:
-            kind = Kind.ADD_PARTITIONS if count < topic.partitions else Kind.TOO_MANY_PARTITIONS
-            yield Difference(kind, topic.name, "partitions", str(count), str(topic.partitions))
+            kind = (
+                DifferenceKind.ADD_PARTITIONS
+                if count < topic.partitions
+                else DifferenceKind.TOO_MANY_PARTITIONS
+            )
+            yield MirrorDifference(
+                kind, topic.name, "partitions", str(count), str(topic.partitions)
+            )
         now = settings[topic.name]
         for name, value in topic.settings.items():
             if now.get(name, value) != value:
-                yield Difference(Kind.SET, topic.name, name, now[name], value)
+                yield MirrorDifference(DifferenceKind.SET, topic.name, name, now[name], value)
 
 
-def worker_differs(wanted: Mapping[str, str], running: Mapping[str, str]) -> Iterator[Difference]:
+def connector_differences(
+    wanted: Mapping[str, str], running: Mapping[str, str]
+) -> Iterator[MirrorDifference]:
     """Between the connector's settings by this configuration and those that the workers run with;
     none where none ever ran.
     """
@@ -103,19 +113,21 @@ def worker_differs(wanted: Mapping[str, str], running: Mapping[str, str]) -> Ite
             or wanted.get(name) == running.get(name)
         ):
             continue
-        yield Difference(Kind.RESTART, "worker", name, running.get(name), wanted.get(name))
+        yield MirrorDifference(
+            DifferenceKind.RESTART, "worker", name, running.get(name), wanted.get(name)
+        )
 
 
-def workers_differ(hosts: Sequence[str]) -> Iterator[Difference]:
+def missing_worker_differences(hosts: Sequence[str]) -> Iterator[MirrorDifference]:
     """From a mirror that runs: one without any worker."""
     if not hosts:
-        yield Difference(Kind.START, "worker", "hosts", None, "at least one")
+        yield MirrorDifference(DifferenceKind.START, "worker", "hosts", None, "at least one")
 
 
-def version_differs(installed: str, running: Iterable[str]) -> Iterator[Difference]:
+def version_differences(installed: str, running: Iterable[str]) -> Iterator[MirrorDifference]:
     """Workers that run another version than the jars here."""
     for version in sorted({*running} - {"", installed}) if installed else ():
-        yield Difference(Kind.RESTART, "worker", "version", version, installed)
+        yield MirrorDifference(DifferenceKind.RESTART, "worker", "version", version, installed)
 
 
 def connector_settings(properties: Mapping[str, str], source: str, target: str) -> dict[str, str]:

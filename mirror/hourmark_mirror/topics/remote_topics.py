@@ -15,16 +15,16 @@ from hourmark.config.loading import Config
 from hourmark.kafka.clients import topic_settings
 from hourmark.kafka.topic_names import central_topic
 from hourmark.kafka.topic_setup import WantedTopic, add_partitions, alter_topic, create_topics
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.topics.planning import Difference, Kind, topics_differ
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.topics.planning import DifferenceKind, MirrorDifference, topic_differences
 
 _LOG = logging.getLogger(__name__)
 
 _POLICIES: Final = ("cleanup.policy", "retention.bytes")
 
 
-def wanted_topics(
-    config: Config, sites: Sites, selected: Callable[[str], bool] = bool
+def expected_remote_topics(
+    config: Config, sites: MirrorSites, selected: Callable[[str], bool] = bool
 ) -> list[WantedTopic]:
     """The remote topics as they should be: as the edge's are now.
 
@@ -46,23 +46,25 @@ def wanted_topics(
     return sorted(wanted, key=lambda t: t.name)
 
 
-def differences(
-    config: Config, sites: Sites, selected: Callable[[str], bool] = bool
-) -> list[Difference]:
+def remote_topic_differences(
+    config: Config, sites: MirrorSites, selected: Callable[[str], bool] = bool
+) -> list[MirrorDifference]:
     """Between the remote topics as they should be and as they are."""
-    return list(_differences(sites, wanted_topics(config, sites, selected)))
+    return list(_differences(sites, expected_remote_topics(config, sites, selected)))
 
 
-def mend(config: Config, sites: Sites, found: Iterable[Difference]) -> None:
+def apply_differences(
+    config: Config, sites: MirrorSites, found: Iterable[MirrorDifference]
+) -> None:
     """Make these remote topics as they should be; what was made so meanwhile is left alone."""
-    wanted = {t.name: t for t in wanted_topics(config, sites)}
+    wanted = {t.name: t for t in expected_remote_topics(config, sites)}
     for difference in found:
         topic = wanted.get(difference.subject)
         if topic is None or not difference.applicable:
             continue
-        if difference.kind is Kind.CREATE:
+        if difference.kind is DifferenceKind.CREATE:
             create_topics(sites.central, [topic])
-        elif difference.kind is Kind.ADD_PARTITIONS:
+        elif difference.kind is DifferenceKind.ADD_PARTITIONS:
             add_partitions(sites.central, topic.name, topic.partitions)
         else:
             alter_topic(
@@ -70,16 +72,16 @@ def mend(config: Config, sites: Sites, found: Iterable[Difference]) -> None:
             )
 
 
-def ensure_remote_topics(config: Config, sites: Sites) -> list[str]:
+def ensure_remote_topics(config: Config, sites: MirrorSites) -> list[str]:
     """Create the remote topics that are missing; returns the names created.
 
     Other differences are told, and left to `hourmark mirror apply`: a mirror that does not start
     for them would copy nothing.
     """
-    wanted = wanted_topics(config, sites)
+    wanted = expected_remote_topics(config, sites)
     missing = []
     for difference in _differences(sites, wanted):
-        if difference.kind is Kind.CREATE:
+        if difference.kind is DifferenceKind.CREATE:
             missing.append(difference.subject)
         else:
             _LOG.warning(
@@ -90,6 +92,6 @@ def ensure_remote_topics(config: Config, sites: Sites) -> list[str]:
     return missing
 
 
-def _differences(sites: Sites, wanted: list[WantedTopic]) -> Iterable[Difference]:
+def _differences(sites: MirrorSites, wanted: list[WantedTopic]) -> Iterable[MirrorDifference]:
     there = sites.central.topics([t.name for t in wanted])
-    return topics_differ(wanted, there, sites.central.topic_configs(there))
+    return topic_differences(wanted, there, sites.central.topic_configs(there))

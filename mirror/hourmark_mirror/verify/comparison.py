@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
-from hourmark_mirror.settings.reading import Record
+from hourmark_mirror.record_digests import RecordDigest
 
 WINDOW: Final = 20_000  # records looked ahead, once the sides differ
 RUN: Final = (
@@ -24,33 +24,33 @@ RUN: Final = (
 RECENT: Final = 100_000  # matched records remembered, to tell doubled from foreign
 SPANS_MAX: Final = 100  # spans named for each partition; all are counted
 
-Kind = Literal["missing", "doubled", "foreign", "altered"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+FaultKind = Literal["missing", "doubled", "foreign", "altered"]
+FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Span:
+class FaultSpan:
     """`count` neighbouring records with one fault. Offsets are inclusive.
 
     `edge_first..edge_last`: the records at the edge; of foreign ones the next edge record that was
     expected there. `central_first..central_last`: where on the target; of missing ones None.
     """
 
-    kind: Kind
+    kind: FaultKind
     edge_first: int | None
     edge_last: int | None
     central_first: int | None
     central_last: int | None
     count: int = 1
 
-    def continues_with(self, kind: Kind, edge: int | None, central: int | None) -> bool:
+    def continues_with(self, kind: FaultKind, edge: int | None, central: int | None) -> bool:
         """Whether this record is its next neighbour."""
         last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
         return kind == self.kind and last is not None and now == last + 1
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Comparison:
+class RecordComparison:
     """What was found. `expired`: deleted by the target's retention, from its beginning on; `older`:
     no longer at the edge.
     """
@@ -59,9 +59,9 @@ class Comparison:
     expired: int = 0
     older: int = 0
     faults: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    spans: list[Span] = dataclasses.field(default_factory=list)
+    spans: list[FaultSpan] = dataclasses.field(default_factory=list)
 
-    def add(self, kind: Kind, edge: int | None, central: int | None) -> None:
+    def add(self, kind: FaultKind, edge: int | None, central: int | None) -> None:
         """Count one record's fault, and name it."""
         self.faults[kind] += 1
         if self.spans and (last := self.spans[-1]).continues_with(kind, edge, central):
@@ -69,7 +69,7 @@ class Comparison:
             last.edge_last, last.central_last = edge, central
         elif len(self.spans) < SPANS_MAX:
             self.spans.append(
-                Span(
+                FaultSpan(
                     kind=kind,
                     edge_first=edge,
                     edge_last=edge,
@@ -82,13 +82,13 @@ class Comparison:
 class _Side:
     """One side with a look ahead."""
 
-    def __init__(self, records: Iterator[Record], window: int) -> None:
+    def __init__(self, records: Iterator[RecordDigest], window: int) -> None:
         self._records = records
         self._window = window
-        self._ahead: collections.deque[Record] = collections.deque()
+        self._ahead: collections.deque[RecordDigest] = collections.deque()
         self._digests: collections.Counter[bytes] = collections.Counter()
 
-    def head(self) -> Record | None:
+    def head(self) -> RecordDigest | None:
         if not self._ahead:
             self._take(1)
         return self._ahead[0] if self._ahead else None
@@ -129,16 +129,16 @@ class _Side:
             self._digests[record.digest] += 1
 
 
-def compare(
-    edge: Iterator[Record],
-    central: Iterator[Record],
+def compare_records(
+    edge: Iterator[RecordDigest],
+    central: Iterator[RecordDigest],
     cut: int,
     *,
     edge_was_trimmed: bool = False,
     target_was_trimmed: bool = False,
     expired_before_ms: int = 0,
     window: int = WINDOW,
-) -> Comparison:
+) -> RecordComparison:
     """Every edge record below `cut` must be on the target, once and unaltered, and nothing else may
     be there.
 
@@ -149,7 +149,7 @@ def compare(
     older than `expired_before_ms`, was deleted by its retention. Retention leaves no holes: others
     are missing, and so is whatever is missing after a record that is no longer at the edge.
     """
-    result = Comparison()
+    result = RecordComparison()
     source, target = _Side(edge, window), _Side(central, window)
     recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
     if edge_was_trimmed:

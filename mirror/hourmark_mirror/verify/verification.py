@@ -22,9 +22,9 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.mirror import ahead, gaps, reached, recreated
 from hourmark.kafka.topic_names import events_topic
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.verify.checks import Check, Checks
-from hourmark_mirror.verify.contents import Compared, Contents
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify.content_comparison import ComparedPartition, ContentComparer
+from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _HOLDING = (
 )  # the next check must know where the mirror stood before
 
 
-class Verdict(NamedTuple):
+class VerificationResult(NamedTuple):
     """What a check found; `alarms` are what is wrong besides contents, and what was wrong and
     nobody accepted.
 
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
 
     alarms: list[Alarm]
     behind: list[str]
-    compared: list[Compared]
+    compared: list[ComparedPartition]
     left_out: int = 0
 
     @property
@@ -67,9 +67,9 @@ class Verification:
     ) -> None:
         self._max_bytes = config.kafka.max_message_bytes
         self._clock = clock
-        self._sites = Sites(config)
+        self._sites = MirrorSites(config)
         self._edge = self._sites.edge
-        self._checks = Checks(config.mirror.work_dir, self._edge.cluster_id())
+        self._checks = VerificationState(config.mirror.work_dir, self._edge.cluster_id())
         self._accept = accept
         self._only = set(topics)
         self._topics = {t.name: t for t in self._sites.topics() if self._selected(t.name)}
@@ -92,8 +92,8 @@ class Verification:
         *,
         sample: int | None = None,
         seed: int = 0,
-        tell: Callable[[Verdict], object] = lambda _: None,
-    ) -> Verdict:
+        report: Callable[[VerificationResult], object] = lambda _: None,
+    ) -> VerificationResult:
         """Check the cut of now.
 
         `sample`: compare the contents of so many topic-partitions only, chosen by `seed`.
@@ -115,16 +115,16 @@ class Verification:
         found += self._gaps({p: start for p, start in starts.items() if p.topic not in anew})
         found = self._untold([*found, *self._only_central()])
         found += self._stale(trusted, positions)
-        remotes = self._sites.remote_of(sorted(trusted))
+        remotes = self._sites.existing_remotes(sorted(trusted))
         chosen = remotes if sample is None else _sampled(remotes, sample, seed)
-        compared = Contents(self._sites, self._clock, self._max_bytes, chosen).compare(
+        compared = ContentComparer(self._sites, self._clock, self._max_bytes, chosen).compare(
             cut, positions
         )
         found += [alarm for one in compared for alarm in _faults(one)]
         found += self._changed_meanwhile()
         alarms = [*self._missing(trusted, remotes), *self._standing(found, {**starts, **positions})]
-        verdict = Verdict(alarms, behind, compared, len(remotes) - len(chosen))
-        tell(verdict)
+        verdict = VerificationResult(alarms, behind, compared, len(remotes) - len(chosen))
+        report(verdict)
         self._checks.save()
         return verdict
 
@@ -184,7 +184,12 @@ class Verification:
         text = "{} does not exist on the central cluster"
         missing = [p for p in sorted(partitions) if p not in remotes]
         return [
-            Alarm(AlarmName.REMOTE_MISSING, str(p), text.format(self._sites.remote(p)), p.topic)
+            Alarm(
+                AlarmName.REMOTE_MISSING,
+                str(p),
+                text.format(self._sites.remote_partition(p)),
+                p.topic,
+            )
             for p in missing
         ]
 
@@ -195,7 +200,7 @@ class Verification:
         )
         found = [
             Alarm(AlarmName.ONLY_CENTRAL, what, text.format(what), topic)
-            for topic, what in self._sites.only_central()
+            for topic, what in self._sites.list_central_only()
             if self._selected(topic) and what not in self._checks.accepted
         ]
         if self._accept:
@@ -233,7 +238,7 @@ class Verification:
                 del self._checks.topics[name]
         else:
             standing = [
-                alarm for alarm in self._checks.raised(found) if self._selected(alarm.topic)
+                alarm for alarm in self._checks.raise_alarms(found) if self._selected(alarm.topic)
             ]
         holding = (
             (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING
@@ -242,7 +247,7 @@ class Verification:
         for name in self._topics.keys() - held:
             info = self._topics[name]
             stood = {p: at for p in info.partitions if (at := stands.get(Partition(name, p)))}
-            self._checks.topics[name] = Check(info.topic_id, stood)
+            self._checks.topics[name] = TopicCheckpoint(info.topic_id, stood)
         told = {
             (alarm.name, alarm.subject)
             for alarm in found
@@ -258,7 +263,7 @@ def _sampled(
     return {p: remotes[p] for p in sorted(chosen)}
 
 
-def _faults(compared: Compared) -> list[Alarm]:
+def _faults(compared: ComparedPartition) -> list[Alarm]:
     """What is wrong with a partition's contents, or may be."""
     p, faults, spans = compared.partition, compared.comparison.faults, compared.comparison.spans
     if not compared.settled:

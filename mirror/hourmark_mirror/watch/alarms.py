@@ -17,7 +17,13 @@ from typing import Final, NamedTuple
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.mirror import CONNECTOR, ahead, gaps, reached, recreated
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.watch.observed import KnownPartition, KnownTopic, Memory, Observed, Stretch
+from hourmark_mirror.watch.observation import (
+    Observation,
+    PartitionState,
+    TopicState,
+    UnsampledRange,
+    WatchState,
+)
 
 LOSSES: Final = (
     AlarmName.OVERTAKEN,
@@ -34,7 +40,7 @@ BLIND_MS: Final = (
 )
 
 
-class Limits(NamedTuple):
+class AlarmLimits(NamedTuple):
     """What is too little and too long.
 
     `retention_hours`: before retention; of a shorter one its half. `expected_s`: by topic.
@@ -47,7 +53,7 @@ class Limits(NamedTuple):
     workers: int = 0
 
 
-class Verified(NamedTuple):
+class TopicVerification(NamedTuple):
     """Of a topic, by samples: what was written before `through_ms` was copied, and so many of
     `passed` records were compared.
     """
@@ -57,7 +63,7 @@ class Verified(NamedTuple):
     passed: int
 
 
-class Unverified(StrEnum):
+class UnverifiedReason(StrEnum):
     """Why samples say nothing of a topic."""
 
     LOSS = "a loss of it stands"
@@ -66,25 +72,27 @@ class Unverified(StrEnum):
     NOTHING_NEW = "no record came since the first look"
 
 
-class Judged(NamedTuple):
+class WatchResult(NamedTuple):
     """`alarms`: all that stand now, losses of before among them.
 
     `verified`, `unverified`: by topic, each in one of them.
     """
 
     alarms: list[Alarm]
-    memory: Memory
-    verified: Mapping[str, Verified]
-    unverified: Mapping[str, Unverified]
+    memory: WatchState
+    verified: Mapping[str, TopicVerification]
+    unverified: Mapping[str, UnverifiedReason]
 
 
-def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = False) -> Judged:
+def evaluate_alarms(
+    seen: Observation, before: WatchState, limits: AlarmLimits, *, accept: bool = False
+) -> WatchResult:
     """The alarms of this look, and what to remember for the next.
 
     `accept`: what stood before is told no more, but for what is wrong still. What is lost since the
     look before, nobody knew of: it is told, and stands.
     """
-    still, few_since_ms = standing_still(seen, before), _few_since_ms(seen, before, limits)
+    still, few_since_ms = stalled_partitions(seen, before), _few_since_ms(seen, before, limits)
     checks: tuple[Callable[[], Iterator[Alarm]], ...] = (
         lambda: _recreated(seen, before),
         lambda: _overtaken(seen, before),
@@ -116,10 +124,12 @@ def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = Fal
     standing = tuple(alarm for alarm in every.values() if alarm.name in LOSSES)
     memory = dataclasses.replace(_remembered(seen, before, standing), few_since_ms=few_since_ms)
     alarms = sorted(every.values(), key=lambda a: (a.name, a.subject))
-    return Judged(alarms, memory, verified(seen, memory), unverified(seen, memory))
+    return WatchResult(
+        alarms, memory, verified_topics(seen, memory), unverified_topics(seen, memory)
+    )
 
 
-def retention_left_s(seen: Observed) -> dict[Partition, float]:
+def retention_left_s(seen: Observation) -> dict[Partition, float]:
     """Seconds until the edge's retention may delete the first record that is not copied; of
     partitions that are behind.
     """
@@ -130,62 +140,66 @@ def retention_left_s(seen: Observed) -> dict[Partition, float]:
     }
 
 
-def verified(seen: Observed, memory: Memory) -> dict[str, Verified]:
+def verified_topics(seen: Observation, memory: WatchState) -> dict[str, TopicVerification]:
     """By topic, what its samples say after this look."""
     told = _told_by_samples(seen, memory)
-    return {topic: said for topic, said in told.items() if isinstance(said, Verified)}
+    return {topic: said for topic, said in told.items() if isinstance(said, TopicVerification)}
 
 
-def unverified(seen: Observed, memory: Memory) -> dict[str, Unverified]:
+def unverified_topics(seen: Observation, memory: WatchState) -> dict[str, UnverifiedReason]:
     """By topic, why samples say nothing of it after this look."""
     told = _told_by_samples(seen, memory)
-    return {topic: said for topic, said in told.items() if isinstance(said, Unverified)}
+    return {topic: said for topic, said in told.items() if isinstance(said, UnverifiedReason)}
 
 
-def _told_by_samples(seen: Observed, memory: Memory) -> dict[str, Verified | Unverified]:
+def _told_by_samples(
+    seen: Observation, memory: WatchState
+) -> dict[str, TopicVerification | UnverifiedReason]:
     lost = {alarm.topic for alarm in memory.standing}
-    found: dict[str, Verified | Unverified] = {}
+    found: dict[str, TopicVerification | UnverifiedReason] = {}
     for name in sorted(seen.ids):
         if name in lost:
-            found[name] = Unverified.LOSS
+            found[name] = UnverifiedReason.LOSS
         elif name not in seen.remote_ids:
-            found[name] = Unverified.NO_REMOTE
+            found[name] = UnverifiedReason.NO_REMOTE
         else:
             parts = [
                 (p, known)
                 for p in seen.ends
-                if p.topic == name and (known := memory.of(p)) is not None
+                if p.topic == name and (known := memory.partition_state(p)) is not None
             ]
             found[name] = _of_parts(seen, parts)
     return found
 
 
 def _of_parts(
-    seen: Observed, parts: list[tuple[Partition, KnownPartition]]
-) -> Verified | Unverified:
+    seen: Observation, parts: list[tuple[Partition, PartitionState]]
+) -> TopicVerification | UnverifiedReason:
     """Where nothing of a partition is left to sample, everything up to this look is, so it holds no
     other back.
     """
     left = [known for p, known in parts if known.sampled < seen.ends[p]]
     if any(known.compared == 0 for known in left):
-        return Unverified.NOT_COMPARED
+        return UnverifiedReason.NOT_COMPARED
     compared, passed = (
         sum(known.compared for _, known in parts),
         sum(known.passed for _, known in parts),
     )
     if compared == 0:
-        return Unverified.NOTHING_NEW
-    return Verified(min([seen.now_ms, *(known.sampled_ms for known in left)]), compared, passed)
+        return UnverifiedReason.NOTHING_NEW
+    return TopicVerification(
+        min([seen.now_ms, *(known.sampled_ms for known in left)]), compared, passed
+    )
 
 
-def stretches(seen: Observed, before: Memory) -> dict[Partition, Stretch]:
+def unsampled_ranges(seen: Observation, before: WatchState) -> dict[Partition, UnsampledRange]:
     """What was copied since it was sampled last, as far as the edge still has it; the first look
     samples nothing.
     """
     found = {}
     for p, end in seen.ends.items():
-        if (known := before.of(p)) is not None and _same_topic(seen, before, p):
-            stretch = Stretch(
+        if (known := before.partition_state(p)) is not None and _same_topic(seen, before, p):
+            stretch = UnsampledRange(
                 max(known.sampled, seen.starts[p]), min(seen.positions.get(p, 0), end)
             )
             if stretch.first < stretch.end:
@@ -193,16 +207,16 @@ def stretches(seen: Observed, before: Memory) -> dict[Partition, Stretch]:
     return found
 
 
-def moved_targets(seen: Observed, before: Memory) -> list[Partition]:
+def partitions_trimmed_on_target(seen: Observation, before: WatchState) -> list[Partition]:
     """Partitions whose log start on the target lies past the one that was looked at last."""
 
     def looked_at(p: Partition) -> int:
-        return 0 if (known := before.of(p)) is None else known.remote_start or 0
+        return 0 if (known := before.partition_state(p)) is None else known.remote_start or 0
 
     return [p for p, start in seen.remote_starts.items() if start > looked_at(p)]
 
 
-def standing_still(seen: Observed, before: Memory) -> list[Partition]:
+def stalled_partitions(seen: Observation, before: WatchState) -> list[Partition]:
     """Partitions behind their ends whose position has not moved for `STILL_MS`, as far as somebody
     looked.
     """
@@ -211,13 +225,13 @@ def standing_still(seen: Observed, before: Memory) -> list[Partition]:
     return [
         p
         for p in (entry.partition for entry in reached(seen.ends, seen.starts, seen.positions))
-        if (known := before.of(p)) is not None
+        if (known := before.partition_state(p)) is not None
         and known.position == seen.positions.get(p)
         and seen.now_ms - _shifted_ms(seen, before, known.since_ms) >= STILL_MS
     ]
 
 
-def _recreated(seen: Observed, before: Memory) -> Iterator[Alarm]:
+def _recreated(seen: Observation, before: WatchState) -> Iterator[Alarm]:
     for topic in recreated(
         {name: known.topic_id for name, known in before.topics.items()}, seen.ids
     ):
@@ -237,7 +251,7 @@ def _recreated(seen: Observed, before: Memory) -> Iterator[Alarm]:
         yield Alarm(AlarmName.TOPIC_RECREATED, topic, seen_text, topic)
 
 
-def _known_gaps(seen: Observed, before: Memory) -> list[Alarm]:
+def _known_gaps(seen: Observation, before: WatchState) -> list[Alarm]:
     """Of the gaps that stand those that the mirror has passed: they are found again only because
     what was covered is kept.
     """
@@ -249,7 +263,7 @@ def _known_gaps(seen: Observed, before: Memory) -> list[Alarm]:
     ]
 
 
-def _overtaken(seen: Observed, before: Memory) -> Iterator[Alarm]:
+def _overtaken(seen: Observation, before: WatchState) -> Iterator[Alarm]:
     """Against what was covered at the look before; where nothing is known of it, against where the
     mirror stands now.
     """
@@ -257,13 +271,13 @@ def _overtaken(seen: Observed, before: Memory) -> Iterator[Alarm]:
     covered |= {
         p: known.covered
         for p in seen.starts
-        if _same_topic(seen, before, p) and (known := before.of(p)) is not None
+        if _same_topic(seen, before, p) and (known := before.partition_state(p)) is not None
     }
     for gap in gaps(covered, {p: start for p, start in seen.starts.items() if p in covered}):
         yield Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
 
 
-def _stale(seen: Observed) -> Iterator[Alarm]:
+def _stale(seen: Observation) -> Iterator[Alarm]:
     for p in ahead(seen.ends, seen.positions):
         text = (
             f"{p}: the mirror stands at {seen.positions[p]}, past the edge's end "
@@ -272,7 +286,7 @@ def _stale(seen: Observed) -> Iterator[Alarm]:
         yield Alarm(AlarmName.STALE_OFFSETS, str(p), text, p.topic)
 
 
-def _truncated(seen: Observed, before: Memory) -> Iterator[Alarm]:
+def _truncated(seen: Observation, before: WatchState) -> Iterator[Alarm]:
     for topic, known in before.topics.items():
         if (
             known.remote_id is not None
@@ -286,7 +300,7 @@ def _truncated(seen: Observed, before: Memory) -> Iterator[Alarm]:
     for p, end in seen.remote_ends.items():
         was = (
             part.remote_end
-            if (part := before.of(p)) is not None and _same_target(seen, before, p)
+            if (part := before.partition_state(p)) is not None and _same_target(seen, before, p)
             else None
         )
         if was is not None and end < was:
@@ -301,7 +315,7 @@ def _truncated(seen: Observed, before: Memory) -> Iterator[Alarm]:
         yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
 
 
-def _different(seen: Observed) -> Iterator[Alarm]:
+def _different(seen: Observation) -> Iterator[Alarm]:
     for p, sample in seen.samples.items():
         if sample.differs is not None:
             text = (
@@ -312,7 +326,7 @@ def _different(seen: Observed) -> Iterator[Alarm]:
             yield Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)
 
 
-def _missing(seen: Observed) -> Iterator[Alarm]:
+def _missing(seen: Observation) -> Iterator[Alarm]:
     for topic in sorted(seen.ids.keys() - seen.remote_ids.keys()):
         text = (
             f"topic {topic} has no remote topic on the central cluster: nothing of it is "
@@ -321,7 +335,7 @@ def _missing(seen: Observed) -> Iterator[Alarm]:
         yield Alarm(AlarmName.REMOTE_MISSING, topic, text, topic)
 
 
-def _near(seen: Observed, limits: Limits) -> Iterator[Alarm]:
+def _near(seen: Observation, limits: AlarmLimits) -> Iterator[Alarm]:
     for p, left_s in retention_left_s(seen).items():
         if left_s < min(limits.retention_hours * 3600, seen.retention_ms[p.topic] / 2000):
             text = (
@@ -332,7 +346,7 @@ def _near(seen: Observed, limits: Limits) -> Iterator[Alarm]:
             yield Alarm(AlarmName.RETENTION_NEAR, str(p), text, p.topic)
 
 
-def _blocked(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
+def _blocked(seen: Observation, still: list[Partition]) -> Iterator[Alarm]:
     for p, record in seen.blocking.items():
         if p in still:
             text = (
@@ -343,7 +357,7 @@ def _blocked(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
             yield Alarm(AlarmName.RECORD_BLOCKS, str(p), text, p.topic)
 
 
-def _stopped(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
+def _stopped(seen: Observation, still: list[Partition]) -> Iterator[Alarm]:
     for failure in seen.failures:
         yield Alarm(
             AlarmName.TASK_STOPPED, failure.name, f"{failure.name} does not run: {failure.cause}"
@@ -359,7 +373,7 @@ def _stopped(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
         yield Alarm(AlarmName.TASK_STOPPED, CONNECTOR, text)
 
 
-def _few_since_ms(seen: Observed, before: Memory, limits: Limits) -> int | None:
+def _few_since_ms(seen: Observation, before: WatchState, limits: AlarmLimits) -> int | None:
     if seen.workers is None or seen.workers >= limits.workers:
         return None
     return (
@@ -369,7 +383,7 @@ def _few_since_ms(seen: Observed, before: Memory, limits: Limits) -> int | None:
     )
 
 
-def _few(seen: Observed, since_ms: int | None, limits: Limits) -> Iterator[Alarm]:
+def _few(seen: Observation, since_ms: int | None, limits: AlarmLimits) -> Iterator[Alarm]:
     if since_ms is not None and seen.now_ms - since_ms >= FEW_MS:
         text = (
             f"{seen.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
@@ -377,7 +391,7 @@ def _few(seen: Observed, since_ms: int | None, limits: Limits) -> Iterator[Alarm
         yield Alarm(AlarmName.WORKER_MISSING, "mirror", text)
 
 
-def _quiet(seen: Observed, limits: Limits) -> Iterator[Alarm]:
+def _quiet(seen: Observation, limits: AlarmLimits) -> Iterator[Alarm]:
     for topic, expected_s in limits.expected_s.items():
         newest_ms = seen.newest_ms.get(topic)
         age_s = None if newest_ms is None else (seen.now_ms - newest_ms) / 1000
@@ -391,25 +405,30 @@ def _quiet(seen: Observed, limits: Limits) -> Iterator[Alarm]:
             yield Alarm(AlarmName.NO_TRAFFIC, topic, text, topic)
 
 
-def _remembered(seen: Observed, before: Memory, standing: tuple[Alarm, ...]) -> Memory:
+def _remembered(seen: Observation, before: WatchState, standing: tuple[Alarm, ...]) -> WatchState:
     """Where an edge's log start has overtaken the mirror, what was covered stays: so the gap grows,
     until it is accepted.
     """
     overtaken = {a.subject for a in standing if a.name == AlarmName.OVERTAKEN}
-    parts: dict[str, dict[int, KnownPartition]] = {name: {} for name in seen.ids}
+    parts: dict[str, dict[int, PartitionState]] = {name: {} for name in seen.ids}
     for p in seen.ends:
         parts[p.topic][p.partition] = _known(seen, before, p, keep_covered=str(p) in overtaken)
     remote_ids = {name: known.remote_id for name, known in before.topics.items()} | dict(
         seen.remote_ids
     )
     topics = {
-        name: KnownTopic(seen.ids[name], remote_ids.get(name), parts[name]) for name in seen.ids
+        name: TopicState(seen.ids[name], remote_ids.get(name), parts[name]) for name in seen.ids
     }
-    return Memory(looked_ms=seen.now_ms, topics=topics, standing=standing)
+    return WatchState(looked_ms=seen.now_ms, topics=topics, standing=standing)
 
 
-def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) -> KnownPartition:
-    known, position = before.of(p) if _same_topic(seen, before, p) else None, seen.positions.get(p)
+def _known(
+    seen: Observation, before: WatchState, p: Partition, *, keep_covered: bool
+) -> PartitionState:
+    known, position = (
+        before.partition_state(p) if _same_topic(seen, before, p) else None,
+        seen.positions.get(p),
+    )
     new = (
         p.topic not in before.topics
     )  # what its retention deleted before anybody looked is nobody's loss
@@ -436,7 +455,7 @@ def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) 
     sampled, passed = (
         (known.sampled, known.passed) if known is not None else (max(copied, seen.starts[p]), 0)
     )
-    return KnownPartition(
+    return PartitionState(
         sampled=sampled if sample is None else sample.stretch.end,
         sampled_ms=through_ms,
         passed=passed + (0 if sample is None else sample.stretch.end - sample.stretch.first),
@@ -457,24 +476,24 @@ def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) 
     )
 
 
-def _shifted_ms(seen: Observed, before: Memory, since_ms: int) -> int:
+def _shifted_ms(seen: Observation, before: WatchState, since_ms: int) -> int:
     """A time of before by the clock of now, which may have been set back: what had lasted by then
     has lasted still.
     """
     return since_ms - max(0, before.looked_ms - seen.now_ms)
 
 
-def _same_topic(seen: Observed, before: Memory, p: Partition) -> bool:
+def _same_topic(seen: Observation, before: WatchState, p: Partition) -> bool:
     known = before.topics.get(p.topic)
     return known is not None and known.topic_id == seen.ids.get(p.topic)
 
 
-def _same_target(seen: Observed, before: Memory, p: Partition) -> bool:
+def _same_target(seen: Observation, before: WatchState, p: Partition) -> bool:
     known = before.topics.get(p.topic)
     return known is not None and known.remote_id == seen.remote_ids.get(p.topic)
 
 
-def _uncopied(seen: Observed, p: Partition) -> int:
+def _uncopied(seen: Observation, p: Partition) -> int:
     return max(seen.positions.get(p, 0), seen.starts[p])
 
 

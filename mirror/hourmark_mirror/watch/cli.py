@@ -17,12 +17,12 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.process.metrics_server import serve_metrics
 from hourmark.process.stopping import stop_on_signals
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.watch.alarms import Judged, Limits
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.metrics import Metrics
-from hourmark_mirror.watch.observing import Looker
-from hourmark_mirror.watch.watcher import Overseer, Watch
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.watch.alarms import AlarmLimits, WatchResult
+from hourmark_mirror.watch.metrics import MirrorMetrics
+from hourmark_mirror.watch.observer import MirrorObserver
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
+from hourmark_mirror.watch.watcher import MirrorWatch, StuckWatchMonitor
 
 
 @click.command(
@@ -67,20 +67,20 @@ def watch(
     if not once and (accept or as_json):
         raise click.UsageError("--accept and --json are of --once")
     set_up_logging(config.log_level)
-    clock, metrics = SystemClock(), Metrics()
+    clock, metrics = SystemClock(), MirrorMetrics()
     expected = {
         events_topic(name): seconds for name, seconds in config.mirror.traffic_seconds.items()
     }
     workers, max_bytes = config.mirror.workers, config.kafka.max_message_bytes
-    looker = Looker(
-        Sites(config),
+    looker = MirrorObserver(
+        MirrorSites(config),
         clock,
         max_message_bytes=max_bytes,
         expected=list(expected),
         counts_workers=workers > 0,
     )
-    limits = Limits(config.mirror.retention_alarm_hours, expected, workers)
-    watching = Watch(looker, WatchMemory(config.mirror.work_dir), limits, metrics, clock)
+    limits = AlarmLimits(config.mirror.retention_alarm_hours, expected, workers)
+    watching = MirrorWatch(looker, WatchStateStore(config.mirror.work_dir), limits, metrics, clock)
     with contextlib.closing(looker):
         if once:
             sys.exit(_once(watching, config.kafka.edge_alias, accept=accept, as_json=as_json))
@@ -88,23 +88,23 @@ def watch(
         stop_on_signals(lambda _: stopping.set())
         port = config.mirror.metrics_port if metrics_port is None else metrics_port
         stop = serve_metrics(metrics.registry, "mirror", config.mirror.metrics_host, port)
-        Overseer(watching).start(stopping)
+        StuckWatchMonitor(watching).start(stopping)
         try:
             watching.run(stopping)
         finally:
             stop()
 
 
-def _once(watching: Watch, site: str, *, accept: bool, as_json: bool) -> int:
-    found = watching.look(accept=accept)
+def _once(watching: MirrorWatch, site: str, *, accept: bool, as_json: bool) -> int:
+    found = watching.observe(accept=accept)
     if as_json:
-        say_json(as_object(site, found))
+        say_json(watch_result_to_json(site, found))
     else:
-        click.echo("\n".join(as_lines(site, found)))
+        click.echo("\n".join(format_watch_result(site, found)))
     return 1 if found.alarms else 0
 
 
-def as_object(site: str, found: Judged) -> dict[str, object]:
+def watch_result_to_json(site: str, found: WatchResult) -> dict[str, object]:
     """What a look found, for programs."""
     return {
         "ok": not found.alarms,
@@ -115,7 +115,7 @@ def as_object(site: str, found: Judged) -> dict[str, object]:
     }
 
 
-def as_lines(site: str, found: Judged) -> Iterator[str]:
+def format_watch_result(site: str, found: WatchResult) -> Iterator[str]:
     """What a look found, for people."""
     for topic, v in found.verified.items():
         at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)

@@ -12,13 +12,13 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge
 
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.watch.alarms import Judged, Unverified, retention_left_s
-from hourmark_mirror.watch.observed import Observed
+from hourmark_mirror.watch.alarms import UnverifiedReason, WatchResult, retention_left_s
+from hourmark_mirror.watch.observation import Observation
 
 WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LATE)
 
 
-class Metrics:
+class MirrorMetrics:
     """Set after each look. No label for each topic: a thousand topics would be a thousand
     series.
     """
@@ -58,12 +58,12 @@ class Metrics:
             registry=self.registry,
         )
         self._verified.set(math.nan)  # before the first look, too
-        self.alarmed([])
+        self.record_alarms([])
 
-    def looked(self, seen: Observed, found: Judged) -> None:
+    def record_observation(self, seen: Observation, found: WatchResult) -> None:
         """What a look saw, and what came of it."""
         behind_s = [(seen.now_ms - v.through_ms) / 1000 for v in found.verified.values()]
-        endless = [math.inf] if Unverified.NOT_COMPARED in found.unverified.values() else []
+        endless = [math.inf] if UnverifiedReason.NOT_COMPARED in found.unverified.values() else []
         self._verified.set(max([*behind_s, *endless], default=math.nan))
         self._compared.set(sum(v.compared for v in found.verified.values()))
         self._looked.set(seen.now_ms / 1000)
@@ -76,7 +76,7 @@ class Metrics:
         )  # where nothing waits, all of it is left
         self._left.set(min([*retention_left_s(seen).values(), *whole], default=math.inf))
 
-    def alarmed(self, alarms: Sequence[Alarm]) -> None:
+    def record_alarms(self, alarms: Sequence[Alarm]) -> None:
         """What stands."""
         counts = collections.Counter(alarm.name for alarm in alarms)
         for name in WATCHED:

@@ -24,9 +24,9 @@ from typing import Final, NamedTuple
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.committed_reader import CommittedReader
-from hourmark_mirror.settings.reading import Record, read_span, reading_since, span_reader
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.watch.observed import Sample, Stretch
+from hourmark_mirror.record_digests import RecordDigest, digests_since, open_reader, read_digests
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.watch.observation import SampleResult, UnsampledRange
 
 WINDOW: Final = 20  # records of each of the two
 # partitions of a look: with looks each ten seconds, some sixteen records a second are read at each
@@ -35,7 +35,7 @@ AT_ONCE: Final = 4
 BEFORE_MAX: Final = 5000  # records of the target that are read to find the window's first
 
 
-def difference(edge: Sequence[Record], target: Sequence[Record]) -> int | None:
+def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> int | None:
     """The first edge offset of the window that the target does not have in its place; None: it has
     all.
 
@@ -64,17 +64,17 @@ class _Window(NamedTuple):
     `before`: at most so many are at the target between where it is read and them.
     """
 
-    records: Sequence[Record]
+    records: Sequence[RecordDigest]
     before: int
 
 
-class Sampler:
+class RecordSampler:
     """Chooses by `rng`, reads, compares. Unavailable where a cluster does not answer.
 
     Its two consumers are kept: making them anew for each look would cost more than what they read.
     """
 
-    def __init__(self, sites: Sites, max_message_bytes: int, rng: random.Random) -> None:
+    def __init__(self, sites: MirrorSites, max_message_bytes: int, rng: random.Random) -> None:
         self._sites, self._max_bytes, self._rng = sites, max_message_bytes, rng
         self._readers: tuple[CommittedReader, CommittedReader] | None = None
 
@@ -85,8 +85,8 @@ class Sampler:
             reader.close()
 
     def sample(
-        self, stretches: Mapping[Partition, Stretch], remotes: Mapping[Partition, Partition]
-    ) -> dict[Partition, Sample]:
+        self, stretches: Mapping[Partition, UnsampledRange], remotes: Mapping[Partition, Partition]
+    ) -> dict[Partition, SampleResult]:
         """Of some of them, chosen at random."""
         there = sorted(p for p in stretches if p in remotes)
         chosen = self._rng.sample(there, min(AT_ONCE, len(there)))
@@ -94,8 +94,8 @@ class Sampler:
             return {}
         ends = self._sites.central.ends([remotes[p] for p in chosen], committed=False)
         if self._readers is None:
-            edge_reader = span_reader(self._sites.edge, self._max_bytes)
-            self._readers = edge_reader, span_reader(self._sites.central, self._max_bytes)
+            edge_reader = open_reader(self._sites.edge, self._max_bytes)
+            self._readers = edge_reader, open_reader(self._sites.central, self._max_bytes)
         edge, central = self._readers
         begins = self._sites.edge.starts(chosen)
         try:
@@ -114,10 +114,10 @@ class Sampler:
         central: CommittedReader,
         p: Partition,
         remote: Partition,
-        stretch: Stretch,
+        stretch: UnsampledRange,
         begin: int,
         end: int,
-    ) -> Sample | None:
+    ) -> SampleResult | None:
         """None: nothing can be compared, as retention has deleted what was to be read, or no window
         can be placed.
 
@@ -137,14 +137,14 @@ class Sampler:
             return None
         differs = [self._differs(central, remote, one, end) for one in placed]
         compared = len({record.offset for one in placed for record in one.records})
-        return Sample(
+        return SampleResult(
             stretch,
             compared,
             windows[-1][-1].timestamp_ms,
             next((o for o in differs if o is not None), None),
         )
 
-    def _placed(self, p: Partition, window: Sequence[Record], begin: int) -> _Window | None:
+    def _placed(self, p: Partition, window: Sequence[RecordDigest], begin: int) -> _Window | None:
         """None: it cannot be found, as it lies too far behind, or as the edge may have deleted what
         is before.
         """
@@ -156,10 +156,10 @@ class Sampler:
         self, central: CommittedReader, remote: Partition, window: _Window, end: int
     ) -> int | None:
         since_ms, count = window.records[0].timestamp_ms - 1, window.before + len(window.records)
-        with reading_since(self._sites.central, central, remote, since_ms, end) as there:
-            return difference(window.records, list(itertools.islice(there, count)))
+        with digests_since(self._sites.central, central, remote, since_ms, end) as there:
+            return first_difference(window.records, list(itertools.islice(there, count)))
 
 
-def _read(reader: CommittedReader, p: Partition, start: int, end: int) -> list[Record]:
-    with contextlib.closing(read_span(reader, p, start, end)) as records:
+def _read(reader: CommittedReader, p: Partition, start: int, end: int) -> list[RecordDigest]:
+    with contextlib.closing(read_digests(reader, p, start, end)) as records:
         return list(itertools.islice(records, WINDOW))

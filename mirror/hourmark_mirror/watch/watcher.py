@@ -26,28 +26,33 @@ from typing import Final, Protocol
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.process.alarms import Alarm, AlarmLog, AlarmName
-from hourmark_mirror.watch.alarms import Judged, Limits, judged
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.metrics import Metrics
-from hourmark_mirror.watch.observed import Memory, Observed
+from hourmark_mirror.watch.alarms import AlarmLimits, WatchResult, evaluate_alarms
+from hourmark_mirror.watch.metrics import MirrorMetrics
+from hourmark_mirror.watch.observation import Observation, WatchState
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 10.0
+OBSERVE_INTERVAL_S: Final = 10.0
 UNWATCHED_S: Final = 45.0  # so long without a look is an alarm of its own; named within the minute
 
 
-class Looks(Protocol):
+class Observer(Protocol):
     """`looking.Looker`."""
 
-    def look(self, before: Memory) -> Observed: ...
+    def observe(self, before: WatchState) -> Observation: ...
 
 
-class Watch:
+class MirrorWatch:
     """One look after the other, told in the log and as metrics."""
 
     def __init__(
-        self, looks: Looks, memory: WatchMemory, limits: Limits, metrics: Metrics, clock: Clock
+        self,
+        looks: Observer,
+        memory: WatchStateStore,
+        limits: AlarmLimits,
+        metrics: MirrorMetrics,
+        clock: Clock,
     ) -> None:
         self._looks, self._memory, self._limits = looks, memory, limits
         self._metrics, self._clock = metrics, clock
@@ -55,7 +60,7 @@ class Watch:
         self._log, self._telling = AlarmLog(), threading.Lock()
         self._unwatched: list[Alarm] = []
 
-    def look(self, *, accept: bool = False) -> Judged:
+    def observe(self, *, accept: bool = False) -> WatchResult:
         """One look; what stands now, and what is verified.
 
         Unavailable where a cluster does not answer, or where the look is not remembered: what it
@@ -63,12 +68,12 @@ class Watch:
 
         `accept`: what stood is told no more; what this look finds is.
         """
-        with self._memory.turn() as before:
-            seen = self._looks.look(before)
-            found = judged(seen, before, self._limits, accept=accept)
-            self._metrics.looked(seen, found)
+        with self._memory.locked() as before:
+            seen = self._looks.observe(before)
+            found = evaluate_alarms(seen, before, self._limits, accept=accept)
+            self._metrics.record_observation(seen, found)
             self._tell([*found.alarms, *self._unwatched])
-            self._memory.keep(found.memory)
+            self._memory.save(found.memory)
         self._looked_s, self._unwatched = self._clock.monotonic_s(), []
         self._tell(found.alarms)
         return found
@@ -79,24 +84,24 @@ class Watch:
         Clusters that are away end nothing, and no loss that stands from before.
         """
         try:
-            with self._memory.turn() as before:
+            with self._memory.locked() as before:
                 self._tell(before.standing)
         except Unavailable as error:
             self._blind(error)
         while not stopping.is_set():
             self._began_s = self._clock.monotonic_s()
             try:
-                self.look()
+                self.observe()
             except Unavailable as error:
                 self._blind(error)
-            stopping.wait(LOOK_S)
+            stopping.wait(OBSERVE_INTERVAL_S)
 
     @property
-    def going_on_s(self) -> float:
+    def observing_s(self) -> float:
         """Seconds since the look under way began; of none, since the last one did."""
         return self._clock.monotonic_s() - self._began_s
 
-    def miss(self, why: str) -> None:
+    def report_unwatched(self, why: str) -> None:
         """Tell that nobody looks, where that is so for too long. For any thread."""
         blind_s = self._clock.monotonic_s() - self._looked_s
         if blind_s >= UNWATCHED_S:
@@ -107,12 +112,12 @@ class Watch:
 
     def _blind(self, error: Unavailable) -> None:
         _LOG.info("no look at the mirror: %s", error)
-        self.miss(str(error))
+        self.report_unwatched(str(error))
 
     def _tell(self, alarms: Sequence[Alarm]) -> None:
         with self._telling:
             self._log.tell(alarms)
-            self._metrics.alarmed(alarms)
+            self._metrics.record_alarms(alarms)
 
 
 PAUSE_S: Final = 5.0
@@ -123,19 +128,19 @@ def _end() -> None:
     os._exit(1)  # what stands still is in the way of any other end
 
 
-class Overseer:
+class StuckWatchMonitor:
     """Of one watch, in a thread of its own."""
 
-    def __init__(self, watch: Watch, end: Callable[[], None] = _end) -> None:
+    def __init__(self, watch: MirrorWatch, end: Callable[[], None] = _end) -> None:
         self._watch, self._end = watch, end
 
     def start(self, stopping: threading.Event) -> None:
         """Begin; until it is set."""
         threading.Thread(target=self._run, args=(stopping,), name="overseer", daemon=True).start()
 
-    def see(self) -> None:
+    def check(self) -> None:
         """Whether a look goes on for too long, now."""
-        going_on_s = self._watch.going_on_s
+        going_on_s = self._watch.observing_s
         if going_on_s >= STUCK_S:
             _LOG.critical(
                 "a look at the mirror has not ended for %.0f s; the watch ends, and must "
@@ -144,8 +149,8 @@ class Overseer:
             )
             self._end()
         elif going_on_s >= UNWATCHED_S:
-            self._watch.miss(f"a look has not ended for {going_on_s:.0f} s")
+            self._watch.report_unwatched(f"a look has not ended for {going_on_s:.0f} s")
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.wait(PAUSE_S):
-            self.see()
+            self.check()

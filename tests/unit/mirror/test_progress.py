@@ -9,25 +9,27 @@ from typing import Any
 from tests.support.clock import FakeClock
 
 from hourmark.kafka.clients import Partition
-from hourmark_mirror.run.stalls import LOOK_S, STALL_S, Progress, ProgressWatch
+from hourmark_mirror.run.stalls import LOOK_S, STALL_S, StallDetector, StallTracker
 
 P, Q = Partition("events.a", 0), Partition("events.a", 1)
 
 
 def looked(
-    progress: Progress, until_s: float, positions: dict[Partition, int], *, since_s: float = 0.0
+    progress: StallTracker, until_s: float, positions: dict[Partition, int], *, since_s: float = 0.0
 ) -> list[Partition]:
     """What the last of the looks found that a watch takes in this time."""
     found: list[Partition] = []
     ends = {P: 100, Q: 100}
     while since_s <= until_s:
-        found = [b.partition for b in progress.stalled(since_s, ends, {P: 0, Q: 0}, positions)]
+        found = [
+            b.partition for b in progress.stalled_partitions(since_s, ends, {P: 0, Q: 0}, positions)
+        ]
         since_s += LOOK_S
     return found
 
 
 def test_a_partition_that_stands_still_while_others_move_is_named() -> None:
-    progress = Progress()
+    progress = StallTracker()
     assert looked(progress, STALL_S - 2 * LOOK_S, {P: 10}) == []
     assert looked(progress, STALL_S - LOOK_S, {P: 20}, since_s=STALL_S - LOOK_S) == []
     assert looked(progress, STALL_S, {P: 20}, since_s=STALL_S) == [Q]
@@ -36,14 +38,14 @@ def test_a_partition_that_stands_still_while_others_move_is_named() -> None:
 
 def test_time_in_which_nobody_could_look_is_not_held_against_a_mirror() -> None:
     """The target was away for minutes: what stood still then has had no time yet to go on."""
-    progress = Progress()
+    progress = StallTracker()
     assert looked(progress, 100, {P: 10, Q: 10}) == []
     assert looked(progress, 1100, {P: 10, Q: 10}, since_s=1000) == []
     assert looked(progress, 1000 + STALL_S, {P: 10, Q: 20}, since_s=1110) == [P]
 
 
 def test_a_partition_that_had_caught_up_is_given_the_whole_time_again() -> None:
-    progress = Progress()
+    progress = StallTracker()
     assert looked(progress, STALL_S - LOOK_S, {P: 10, Q: 100}) == []
     assert looked(progress, STALL_S, {P: 100, Q: 100}, since_s=STALL_S) == []
     assert looked(progress, 2 * STALL_S, {P: 99, Q: 100}, since_s=STALL_S + LOOK_S) == []
@@ -53,9 +55,9 @@ def test_a_partition_that_had_caught_up_is_given_the_whole_time_again() -> None:
 
 
 def test_empty_partitions_never_stall() -> None:
-    progress = Progress()
+    progress = StallTracker()
     for look in range(100):
-        assert progress.stalled(look * LOOK_S, {P: 7}, {P: 7}, {}) == []
+        assert progress.stalled_partitions(look * LOOK_S, {P: 7}, {P: 7}, {}) == []
 
 
 @dataclasses.dataclass
@@ -92,17 +94,17 @@ def test_a_partition_that_stands_still_while_another_moves_starts_no_worker_agai
     """
     clock, copied = FakeClock(), Copied({P: 0, Q: 10})
     sites: Any = copied
-    watch = ProgressWatch(sites, clock)
-    watch.begin()
+    watch = StallDetector(sites, clock)
+    watch.start_run()
     for _ in range(int(3 * STALL_S / LOOK_S)):
         clock.advance(LOOK_S)
         copied.positions_now[P] += 1
-        assert watch.failed() == []
+        assert watch.failures() == []
     for _ in range(int(STALL_S / LOOK_S) - 1):
         clock.advance(LOOK_S)
-        assert watch.failed() == []
+        assert watch.failures() == []
     clock.advance(LOOK_S)
-    assert [f.cause for f in watch.failed()] == [
+    assert [f.cause for f in watch.failures()] == [
         f"{P}: the mirror stands at 90, the cut is 100, and has not moved for 300 s",
         f"{Q}: the mirror stands at 10, the cut is 100, and has not moved for 300 s",
     ]

@@ -11,14 +11,14 @@ from typing import IO, Final
 
 from hourmark.errors import Unavailable, UsageError
 
-TURN_S: Final = (
+LOCK_TIMEOUT_S: Final = (
     30.0  # for who holds it, before it is given up: so whoever does and stands still is named
 )
 _POLL_S: Final = 0.1
 
 
 @contextlib.contextmanager
-def held(path: Path, turn_s: float = TURN_S) -> Iterator[None]:
+def exclusive_lock(path: Path, turn_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
     """Nobody else holds this file meanwhile. Unavailable where another does for so long; UsageError
     for an unusable folder.
     """

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hourmark_mirror.verify.comparison import KINDS, Span
-from hourmark_mirror.verify.contents import Compared
-from hourmark_mirror.verify.verification import Verdict
+from hourmark_mirror.verify.comparison import FAULT_KINDS, FaultSpan
+from hourmark_mirror.verify.content_comparison import ComparedPartition
+from hourmark_mirror.verify.verification import VerificationResult
 
 
-def as_object(verdict: Verdict) -> dict[str, Any]:
+def result_to_json(verdict: VerificationResult) -> dict[str, Any]:
     """`{"ok", "alarms": [words], "named": [alarm], "behind", "left_out", "partitions": [{"topic",
     …, "faults": [span]}]}`.
     """
@@ -24,7 +24,7 @@ def as_object(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _partition(compared: Compared) -> dict[str, Any]:
+def _partition(compared: ComparedPartition) -> dict[str, Any]:
     comparison = compared.comparison
     return {
         **dataclasses.asdict(compared.partition),
@@ -33,12 +33,12 @@ def _partition(compared: Compared) -> dict[str, Any]:
         "matched": comparison.matched,
         "expired": comparison.expired,
         "older": comparison.older,
-        **{kind: comparison.faults[kind] for kind in KINDS},
+        **{kind: comparison.faults[kind] for kind in FAULT_KINDS},
         "faults": [dataclasses.asdict(span) for span in comparison.spans],
     }
 
 
-def as_lines(verdict: Verdict) -> list[str]:
+def format_result(verdict: VerificationResult) -> list[str]:
     """What was found, one line each; the last line is the sum."""
     lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [
         f"BEHIND {behind}" for behind in verdict.behind
@@ -58,7 +58,7 @@ def as_lines(verdict: Verdict) -> list[str]:
     return [*lines, _sum(verdict)]
 
 
-def _sum(verdict: Verdict) -> str:
+def _sum(verdict: VerificationResult) -> str:
     count, left_out = len(verdict.compared), verdict.left_out
     matched = sum(compared.comparison.matched for compared in verdict.compared)
     expired = sum(compared.comparison.expired for compared in verdict.compared)
@@ -73,7 +73,7 @@ def _sum(verdict: Verdict) -> str:
     return f"{partitions} topic-partitions compared, {matched} records equal{deleted}: {word}"
 
 
-def _span(compared: Compared, span: Span) -> str:
+def _span(compared: ComparedPartition, span: FaultSpan) -> str:
     edge = _range("edge offset", span.edge_first, span.edge_last)
     central = _range("central offset", span.central_first, span.central_last)
     where = {

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
-from hourmark_mirror.settings.reading import read_span, span_reader
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.verify.comparison import Comparison, compare
-from hourmark_mirror.watch.observing import CLOCKS_APART_MS
+from hourmark_mirror.record_digests import open_reader, read_digests
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify.comparison import RecordComparison, compare_records
+from hourmark_mirror.watch.observer import CLOCKS_APART_MS
 
 _LOG: Final = logging.getLogger(__name__)
 COMMIT_S: Final = 90.0  # for a transaction to end: brokers abort those that are older than a minute
@@ -21,7 +21,7 @@ POLL_S: Final = 0.2
 TIMES: Final = 3  # that a partition is compared, whose log start moves meanwhile
 
 
-class Compared(NamedTuple):
+class ComparedPartition(NamedTuple):
     """One topic-partition whose content was compared. `settled` False: a log start moved
     each time.
     """
@@ -29,16 +29,16 @@ class Compared(NamedTuple):
     partition: Partition
     cut: int
     position: int | None
-    comparison: Comparison
+    comparison: RecordComparison
     settled: bool = True
 
 
-class Contents:
+class ContentComparer:
     """Compares partitions of two sites. `remotes`: edge topic-partition → the one on the target."""
 
     def __init__(
         self,
-        sites: Sites,
+        sites: MirrorSites,
         clock: Clock,
         max_message_bytes: int,
         remotes: Mapping[Partition, Partition],
@@ -50,19 +50,19 @@ class Contents:
 
     def compare(
         self, cut: Mapping[Partition, int], positions: Mapping[Partition, int]
-    ) -> list[Compared]:
+    ) -> list[ComparedPartition]:
         """Up to the cut, as far as the mirror has reached it: the target must have that.
 
         Unavailable where a server is away.
         """
         remote_ends = self._committed_ends()
         ends = self._sites.edge.ends(list(self._remotes))
-        found: dict[Partition, Compared] = {}
+        found: dict[Partition, ComparedPartition] = {}
         left = list(self._remotes)
         for _ in range(TIMES):
             starts = self._starts(left)
             for p, comparison in self._compared(left, starts, ends, remote_ends, cut, positions):
-                found[p] = Compared(p, cut[p], positions.get(p), comparison)
+                found[p] = ComparedPartition(p, cut[p], positions.get(p), comparison)
             now = self._starts(left)
             left = [p for p in left if now[p] != starts[p]]
             if not left:
@@ -98,14 +98,14 @@ class Contents:
         remote_ends: Mapping[Partition, int],
         cut: Mapping[Partition, int],
         positions: Mapping[Partition, int],
-    ) -> list[tuple[Partition, Comparison]]:
+    ) -> list[tuple[Partition, RecordComparison]]:
         now_ms = self._clock.now_ms()  # what the target lacks was gone when its log start was read
         at_edge = self._sites.edge.topic_configs({p.topic for p in partitions})
         on_target = self._sites.central.topic_configs({self._remotes[p].topic for p in partitions})
         compared = []
         with (
-            contextlib.closing(span_reader(self._sites.edge, self._max_bytes)) as source,
-            contextlib.closing(span_reader(self._sites.central, self._max_bytes)) as target,
+            contextlib.closing(open_reader(self._sites.edge, self._max_bytes)) as source,
+            contextlib.closing(open_reader(self._sites.central, self._max_bytes)) as target,
         ):
             for p in partitions:
                 _LOG.info("comparing %s", p)
@@ -114,9 +114,9 @@ class Contents:
                     int(settings["retention.ms"])
                     for settings in (at_edge[p.topic], on_target[remote.topic])
                 ]
-                result = compare(
-                    read_span(source, p, edge_start, ends[p]),
-                    read_span(target, remote, central_start, remote_ends[remote]),
+                result = compare_records(
+                    read_digests(source, p, edge_start, ends[p]),
+                    read_digests(target, remote, central_start, remote_ends[remote]),
                     min(cut[p], positions.get(p, 0)),
                     edge_was_trimmed=edge_start > 0,
                     target_was_trimmed=central_start > 0,

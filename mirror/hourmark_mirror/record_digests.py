@@ -17,7 +17,7 @@ QUEUE_KB: Final = 16 * 1024
 BATCH: Final = 500
 
 
-class Record(NamedTuple):
+class RecordDigest(NamedTuple):
     """What is compared of a record: its content as 16 bytes of BLAKE2b over length-prefixed key and
     value.
     """
@@ -28,7 +28,7 @@ class Record(NamedTuple):
     digest: bytes
 
 
-def digest_of(key: bytes | None, value: bytes | None) -> bytes:
+def content_digest(key: bytes | None, value: bytes | None) -> bytes:
     """Differs wherever key or value differ, also between absent and empty."""
     digest = hashlib.blake2b(digest_size=16)
     for part in (key, value):
@@ -37,7 +37,7 @@ def digest_of(key: bytes | None, value: bytes | None) -> bytes:
     return digest.digest()
 
 
-def span_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
+def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
     """For `read_span`, one span after the other. Close it at the end."""
     return CommittedReader(
         cluster.settings,
@@ -49,9 +49,9 @@ def span_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
     )
 
 
-def read_span(
+def read_digests(
     reader: CommittedReader, partition: Partition, start: int, end: int
-) -> Generator[Record, None, None]:
+) -> Generator[RecordDigest, None, None]:
     """Records with start ≤ offset < end; where retention overtakes the reader, from the log's start
     on.
 
@@ -61,13 +61,15 @@ def read_span(
         for record in (record for run in runs for record in run.records):
             key, offset = record.key(), record.offset()
             assert offset is not None, "a record has an offset"
-            yield Record(offset, record.timestamp()[1], key, digest_of(key, record.value()))
+            yield RecordDigest(
+                offset, record.timestamp()[1], key, content_digest(key, record.value())
+            )
 
 
 @contextlib.contextmanager
-def reading_since(
+def digests_since(
     cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
-) -> Generator[Iterator[Record], None, None]:
+) -> Generator[Iterator[RecordDigest], None, None]:
     """Records before `end`, from one of this time or later on; it is the first of them, but that
     some of just this time may be passed over.
 
@@ -76,5 +78,5 @@ def reading_since(
     are left out here.
     """
     first = cluster.at_time([partition], time_ms)[partition]
-    with contextlib.closing(read_span(reader, partition, first, end)) as records:
+    with contextlib.closing(read_digests(reader, partition, first, end)) as records:
         yield itertools.dropwhile(lambda record: record.timestamp_ms < time_ms, records)

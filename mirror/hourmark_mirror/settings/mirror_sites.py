@@ -11,18 +11,18 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Partition, TopicInfo
 from hourmark.kafka.mirror import MirrorPositions
 from hourmark.kafka.topic_names import central_topic, edge_topic
-from hourmark_mirror.settings.properties import TOPICS, target_of
+from hourmark_mirror.settings.properties import TOPICS, target_cluster
 
 _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
 
 
-class Sites:
+class MirrorSites:
     """ConfigError where one cluster is both."""
 
     def __init__(self, config: Config) -> None:
         self.alias = config.kafka.edge_alias
         self.edge = Cluster(config.kafka.edge, "edge")
-        self.central = Cluster(target_of(config), "central")
+        self.central = Cluster(target_cluster(config), "central")
 
     def topics(self) -> list[TopicInfo]:
         """The edge's topics that the mirror copies, by name.
@@ -46,15 +46,15 @@ class Sites:
         """A new reader of where the mirror stands."""
         return MirrorPositions(self.central.settings, self.alias)
 
-    def remote(self, partition: Partition) -> Partition:
+    def remote_partition(self, partition: Partition) -> Partition:
         """The topic-partition on the central cluster: same number, topic with the
         source's prefix.
         """
         return Partition(central_topic(partition.topic, self.alias), partition.partition)
 
-    def remote_of(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
+    def existing_remotes(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
         """Edge topic-partition → the one on the central cluster, of those that exist there."""
-        remotes = {p: self.remote(p) for p in partitions}
+        remotes = {p: self.remote_partition(p) for p in partitions}
         topics = self.central.topics({r.topic for r in remotes.values()})
         return {
             p: r
@@ -62,7 +62,7 @@ class Sites:
             if r.topic in topics and r.partition in topics[r.topic].partitions
         }
 
-    def only_central(self) -> list[tuple[str, str]]:
+    def list_central_only(self) -> list[tuple[str, str]]:
         """Topics and topic-partitions that look mirrored and are not at the edge: edge name, and
         what is there.
         """

@@ -23,13 +23,13 @@ from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition
 from hourmark.process.alarms import Alarm
 from hourmark.process.durable import write_durably
-from hourmark_mirror.memory_lock import held
+from hourmark_mirror.state_lock import exclusive_lock
 
-CHECKS: Final = "state/checks.json"  # below the work folder
+CHECKS_FILE: Final = "state/checks.json"  # below the work folder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Check:
+class TopicCheckpoint:
     """Of one topic: its id, and the mirror's positions by partition."""
 
     topic_id: str
@@ -41,7 +41,7 @@ class _Content:
     """Of the file. `accepted`: topics and partitions that only the target has, and may."""
 
     edge_cluster_id: str
-    topics: dict[str, Check]
+    topics: dict[str, TopicCheckpoint]
     alarms: list[Alarm] = dataclasses.field(default_factory=list)
     accepted: list[str] = dataclasses.field(default_factory=list)
     format: Literal[1] = 1
@@ -50,14 +50,14 @@ class _Content:
 _CONTENT: Final = TypeAdapter(_Content)
 
 
-class Checks:
+class VerificationState:
     """The remembered checks of a mirror.
 
     UsageError, naming the file, where it cannot be read or written.
     """
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
-        self._path = work_dir / CHECKS
+        self._path = work_dir / CHECKS_FILE
         self._cluster_id = edge_cluster_id
         self._take(self._read())
 
@@ -100,7 +100,7 @@ class Checks:
             for p, offset in check.positions.items()
         }
 
-    def copied_again(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
+    def lower_positions(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
         """Topics of these ids are copied again from these offsets on; below them, all was copied as
         far as it was before.
 
@@ -112,9 +112,9 @@ class Checks:
                     p: min(offset, starts.get(Partition(name, p), offset))
                     for p, offset in check.positions.items()
                 }
-                self.topics[name] = Check(check.topic_id, stands)
+                self.topics[name] = TopicCheckpoint(check.topic_id, stands)
 
-    def raised(self, found: Sequence[Alarm]) -> list[Alarm]:
+    def raise_alarms(self, found: Sequence[Alarm]) -> list[Alarm]:
         """Remember these; all that stand: what was found as it is now, what is no longer seen as it
         was.
         """
@@ -127,7 +127,7 @@ class Checks:
     def save(self) -> None:
         """Write durably, beside what others have written since this was read."""
         mine = _Content(self._cluster_id, self.topics, self.alarms, [*self.accepted])
-        with held(self._path):
+        with exclusive_lock(self._path):
             every = _merged(self._known, mine, self._read())
             try:
                 write_durably(self._path, _CONTENT.dump_json(every, indent=1))
@@ -161,7 +161,9 @@ def _merged(known: _Content, mine: _Content, theirs: _Content) -> _Content:
     )
 
 
-def _check(known: Check | None, mine: Check | None, theirs: Check | None) -> Check | None:
+def _check(
+    known: TopicCheckpoint | None, mine: TopicCheckpoint | None, theirs: TopicCheckpoint | None
+) -> TopicCheckpoint | None:
     """Where both wrote of one topic, the lower positions: below those all was copied, whichever of
     them is right.
     """
@@ -174,4 +176,4 @@ def _check(known: Check | None, mine: Check | None, theirs: Check | None) -> Che
         for p, offset in mine.positions.items()
         if p in theirs.positions
     }
-    return Check(theirs.topic_id, lower)
+    return TopicCheckpoint(theirs.topic_id, lower)

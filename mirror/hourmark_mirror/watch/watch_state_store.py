@@ -17,32 +17,32 @@ from pydantic import TypeAdapter, ValidationError
 
 from hourmark.errors import Unavailable, UsageError
 from hourmark.process.durable import write_durably
-from hourmark_mirror.memory_lock import TURN_S, held
-from hourmark_mirror.watch.observed import Memory
+from hourmark_mirror.state_lock import LOCK_TIMEOUT_S, exclusive_lock
+from hourmark_mirror.watch.observation import WatchState
 
-WATCH: Final = "state/watch.json"  # below the work folder
-_MEMORY: Final = TypeAdapter(Memory)
+WATCH_STATE_FILE: Final = "state/watch.json"  # below the work folder
+_MEMORY: Final = TypeAdapter(WatchState)
 
 
-class WatchMemory:
+class WatchStateStore:
     """Errors name the file: UsageError where it cannot be used or is damaged, Unavailable where it
     is not read or written now.
     """
 
-    def __init__(self, work_dir: Path, turn_s: float = TURN_S) -> None:
-        self.path = work_dir / WATCH
+    def __init__(self, work_dir: Path, turn_s: float = LOCK_TIMEOUT_S) -> None:
+        self.path = work_dir / WATCH_STATE_FILE
         self._turn_s = turn_s
-        self._unwritten = Memory()
+        self._unwritten = WatchState()
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[Memory]:
+    def locked(self) -> Iterator[WatchState]:
         """What is remembered; nobody else looks meanwhile. Unavailable where another's look does
         not end within `turn_s`.
         """
-        with held(self.path, self._turn_s):
+        with exclusive_lock(self.path, self._turn_s):
             yield max(self._read(), self._unwritten, key=lambda memory: memory.looked_ms)
 
-    def keep(self, memory: Memory) -> None:
+    def save(self, memory: WatchState) -> None:
         """Write it, within a turn."""
         self._unwritten = memory
         try:
@@ -52,13 +52,13 @@ class WatchMemory:
                 f"{self.path} cannot be written: {error.strerror}; see to its disk: a "
                 "restart of the watch would forget"
             ) from error
-        self._unwritten = Memory()
+        self._unwritten = WatchState()
 
-    def _read(self) -> Memory:
+    def _read(self) -> WatchState:
         try:
             return _MEMORY.validate_json(self.path.read_bytes())
         except FileNotFoundError:
-            return Memory()
+            return WatchState()
         except OSError as error:
             raise Unavailable(
                 f"{self.path} cannot be read: {error.strerror}; see to its disk"

@@ -24,9 +24,9 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.mirror import Behind
 from hourmark.kafka.partitions_reader import Damaged, PartitionError
-from hourmark_mirror.run.stalls import Progress
-from hourmark_mirror.run.task_status import Failure
-from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.run.stalls import StallTracker
+from hourmark_mirror.run.task_status import TaskFailure
+from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,17 +45,17 @@ class DamagedTopics:
         excluded: By topic of the edge that is left out, the partition and why it cannot be read.
     """
 
-    def __init__(self, sites: Sites, clock: Clock) -> None:
+    def __init__(self, sites: MirrorSites, clock: Clock) -> None:
         self.excluded: dict[str, tuple[Partition, str]] = {}
         self._sites, self._clock = sites, clock
         self._positions = sites.positions()
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         """The patience starts anew with each run."""
-        self._progress, self._changes = Progress(STILL_S), list[Failure]()
+        self._progress, self._changes = StallTracker(STILL_S), list[TaskFailure]()
         self._looked_s = self._tried_s = self._clock.monotonic_s()
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         """Return what changed in this run. Asks the clusters every LOOK_S."""
         now_s = self._clock.monotonic_s()
         if not self._changes and now_s - self._looked_s >= LOOK_S:
@@ -68,13 +68,13 @@ class DamagedTopics:
         ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
         still = [
             of
-            for of in self._progress.stalled(now_s, ends, starts, positions)
+            for of in self._progress.stalled_partitions(now_s, ends, starts, positions)
             if of.partition.topic not in self.excluded
         ]
-        for error in damaged(self._sites.edge.settings, _sample(still), starts):
+        for error in find_damaged_batches(self._sites.edge.settings, _sample(still), starts):
             self.excluded[error.partition.topic] = error.partition, str(error)
             why = f"{error}; the topic is left out, all others are copied: docs/mirror.md"
-            self._changes.append(Failure(error.partition.topic, why))
+            self._changes.append(TaskFailure(error.partition.topic, why))
         if self.excluded and now_s - self._tried_s >= AGAIN_S:
             self._tried_s = now_s
             self._take_in([*_left_out(self.excluded, ends, positions)], starts, partitions)
@@ -84,13 +84,14 @@ class DamagedTopics:
     ) -> None:
         """Topics whose partition can be read, or is gone."""
         bad = {
-            error.partition.topic for error in damaged(self._sites.edge.settings, left_out, starts)
+            error.partition.topic
+            for error in find_damaged_batches(self._sites.edge.settings, left_out, starts)
         }
         for topic in sorted(self.excluded.keys() - bad):
             partition, _ = self.excluded.pop(topic)
             gone = "" if partition in there else ", which is gone"
             self._changes.append(
-                Failure(topic, f"it can be read again{gone}; it is copied from now on")
+                TaskFailure(topic, f"it can be read again{gone}; it is copied from now on")
             )
 
 
@@ -108,7 +109,7 @@ def _sample(still: list[Behind]) -> list[Behind]:
     return random.sample(still, _READ_MAX) if len(still) > _READ_MAX else still
 
 
-def damaged(
+def find_damaged_batches(
     edge: KafkaCluster, behind: Collection[Behind], starts: Mapping[Partition, int]
 ) -> list[PartitionError]:
     """Return the errors of those partitions whose next batch, from where the mirror stands, is

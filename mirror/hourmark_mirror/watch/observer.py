@@ -23,17 +23,26 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.compacted_topic import TopicFollower
 from hourmark.kafka.mirror import recreated, workers
-from hourmark_mirror.run.task_status import Failure, TaskStates, status_topic
-from hourmark_mirror.settings.reading import Record, read_span, reading_since, span_reader
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.watch.alarms import moved_targets, standing_still, stretches
-from hourmark_mirror.watch.observed import CutOff, Memory, Observed, Oversize
-from hourmark_mirror.watch.sampling import Sampler
+from hourmark_mirror.record_digests import RecordDigest, digests_since, open_reader, read_digests
+from hourmark_mirror.run.task_status import TaskFailure, TaskStates, status_topic
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.watch.alarms import (
+    partitions_trimmed_on_target,
+    stalled_partitions,
+    unsampled_ranges,
+)
+from hourmark_mirror.watch.observation import (
+    Observation,
+    OversizedRecord,
+    TruncatedRecord,
+    WatchState,
+)
+from hourmark_mirror.watch.sampling import RecordSampler
 
-READ_MAX: Final = 100  # records of a look
+PARTITIONS_READ_MAX: Final = 100  # records of a look
 
 
-class Uncopied:
+class UncopiedTimestamps:
     """What was read of which partition: offset and time (Unix ms; None where no record stands
     there), the oldest first.
     """
@@ -41,7 +50,7 @@ class Uncopied:
     def __init__(self) -> None:
         self._read: dict[Partition, tuple[int, int | None]] = {}
 
-    def due(self, behind: Mapping[Partition, int]) -> dict[Partition, int]:
+    def select_reads(self, behind: Mapping[Partition, int]) -> dict[Partition, int]:
         """Of which to read now: partition → offset.
 
         `behind`: the first offset that is not copied, the most urgent first.
@@ -52,9 +61,9 @@ class Uncopied:
         self._read = {p: read for p, read in self._read.items() if p in behind}
         new = [p for p in behind if p not in self._read]
         moved = [p for p, (offset, _) in self._read.items() if offset != behind[p]]
-        return {p: behind[p] for p in [*new, *moved][:READ_MAX]}
+        return {p: behind[p] for p in [*new, *moved][:PARTITIONS_READ_MAX]}
 
-    def told(
+    def record_reads(
         self, asked: Mapping[Partition, int], times_ms: Mapping[Partition, int]
     ) -> dict[Partition, int]:
         """The times of all partitions that are behind, as far as they were ever read.
@@ -75,12 +84,12 @@ NEIGHBOURS: Final = 200
 CLOCKS_APART_MS: Final = 300_000  # between this machine's clock and a broker's, by which it deletes
 
 
-class Looker:
+class MirrorObserver:
     """Looks again and again. Every look may raise Unavailable. Not thread-safe."""
 
     def __init__(
         self,
-        sites: Sites,
+        sites: MirrorSites,
         clock: Clock,
         *,
         max_message_bytes: int,
@@ -94,11 +103,11 @@ class Looker:
             counts_workers,
         )
         self._positions = sites.positions()
-        self._uncopied = Uncopied()
+        self._uncopied = UncopiedTimestamps()
         self._states = TaskStates("")
         self._status = TopicFollower(sites.central.settings, status_topic(sites.alias))
         # which records are looked at
-        self._sampler = Sampler(sites, max_message_bytes, random.Random())  # noqa: S311
+        self._sampler = RecordSampler(sites, max_message_bytes, random.Random())  # noqa: S311
 
     def close(self) -> None:
         """Leave the clusters."""
@@ -106,7 +115,7 @@ class Looker:
         self._status.close()
         self._sampler.close()
 
-    def look(self, before: Memory) -> Observed:
+    def observe(self, before: WatchState) -> Observation:
         """What there is now.
 
         `before`: what is remembered tells of which partitions records are read.
@@ -116,7 +125,7 @@ class Looker:
         partitions = [Partition(t.name, p) for t in topics for p in t.partitions]
         positions = self._positions.refresh()
         starts, ends = sites.edge.starts(partitions), sites.edge.ends(partitions)
-        remotes = sites.remote_of(partitions)
+        remotes = sites.existing_remotes(partitions)
         there = list(remotes.values())
         remote_starts, remote_ends = (
             sites.central.starts(there),
@@ -124,7 +133,7 @@ class Looker:
         )
         ids = sites.central.topics({r.topic for r in there})
         configs = sites.edge.topic_configs(t.name for t in topics)
-        seen = Observed(
+        seen = Observation(
             now_ms=self._clock.now_ms(),
             ids={t.name: t.topic_id for t in topics},
             remote_ids={
@@ -144,15 +153,15 @@ class Looker:
             if self._counts_workers
             else None,
         )
-        samples = self._sampler.sample(stretches(seen, before), remotes)
+        samples = self._sampler.sample(unsampled_ranges(seen, before), remotes)
         return self._read(dataclasses.replace(seen, samples=samples), before, remotes)
 
-    def _failures(self) -> tuple[Failure, ...]:
+    def _failures(self) -> tuple[TaskFailure, ...]:
         anew, records = self._status.poll()
         if anew:
             self._states = TaskStates("")
         self._states.update(records)
-        return tuple(self._states.failed)
+        return tuple(self._states.failures)
 
     def _newest(self, partitions: Sequence[Partition]) -> dict[str, int | None]:
         told = self._sites.edge.newest_ms([p for p in partitions if p.topic in self._expected])
@@ -162,43 +171,45 @@ class Looker:
         }
 
     def _read(
-        self, seen: Observed, before: Memory, remotes: Mapping[Partition, Partition]
-    ) -> Observed:
+        self, seen: Observation, before: WatchState, remotes: Mapping[Partition, Partition]
+    ) -> Observation:
         if recreated({name: known.topic_id for name, known in before.topics.items()}, seen.ids):
-            self._uncopied = Uncopied()  # what stood at an offset may be another record now
+            self._uncopied = (
+                UncopiedTimestamps()
+            )  # what stood at an offset may be another record now
         behind = {
             p: _next(seen, p)
             for p, end in seen.ends.items()
             if end > _next(seen, p) and _was_behind(seen, before, p)
         }
-        first = self._uncopied.due(
+        first = self._uncopied.select_reads(
             dict(sorted(behind.items(), key=lambda entry: entry[1] - seen.ends[entry[0]]))
         )
-        moved = moved_targets(seen, before)
-        still = standing_still(seen, before)[:READ_MAX]
+        moved = partitions_trimmed_on_target(seen, before)
+        still = stalled_partitions(seen, before)[:PARTITIONS_READ_MAX]
         if not (first or moved or still):
-            return dataclasses.replace(seen, uncopied_ms=self._uncopied.told({}, {}))
+            return dataclasses.replace(seen, uncopied_ms=self._uncopied.record_reads({}, {}))
         with (
-            contextlib.closing(span_reader(self._sites.edge, self._max_bytes)) as edge,
-            contextlib.closing(span_reader(self._sites.central, self._max_bytes)) as central,
+            contextlib.closing(open_reader(self._sites.edge, self._max_bytes)) as edge,
+            contextlib.closing(open_reader(self._sites.central, self._max_bytes)) as central,
         ):
             return dataclasses.replace(
                 seen,
-                uncopied_ms=self._uncopied.told(first, _first_times(edge, first)),
+                uncopied_ms=self._uncopied.record_reads(first, _first_times(edge, first)),
                 blocking=self._blocking(edge, seen, remotes, still),
                 cut_off=self._cut_off(
-                    edge, central, seen, {p: remotes[p] for p in moved[:READ_MAX]}
+                    edge, central, seen, {p: remotes[p] for p in moved[:PARTITIONS_READ_MAX]}
                 ),
-                unread=frozenset(moved[READ_MAX:]),
+                unread=frozenset(moved[PARTITIONS_READ_MAX:]),
             )
 
     def _blocking(
         self,
         edge: CommittedReader,
-        seen: Observed,
+        seen: Observation,
         remotes: Mapping[Partition, Partition],
         still: Sequence[Partition],
-    ) -> dict[Partition, Oversize]:
+    ) -> dict[Partition, OversizedRecord]:
         there = [p for p in still if p in remotes]
         configs = self._sites.central.topic_configs({remotes[p].topic for p in there})
         found = {}
@@ -212,7 +223,7 @@ class Looker:
                     message.offset(),
                 )
                 if size > limit and offset is not None:
-                    found[p] = Oversize(offset, size, limit)
+                    found[p] = OversizedRecord(offset, size, limit)
                     break
         return found
 
@@ -220,9 +231,9 @@ class Looker:
         self,
         edge: CommittedReader,
         central: CommittedReader,
-        seen: Observed,
+        seen: Observation,
         moved: Mapping[Partition, Partition],
-    ) -> dict[Partition, CutOff]:
+    ) -> dict[Partition, TruncatedRecord]:
         """The edge's first record that is copied, and too young for the target's retention, must be
         on the target.
         """
@@ -239,23 +250,23 @@ class Looker:
             if first is None:
                 continue
             since_ms, end = first.timestamp_ms - 1, seen.remote_ends[p]
-            with reading_since(self._sites.central, central, remote, since_ms, end) as there:
+            with digests_since(self._sites.central, central, remote, since_ms, end) as there:
                 missing = all(
                     record.digest != first.digest for record in itertools.islice(there, NEIGHBOURS)
                 )
             if missing:
-                found[p] = CutOff(first.offset, first.timestamp_ms, seen.remote_starts[p])
+                found[p] = TruncatedRecord(first.offset, first.timestamp_ms, seen.remote_starts[p])
         return found
 
 
-def _next(seen: Observed, p: Partition) -> int:
+def _next(seen: Observation, p: Partition) -> int:
     """The first offset that is not copied, of those that the edge still has."""
     return max(seen.positions.get(p, 0), seen.starts[p])
 
 
-def _was_behind(seen: Observed, before: Memory, p: Partition) -> bool:
+def _was_behind(seen: Observation, before: WatchState, p: Partition) -> bool:
     """Whether it has not yet come to where the edge's end was at the look before."""
-    known = before.of(p)
+    known = before.partition_state(p)
     return known is None or _next(seen, p) < known.end
 
 
@@ -279,6 +290,6 @@ def _messages(
 
 def _first_since(
     reader: CommittedReader, p: Partition, start: int, end: int, time_ms: int
-) -> Record | None:
-    with contextlib.closing(read_span(reader, p, start, end)) as records:
+) -> RecordDigest | None:
+    with contextlib.closing(read_digests(reader, p, start, end)) as records:
         return next((record for record in records if record.timestamp_ms >= time_ms), None)

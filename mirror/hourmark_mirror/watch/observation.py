@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 
 from hourmark.kafka.clients import Partition
 from hourmark.process.alarms import Alarm
-from hourmark_mirror.run.task_status import Failure
+from hourmark_mirror.run.task_status import TaskFailure
 
 
-class Oversize(NamedTuple):
+class OversizedRecord(NamedTuple):
     """A record at the edge that the target does not take: `bytes` of key and value, over
     `limit`.
     """
@@ -23,25 +23,25 @@ class Oversize(NamedTuple):
     limit: int
 
 
-class Stretch(NamedTuple):
+class UnsampledRange(NamedTuple):
     """Offsets of the edge that were copied and not sampled yet: first, and the next after them."""
 
     first: int
     end: int
 
 
-class Sample(NamedTuple):
+class SampleResult(NamedTuple):
     """Of a stretch: how many records were compared, when its last was written, the first that is
     not on the target as here.
     """
 
-    stretch: Stretch
+    stretch: UnsampledRange
     compared: int
     through_ms: int
     differs: int | None
 
 
-class CutOff(NamedTuple):
+class TruncatedRecord(NamedTuple):
     """The edge's first record that the target's retention cannot have deleted, and the target does
     not have.
     """
@@ -52,7 +52,7 @@ class CutOff(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observation:
     """One look. Partitions and topics are the edge's; offsets are the next to read; times are Unix
     milliseconds.
 
@@ -76,17 +76,17 @@ class Observed:
     remote_ends: Mapping[Partition, int]
     retention_ms: Mapping[str, int]
     uncopied_ms: Mapping[Partition, int] = dataclasses.field(default_factory=dict)
-    cut_off: Mapping[Partition, CutOff] = dataclasses.field(default_factory=dict)
+    cut_off: Mapping[Partition, TruncatedRecord] = dataclasses.field(default_factory=dict)
     unread: frozenset[Partition] = frozenset()
-    blocking: Mapping[Partition, Oversize] = dataclasses.field(default_factory=dict)
-    failures: tuple[Failure, ...] = ()
+    blocking: Mapping[Partition, OversizedRecord] = dataclasses.field(default_factory=dict)
+    failures: tuple[TaskFailure, ...] = ()
     newest_ms: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
     workers: int | None = None
-    samples: Mapping[Partition, Sample] = dataclasses.field(default_factory=dict)
+    samples: Mapping[Partition, SampleResult] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KnownPartition:
+class PartitionState:
     """Of one partition. `covered`: below it everything was copied, or was gone already when it was
     first looked at.
 
@@ -109,16 +109,16 @@ class KnownPartition:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KnownTopic:
+class TopicState:
     """Of one topic of the edge; `remote_id`: None where the target had none."""
 
     topic_id: str
     remote_id: str | None
-    partitions: Mapping[int, KnownPartition]
+    partitions: Mapping[int, PartitionState]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class WatchState:
     """What is remembered from one look to the next. `standing`: losses, which stand until an
     operator accepts them.
 
@@ -126,12 +126,12 @@ class Memory:
     """
 
     looked_ms: int = 0
-    topics: Mapping[str, KnownTopic] = dataclasses.field(default_factory=dict)
+    topics: Mapping[str, TopicState] = dataclasses.field(default_factory=dict)
     standing: tuple[Alarm, ...] = ()
     few_since_ms: int | None = None
     format: Literal[1] = 1
 
-    def of(self, partition: Partition) -> KnownPartition | None:
+    def partition_state(self, partition: Partition) -> PartitionState | None:
         """What is known of a partition; None at its first look."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
