@@ -1,4 +1,4 @@
-"""`hourmark mirror`: run MirrorMaker 2, show its lag, verify and watch it, keep its topics."""
+"""Command group `hourmark mirror`: run MirrorMaker 2, show its lag, verify, watch and plan."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ BACKOFF_S: Final = (1.0, 15.0)
 
 @click.group()
 def mirror() -> None:
-    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify and
-    watch it, keep its topics.
+    """Replicate topics from the edge to the central cluster with MirrorMaker 2.
+
+    Commands run it, show its lag, verify and watch its copies, and manage its topics and positions.
     """
 
 
@@ -57,13 +58,16 @@ for _command in (watch, status, plan, apply, reset_offsets):
     help="End with MirrorMaker 2's exit code instead of starting it again.",
 )
 def run(config: Config, no_restart: bool) -> None:
-    """Run MirrorMaker 2, edge to central, exactly once, until SIGTERM.
+    """Run MirrorMaker 2 from the edge to the central cluster, exactly once, until SIGTERM.
 
-    Makes the remote topics that are missing, and tells what differs of those that exist (`hourmark
-    mirror plan`). Starts MirrorMaker 2 again when it ends or when one of its tasks fails. Its log
-    goes to stderr; what it was given is in mirror.work_dir, where a second one is refused. On
-    several hosts, each with a mirror.rest_host by which the others reach it, all are workers of one
-    mirror: they share its tasks, and what one leaves the others take over.
+    Creates missing remote topics and logs how existing ones differ from the edge's (`hourmark
+    mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks fails. Its log goes
+    to stderr. Generated files are in mirror.work_dir; a second instance on the same folder is
+    refused.
+
+    To run several workers, start one on each host with a mirror.rest_host that the other hosts can
+    reach. The workers share the tasks of one mirror, and the remaining workers take over the tasks
+    of one that stops.
     """
     set_up_logging(config.log_level)
     with _alone(config.mirror.work_dir):
@@ -71,7 +75,11 @@ def run(config: Config, no_restart: bool) -> None:
 
 
 def _alone(work_dir: Path) -> IO[bytes]:
-    """Hold the folder until this is closed; UsageError where a mirror runs on it already."""
+    """Lock the work folder and return the open lock file, which holds the lock until it is closed.
+
+    Raises:
+        UsageError: Another mirror process holds the lock.
+    """
     folder = StateFolder(work_dir, "mirror")
     if (holder := folder.holder()) is not None:
         raise UsageError(
@@ -125,10 +133,10 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
 @config_option
 @json_option
 def lag(config: Config, as_json: bool) -> None:
-    """Show, for each topic-partition, how many records of the edge the mirror has not copied yet.
+    """Show how many edge records the mirror has not copied yet, for each topic-partition.
 
-    Offsets are the next to read. The central end counts one marker for each transaction besides the
-    records.
+    Offsets are the next to read. The central end offset also counts one commit marker for each
+    transaction, so it exceeds the number of records.
     """
     lags = measure_lag(config)
     total = sum(max(entry.records, 0) for entry in lags)
@@ -208,13 +216,15 @@ def verify(
     accept: bool,
     as_json: bool,
 ) -> None:
-    """Check that the central cluster holds what the edge holds now: all of it, once, unaltered.
+    """Verify that the central cluster holds every edge record, once and unaltered.
 
-    Waits until the mirror has reached the edge's present ends, and compares record by record (key
-    and value, in order). Alarms where a gap cannot be excluded: a topic deleted or recreated, or
-    retention that passed the mirror's last known position; and what only the central cluster has.
-    What was found stands until --accept, also where retention deletes the evidence. Exit code 1 on
-    any finding, each with topic, partition and offsets.
+    Waits until the mirror has reached the current end offsets of the edge, then compares keys and
+    values record by record and in order. Raises alarms where data may be lost: a topic that was
+    deleted or recreated, retention that passed the mirror's last known position, and topics that
+    exist only on the central cluster.
+
+    Alarms persist until --accept, even after retention deletes the evidence. Exits with code 1 on
+    any finding, and names its topic, partition and offsets.
     """
     set_up_logging(config.log_level)
     if sample is not None and seed is None:

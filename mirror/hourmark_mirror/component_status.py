@@ -1,4 +1,4 @@
-"""How the mirror stands: who runs it, and how much of the edge it has not copied yet."""
+"""Status of the mirror for `hourmark status`: its process, and how much is not copied yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from hourmark_mirror.lag import Lag, measure_lag
 
 
 def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
-    """By the lock of its work folder, and by its positions on the central cluster."""
+    """Return whether a mirror runs on this host and how many records it has not copied yet.
+
+    Args:
+        config: Configuration with both clusters and `mirror.work_dir`.
+        now_ms: Current Unix time in milliseconds.
+
+    Returns:
+        `RUNNING` if a process holds the lock of the work folder, otherwise `NOT_RUNNING`. The
+        detail
+        describes the lag, or why the clusters could not be read.
+    """
     if not config.kafka.mirrored:
         return ComponentStatus(
             State.NOT_RUNNING, "one cluster is both edge and central: there is none"
@@ -32,7 +42,7 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
 
 
 def describe_lag(lags: Sequence[Lag]) -> str:
-    """How much is copied, in words."""
+    """Describe in one line how many records are not copied and how many positions are stale."""
     behind = [lag.records for lag in lags if lag.records > 0]
     stale = sum(lag.records < 0 for lag in lags)
     said = (

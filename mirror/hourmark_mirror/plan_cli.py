@@ -1,6 +1,4 @@
-"""`hourmark mirror status`, `plan` and `apply`: what runs, and with which settings; what is not as
-it should be, and made so.
-"""
+"""`hourmark mirror status`, `plan` and `apply`: running workers and configuration differences."""
 
 from __future__ import annotations
 
@@ -45,11 +43,10 @@ class _Plan(NamedTuple):
 @config_option
 @json_option
 def status(config: Config, as_json: bool) -> None:
-    """Show the workers of this mirror, what each runs and in which version, and the settings in
-    force (secrets are hidden).
+    """Show the workers of this mirror, their tasks and versions, and the settings in force.
 
-    It asks the central cluster, so it tells the same on any host. Workers are named by the hosts
-    that they are on.
+    Reads from the central cluster, so the output is the same on every host. Workers are named by
+    host. Secrets are redacted.
     """
     sites = MirrorSites(config)
     group = read_worker_group(sites.central.settings, sites.alias)
@@ -62,7 +59,13 @@ def status(config: Config, as_json: bool) -> None:
 
 
 def status_to_json(site: str, group: WorkerGroup, installed: str) -> dict[str, object]:
-    """Of `status`, for programs."""
+    """Return the status of a mirror as a JSON-serializable dict, with secrets redacted.
+
+    Args:
+        site: Alias of the edge cluster.
+        group: Workers, task states and connector settings.
+        installed: MirrorMaker 2 version installed on this host; empty if unknown.
+    """
     states = {
         name: {
             "state": s.state,
@@ -83,7 +86,13 @@ def status_to_json(site: str, group: WorkerGroup, installed: str) -> dict[str, o
 
 
 def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str]:
-    """Of `status`, for people."""
+    """Yield the status of a mirror as lines of text, with secrets redacted.
+
+    Args:
+        site: Alias of the edge cluster.
+        group: Workers, task states and connector settings.
+        installed: MirrorMaker 2 version installed on this host; empty if unknown.
+    """
     hosts = f" on {', '.join(group.workers.hosts)}" if group.workers.hosts else ""
     yield (
         f"site {site}: {len(group.workers.hosts)} workers{hosts}, led by "
@@ -109,12 +118,11 @@ def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str
 @topic_option
 @json_option
 def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
-    """Show what is not as it should be: remote topics against the edge's, what runs against this
-    configuration.
+    """Show how remote topics and running workers differ from the edge and the configuration.
 
-    Of topics: those that are missing, partitions, retention, message size, policies. Of workers:
-    that there is one at all, the connector's settings, their version, a leader that others cannot
-    reach. It changes nothing. Exit code 1 where there is a difference.
+    Compares topics (missing ones, partitions, retention, message size, policies) and workers (none
+    running, connector settings, versions, a leader that other hosts cannot reach). Changes nothing.
+    Exits with code 1 if there is a difference.
     """
     set_up_logging(config.log_level)
     found = _plan(config, topics).found
@@ -131,12 +139,11 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Make remote topics as they are at the edge: create them, add partitions, alter settings. May
-    be repeated.
+    """Create remote topics, add partitions and change settings to match the edge.
 
-    A shorter retention deletes at the centre what it no longer covers. Workers take changed
-    settings at their next start: restart `hourmark mirror run` on each host. What is left is named.
-    Exit code 1 where something is.
+    Can be repeated. A shorter retention deletes older records on the central cluster. Workers read
+    changed settings only at startup: restart `hourmark mirror run` on each host. Lists the
+    differences that remain, and exits with code 1 if there are any.
     """
     set_up_logging(config.log_level)
     planned = _plan(config, topics)
@@ -188,14 +195,16 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
 
 
 def topic_filter(topics: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a topic is one of these, named as topic or event type; all are where none is
-    named.
+    """Return a predicate that accepts edge topics named by topic or event type.
+
+    Args:
+        topics: Topic names or event type names; empty to accept every topic.
     """
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 
 def format_plan(found: Sequence[MirrorDifference]) -> Iterator[str]:
-    """Of `plan`, for people."""
+    """Yield the differences as lines of text, followed by what to do about them."""
     yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in found)
     if not found:
         yield (

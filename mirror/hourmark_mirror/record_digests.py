@@ -1,6 +1,4 @@
-"""Reads a span of one topic-partition's committed records, in bounded memory, each as a digest of
-its key and value.
-"""
+"""Reads committed records of one topic-partition as digests of key and value, in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,8 +16,13 @@ BATCH: Final = 500
 
 
 class RecordDigest(NamedTuple):
-    """What is compared of a record: its content as 16 bytes of BLAKE2b over length-prefixed key and
-    value.
+    """Record of a topic-partition, reduced to what a comparison of both clusters needs.
+
+    Attributes:
+        offset: Offset of the record.
+        timestamp_ms: Record timestamp, Unix milliseconds.
+        key: Record key; None if it has none.
+        digest: 16 bytes of BLAKE2b over the length-prefixed key and value.
     """
 
     offset: int
@@ -29,7 +32,10 @@ class RecordDigest(NamedTuple):
 
 
 def content_digest(key: bytes | None, value: bytes | None) -> bytes:
-    """Differs wherever key or value differ, also between absent and empty."""
+    """Return the 16-byte BLAKE2b digest of a record's key and value.
+
+    An absent key or value (None) and an empty one have different digests.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for part in (key, value):
         digest.update(b"-" if part is None else b"%d:" % len(part))
@@ -38,7 +44,15 @@ def content_digest(key: bytes | None, value: bytes | None) -> bytes:
 
 
 def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
-    """For `read_span`, one span after the other. Close it at the end."""
+    """Open a reader of committed records for consecutive calls of `read_digests`.
+
+    Args:
+        cluster: Cluster to read from.
+        max_message_bytes: Largest record to expect; sets the fetch size per partition.
+
+    Returns:
+        A reader that the caller must close.
+    """
     return CommittedReader(
         cluster.settings,
         cluster.name,
@@ -52,10 +66,18 @@ def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
 def read_digests(
     reader: CommittedReader, partition: Partition, start: int, end: int
 ) -> Generator[RecordDigest, None, None]:
-    """Records with start ≤ offset < end; where retention overtakes the reader, from the log's start
-    on.
+    """Yield the digests of committed records with start <= offset < end, in order.
 
-    Unavailable as `CommittedReader.read`.
+    If retention deletes records meanwhile, reading continues at the new start of the log.
+
+    Args:
+        reader: Reader from `open_reader`; not used for another read until this one is closed.
+        partition: Topic-partition to read.
+        start: First offset.
+        end: Offset after the last.
+
+    Raises:
+        Unavailable: The cluster does not answer.
     """
     for runs in reader.read({partition: (start, end)}):
         for record in (record for run in runs for record in run.records):
@@ -70,12 +92,21 @@ def read_digests(
 def digests_since(
     cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
 ) -> Generator[Iterator[RecordDigest], None, None]:
-    """Records before `end`, from one of this time or later on; it is the first of them, but that
-    some of just this time may be passed over.
+    """Open an iterator over the digests of records written at or after a time.
 
-    For so a broker answers that is asked for a time: it begins at an entry of its time index, which
-    is no later; and it may name the first record of the batch that holds it, which is older: those
-    are left out here.
+    A broker answers a lookup by time from its time index, which may point to an earlier record of
+    the same batch. Earlier records are dropped, and some records of exactly `time_ms` may be
+    missing.
+
+    Args:
+        cluster: Cluster that the reader is connected to.
+        reader: Reader from `open_reader`.
+        partition: Topic-partition to read.
+        time_ms: Unix milliseconds.
+        end: Offset after the last record to read.
+
+    Raises:
+        Unavailable: The cluster does not answer.
     """
     first = cluster.at_time([partition], time_ms)[partition]
     with contextlib.closing(read_digests(reader, partition, first, end)) as records:

@@ -1,14 +1,8 @@
-"""`hourmark mirror reset-offsets`: the mirror forgets its positions of some topic-partitions and
-copies them from their beginning.
+"""`hourmark mirror reset-offsets`: deletes stored positions, so that topics are copied again.
 
-The mirror's positions of some topic-partitions are forgotten, so that it copies them from their
-beginning.
-
-Kafka Connect forgets a position by a record without a value under the position's key. A worker
-reads positions when its tasks start, and writes its own while they run: so nobody may be in the
-group meanwhile.
-
-`hourmark mirror reset-offsets`.
+Kafka Connect forgets a position when a record without a value is written under the position's key.
+A worker reads positions when its tasks start and writes them while they run, so no worker may be in
+the group during a reset.
 """
 
 from __future__ import annotations
@@ -37,9 +31,13 @@ _KEY_BYTES_MAX: Final = 1 << 16
 
 
 class StoredPosition(NamedTuple):
-    """A position that the mirror has.
+    """Position that the mirror has stored for one edge topic-partition.
 
-    `edge_end`: None where the edge told of no such topic-partition.
+    Attributes:
+        partition: Topic-partition at the edge.
+        position: Next edge offset that the mirror would copy.
+        edge_end: Log end offset at the edge; None if the edge lists no such topic-partition.
+        key: Key of the position's record in the offsets topic of Kafka Connect.
     """
 
     partition: Partition
@@ -48,7 +46,7 @@ class StoredPosition(NamedTuple):
     key: bytes
 
     def as_object(self) -> dict[str, object]:
-        """For programs."""
+        """Return topic, partition, position and edge end as a JSON-serializable dict."""
         at = self.partition
         return {
             "topic": at.topic,
@@ -69,7 +67,18 @@ class StoredPosition(NamedTuple):
 def read_stored_positions(
     sites: MirrorSites, selected: Callable[[str], bool]
 ) -> list[StoredPosition]:
-    """Positions of the selected topics. Unavailable."""
+    """Read the mirror's stored positions of the selected topics from the central cluster.
+
+    Args:
+        sites: Both clusters.
+        selected: Predicate on the topic name at the edge.
+
+    Returns:
+        Positions sorted by topic and partition; empty if none is stored.
+
+    Raises:
+        Unavailable: A cluster does not answer.
+    """
     records = read_topic(
         sites.central.settings, positions_topic(sites.alias), cluster_name="central"
     )
@@ -86,11 +95,11 @@ def read_stored_positions(
 
 
 def stale_positions(found: Iterable[StoredPosition]) -> list[StoredPosition]:
-    """Those of topics that were made again: of which any position lies past the edge's end.
+    """Return all positions of topics that were recreated at the edge.
 
-    Of such a topic no other position means anything either, though the new topic may have outgrown
-    it already. What the edge does not tell of is not among them: a broker that has just started
-    knows of little.
+    A topic counts as recreated if any of its positions is past the edge's log end. All positions of
+    such a topic are invalid, even where the new log has already grown past them. Partitions without
+    a known edge end do not count, because a broker that has just started may not list them yet.
     """
     rows = list(found)
     anew = {
@@ -102,7 +111,12 @@ def stale_positions(found: Iterable[StoredPosition]) -> list[StoredPosition]:
 
 
 def refuse_while_workers_run(sites: MirrorSites) -> None:
-    """UsageError where somebody runs this mirror."""
+    """Raise UsageError if any worker of this mirror is in its group.
+
+    Raises:
+        UsageError: At least one worker is a member; the message names the hosts.
+        Unavailable: The central cluster does not answer.
+    """
     if there := workers(sites.central, sites.alias).hosts:
         raise UsageError(
             f"{len(there)} workers of this mirror are in its group, on {', '.join(there)}: they "
@@ -114,9 +128,19 @@ def refuse_while_workers_run(sites: MirrorSites) -> None:
 
 
 def reset_positions(work_dir: Path, sites: MirrorSites, chosen: Sequence[StoredPosition]) -> None:
-    """Forget these, and first what checks and the watch (`work_dir`) believe to be copied: a hole
-    made from now on would be none to them, below that. No look comes between. UsageError where a
-    worker runs, or the folder cannot be used; Unavailable.
+    """Delete stored positions, so that the mirror copies these topic-partitions from their start.
+
+    Before that, lowers the copied offsets in the state of checks and watch, so that both still
+    detect records that are lost from now on. Holds the lock of the watch state meanwhile.
+
+    Args:
+        work_dir: `mirror.work_dir`, which holds the state of checks and watch.
+        sites: Both clusters.
+        chosen: Positions to delete.
+
+    Raises:
+        UsageError: A worker of this mirror runs, or the folder cannot be used.
+        Unavailable: A cluster does not answer, or the watch holds the lock too long.
     """
     refuse_while_workers_run(sites)
     topics = {t.name: t for t in sites.topics()}
@@ -138,8 +162,12 @@ def reset_positions(work_dir: Path, sites: MirrorSites, chosen: Sequence[StoredP
 def lower_coverage(
     memory: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """What the watch remembers, where topics of these ids are copied again from these
-    offsets on.
+    """Return the watch state with covered offsets lowered to where copying starts again.
+
+    Args:
+        memory: Current watch state.
+        ids: Topic ids by edge topic name; topics with another id in `memory` stay unchanged.
+        starts: First edge offset that is copied again, by topic-partition.
     """
 
     def again(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:
@@ -161,7 +189,12 @@ def lower_coverage(
 
 
 def delete_positions(sites: MirrorSites, chosen: Iterable[StoredPosition]) -> None:
-    """Forget these. UsageError where a worker runs; Unavailable."""
+    """Delete stored positions by writing a tombstone for each of their keys.
+
+    Raises:
+        UsageError: A worker of this mirror runs.
+        Unavailable: The central cluster does not answer.
+    """
     refuse_while_workers_run(sites)
     records = [(one.key.decode(), None) for one in chosen]
     append_all(
@@ -189,15 +222,16 @@ def delete_positions(sites: MirrorSites, chosen: Iterable[StoredPosition]) -> No
 def reset_offsets(
     config: Config, topics: tuple[str, ...], also_well: bool, yes: bool, as_json: bool
 ) -> None:
-    """Let the mirror begin anew with topics that were deleted and made again: of which a position
-    lies past the edge's end.
+    """Copy topics from the start again after they were deleted and recreated at the edge.
 
-    Until then nothing is copied there, or only what comes after the old position, and MirrorMaker 2
-    says nothing of it. End every `hourmark mirror run` first: beside a worker it is refused. What
-    is on the target already is copied a second time, and dropped as duplicate by the ETL; `hourmark
-    mirror verify` names it as doubled or foreign until the target's retention has deleted it. What
-    the old topic held and was not copied is gone: `verify` names it. --topic with --all is for a
-    target that was truncated.
+    Such a topic has a position past the edge's log end. MirrorMaker 2 then copies nothing, or only
+    records after the old position, and reports no error. Stop every `hourmark mirror run` first;
+    the command refuses to run while a worker is in the group.
+
+    Records that are on the target already are copied a second time. The ETL drops them as
+    duplicates; `hourmark mirror verify` reports them as doubled or foreign until the target's
+    retention deletes them. Records of the old topic that were not copied are lost, and `verify`
+    names them. Use --topic with --all after a target was truncated.
     """
     set_up_logging(config.log_level)
     if also_well and not topics:

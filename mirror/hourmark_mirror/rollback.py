@@ -1,4 +1,4 @@
-"""What the mirror's memory holds that an older version would forget."""
+"""Mirror state that an older version would lose, for `hourmark rollback` checks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from hourmark_mirror.verify.verification_state import CHECKS_FILE, VerificationS
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Alarms that stand.
+    """Yield an obstacle if the older version would drop unaccepted alarms.
 
-    A version that does not keep them reads the file, and writes it without them.
+    A version that does not know alarms rewrites the state file without them.
+
+    Args:
+        config: Current configuration.
+        older: Version to return to.
+
+    Raises:
+        NothingHere: No central cluster is configured, or no state file exists.
     """
     if not config.kafka.mirrored:
         raise NothingHere("nothing is mirrored (kafka.central)")

@@ -1,4 +1,4 @@
-"""A file of what is remembered (`mirror.work_dir`/state/…), held by one process at a time."""
+"""Exclusive lock on a state file below `mirror.work_dir`, held by one process at a time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ _POLL_S: Final = 0.1
 
 
 @contextlib.contextmanager
-def exclusive_lock(path: Path, turn_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Nobody else holds this file meanwhile. Unavailable where another does for so long; UsageError
-    for an unusable folder.
+def exclusive_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+    """Hold an exclusive lock on a state file for the duration of the `with` block.
+
+    Locks the sibling file with the suffix `.lock`, and creates the folder if it is missing.
+
+    Args:
+        path: State file to protect.
+        timeout_s: Seconds to wait while another process holds the lock.
+
+    Raises:
+        Unavailable: Another process still holds the lock after `timeout_s`.
+        UsageError: The folder cannot be created or written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,12 +41,12 @@ def exclusive_lock(path: Path, turn_s: float = LOCK_TIMEOUT_S) -> Iterator[None]
             "write"
         ) from error
     with lock:
-        _wait_for(lock, turn_s)
+        _wait_for(lock, timeout_s)
         yield
 
 
-def _wait_for(lock: IO[bytes], turn_s: float) -> None:
-    give_up_s = time.monotonic() + turn_s
+def _wait_for(lock: IO[bytes], timeout_s: float) -> None:
+    give_up_s = time.monotonic() + timeout_s
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,7 +54,7 @@ def _wait_for(lock: IO[bytes], turn_s: float) -> None:
         except BlockingIOError as error:
             if time.monotonic() >= give_up_s:
                 raise Unavailable(
-                    f"another process has held {lock.name} for {turn_s:g} s, perhaps a "
+                    f"another process has held {lock.name} for {timeout_s:g} s, perhaps a "
                     "`hourmark mirror watch` that stands "
                     f"still; `fuser {lock.name}` tells which"
                 ) from error

@@ -1,13 +1,13 @@
-"""Leaves topics out of the mirror of which a batch is damaged at the edge, so that all others are
-copied.
+"""Excludes topics with a damaged record batch from the mirror, so that all others are copied.
 
-MirrorMaker 2 checks CRCs, and its consumer then fails at each poll: the task copies nothing more of
-any of its partitions, runs at full speed, and does not fail (`MirrorSourceTask.poll` logs the error
-and goes on). No setting skips or isolates the partition. So partitions that stand still are read
-here from where the mirror stands. A topic whose batch is damaged there goes into `topics.exclude`,
-with a new start; its type waits for it, and no other. It is tried again, and taken in once it can
-be read: another replica leads, or an operator deleted the records up to the damage
-(`kafka-delete-records`).
+MirrorMaker 2 checks CRCs. When a batch is damaged, its consumer fails on every poll: the task
+copies nothing more of any partition, uses a full core and does not fail (`MirrorSourceTask.poll`
+logs the error and continues). No setting skips or isolates the partition.
+
+This module therefore reads stalled partitions from the mirror's position. A topic with a damaged
+batch there is added to `topics.exclude` and MirrorMaker 2 restarts; only that topic's event type
+waits. The topic is retried and included again once it is readable: after another replica became
+leader, or after an operator deleted the records up to the damage (`kafka-delete-records`).
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ _FETCH_BYTES: Final = 64 * 1024  # a broker gives a batch that is larger all the
 
 
 class DamagedTopics:
-    """A `supervisor.Watch`: what is newly left out, or taken in again, is answered by a new start.
+    """Failure detector that excludes topics with damaged batches and includes repaired ones again.
+
+    Reports each change as a failure, so that the supervisor restarts MirrorMaker 2 with the new
+    list.
 
     Attributes:
-        excluded: By topic of the edge that is left out, the partition and why it cannot be read.
+        excluded: Edge topic name to its damaged partition and the reason it cannot be read.
     """
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:
@@ -51,12 +54,18 @@ class DamagedTopics:
         self._positions = sites.positions()
 
     def start_run(self) -> None:
-        """The patience starts anew with each run."""
+        """Restart stall tracking for a new run of MirrorMaker 2; exclusions stay."""
         self._progress, self._changes = StallTracker(STILL_S), list[TaskFailure]()
         self._looked_s = self._tried_s = self._clock.monotonic_s()
 
     def failures(self) -> list[TaskFailure]:
-        """Return what changed in this run. Asks the clusters every LOOK_S."""
+        """Return the topics excluded or included again in this run; empty if none changed.
+
+        Reads the clusters at most every 5 seconds, and not again in a run once something changed.
+
+        Raises:
+            Unavailable: A cluster cannot be read.
+        """
         now_s = self._clock.monotonic_s()
         if not self._changes and now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
@@ -82,7 +91,6 @@ class DamagedTopics:
     def _take_in(
         self, left_out: list[Behind], starts: Mapping[Partition, int], there: Collection[Partition]
     ) -> None:
-        """Topics whose partition can be read, or is gone."""
         bad = {
             error.partition.topic
             for error in find_damaged_batches(self._sites.edge.settings, left_out, starts)
@@ -112,8 +120,15 @@ def _sample(still: list[Behind]) -> list[Behind]:
 def find_damaged_batches(
     edge: KafkaCluster, behind: Collection[Behind], starts: Mapping[Partition, int]
 ) -> list[PartitionError]:
-    """Return the errors of those partitions whose next batch, from where the mirror stands, is
-    damaged.
+    """Return the errors of partitions whose next batch to copy is damaged.
+
+    Args:
+        edge: Settings of the edge cluster.
+        behind: Partitions to read, each from the mirror's position.
+        starts: Log start offsets at the edge; reading never begins before them.
+
+    Returns:
+        One error for each damaged partition; empty if all are readable.
 
     Raises:
         Unavailable: The cluster cannot be read.

@@ -1,7 +1,7 @@
 """MirrorMaker 2 as a child process that never outlives its parent.
 
-The kernel kills it when this process dies, however it dies (Linux: prctl(2), PR_SET_PDEATHSIG); a
-SIGTERM to this process is passed on, and the child is always reaped.
+The kernel kills the child when this process dies for any reason (Linux: prctl(2),
+PR_SET_PDEATHSIG). SIGTERM to this process is forwarded, and the child is always reaped.
 """
 
 from __future__ import annotations
@@ -63,15 +63,25 @@ logger.task.filter.burst.maxBurst = 20
 
 
 class MirrorMakerProcess:
-    """One run of Java, which starts it; its output goes to this process's stderr.
+    """One running MirrorMaker 2 process, started by the constructor.
 
-    `excluded`: topics that it does not copy.
+    Its output goes to this process's stderr.
 
-    ConfigError where there is no such program; Unavailable where the generated files cannot be
-    written.
+    Attributes:
+        pid: Process id.
     """
 
     def __init__(self, config: Config, excluded: Collection[str] = ()) -> None:
+        """Write the generated files and start Java.
+
+        Args:
+            config: Configuration with both clusters and the group `mirror`.
+            excluded: Edge topics that are not copied.
+
+        Raises:
+            ConfigError: A setting is invalid, or `mirror.java` cannot be started.
+            Unavailable: The generated files cannot be written.
+        """
         command = prepare_command(config, excluded)
         sys.stderr.flush()
         try:
@@ -91,13 +101,16 @@ class MirrorMakerProcess:
         self.pid = self._child.pid
 
     def poll(self) -> int | None:
-        """Its exit code, or None while it runs."""
+        """Return the exit code, or None while the process runs."""
         return self._child.poll()
 
     def stop(self) -> int:
-        """SIGTERM, then SIGKILL; returns the exit code (negative: the signal).
+        """Send SIGTERM, then SIGKILL after 15 seconds, and wait for the process to end.
 
-        Does no harm after its end.
+        Has no effect on a process that has already ended.
+
+        Returns:
+            Exit code; the negated signal number if a signal ended it.
         """
         self._child.terminate()
         try:
@@ -108,7 +121,14 @@ class MirrorMakerProcess:
 
 
 def installed_version(classpath: str) -> str:
-    """Of MirrorMaker 2 in `mirror.classpath`, by its jar's name; empty where that does not tell."""
+    """Return the MirrorMaker 2 version found in a class path, from the name of its jar.
+
+    Args:
+        classpath: Value of `mirror.classpath`, entries separated by colons.
+
+    Returns:
+        Version such as `3.9.1`; empty if no `connect-mirror-*.jar` is found.
+    """
     jars = itertools.chain.from_iterable(_jars(part) for part in _parts(classpath))
     return next((found[1] for jar in jars if (found := _JAR.fullmatch(jar.name))), "")
 
@@ -122,9 +142,17 @@ def _jars(part: str) -> Iterable[Path]:
 
 
 def prepare_command(config: Config, excluded: Collection[str] = ()) -> list[str]:
-    """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command.
+    """Write the files generated for MirrorMaker 2 and return the command that starts it.
 
-    Errors as of the process.
+    The files are in `mirror.work_dir`.
+
+    Args:
+        config: Configuration with both clusters and the group `mirror`.
+        excluded: Edge topics that are not copied.
+
+    Raises:
+        ConfigError: A setting is invalid, or a private key cannot be used by Java.
+        Unavailable: A file cannot be written.
     """
     for alias, cluster in (
         (config.kafka.edge_alias, config.kafka.edge),

@@ -1,19 +1,14 @@
-"""A mirror that runs and copies nothing: no process ends and no task fails (strimzi#3375).
+"""Detects a mirror that runs but copies nothing: no process ends and no task fails (strimzi#3375).
 
-Sees a MirrorMaker 2 that runs and does nothing at all, as one that is paused or that waits for
-itself.
+`ResponseDetector` finds a MirrorMaker 2 process that hangs, such as one that is paused or
+deadlocked. With several workers no other worker reports it: the group continues without it and
+moves its tasks. The process listens on its REST port once it has found both clusters, and keeps
+answering if they become unavailable.
 
-Where there are several workers nobody else notices: the group goes on without it, its tasks with
-another, and nothing fails. Its REST listens from when it has found both clusters, and answers
-whatever becomes of them.
-
-Sees a mirror that runs and copies nothing: no process ends, no task fails, nothing complains
-(strimzi#3375).
-
-Positions are those of all workers of the mirror, and nothing tells whose a partition is. So only a
-mirror that stands still as a whole is a failure of this worker: one partition that stands still
-while others move may be another's, and a new start of each worker would end what they copy well.
-That one is an alarm of the watch.
+`StallDetector` finds a mirror that is behind while no position moves. Positions do not show which
+worker copies a partition, so only a stall of all partitions is a failure of this worker. A single
+stalled partition may belong to another worker, and restarting every worker would interrupt the
+others; that case is an alarm of the watch.
 """
 
 from __future__ import annotations
@@ -39,19 +34,25 @@ PAUSED_BLIND_S: Final = (
 
 
 class ResponseDetector:
-    """A `supervisor.Watch`: no answer for SILENT_S is a failure, once there was one in this run."""
+    """Failure detector for a MirrorMaker 2 process that stops answering on its REST port.
+
+    Reports a failure after 60 seconds without an answer, once the process has answered in this run.
+    """
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
         self._host, self._port, self._clock = host, port, clock
         self.start_run()
 
     def start_run(self) -> None:
-        """A new run has not answered yet."""
+        """Start a new run, in which the process has not answered yet."""
         self._looked_s = self._clock.monotonic_s()
         self._answered_s: float | None = None
 
     def failures(self) -> list[TaskFailure]:
-        """Asks every LOOK_S."""
+        """Return a failure if the process has not answered for 60 seconds, otherwise an empty list.
+
+        Sends a request at most every 10 seconds.
+        """
         now_s = self._clock.monotonic_s()
         if (since_s := now_s - self._looked_s) >= LOOK_S:
             if self._answers():
@@ -90,12 +91,10 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 
 
 class StallTracker:
-    """How long each partition that is behind has stood still, and all of them.
+    """Tracker of how long each partition that is behind has not moved. Performs no I/O.
 
-    Pure: fed with what was read.
-
-    `stall_s`: so long a partition stands still before it is named. `last_progress_s`: when any position was
-    seen to have moved last; the first look.
+    Attributes:
+        last_progress_s: Monotonic seconds at the last update in which any position had changed.
     """
 
     def __init__(self, stall_s: float = STALL_S) -> None:
@@ -111,8 +110,20 @@ class StallTracker:
         starts: Mapping[Partition, int],
         positions: Mapping[Partition, int],
     ) -> list[Behind]:
-        """Partitions behind their end whose position has not moved for so long, as far as somebody
-        looked.
+        """Record the current offsets and return the partitions that have stalled.
+
+        After a gap of 60 seconds or more between two calls, all partitions start counting from
+        zero.
+
+        Args:
+            now_s: Current monotonic time in seconds.
+            ends: Log end offsets at the edge.
+            starts: Log start offsets at the edge.
+            positions: Next offset that the mirror copies.
+
+        Returns:
+            Partitions behind their end offset whose position has not changed for the stall time;
+            empty if there are none.
         """
         if positions != self._positions:
             self._positions, self.last_progress_s = dict(positions), now_s
@@ -131,9 +142,7 @@ class StallTracker:
 
 
 class StallDetector:
-    """A `supervisor.Watch`: a mirror that is behind and of which no partition moves is a
-    failure.
-    """
+    """Failure detector for a mirror that is behind while none of its partitions moves."""
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:
         self._clock = clock
@@ -143,12 +152,18 @@ class StallDetector:
         self._ahead: set[Partition] = set()
 
     def start_run(self) -> None:
-        """The patience starts anew with each run."""
+        """Restart stall tracking for a new run of MirrorMaker 2."""
         self._progress, self._looked_s = StallTracker(), self._clock.monotonic_s()
         self._found: list[Behind] = []
 
     def failures(self) -> list[TaskFailure]:
-        """Asks the clusters every LOOK_S."""
+        """Return a failure for each stalled partition if no position moved for 5 minutes.
+
+        Reads the clusters at most every 10 seconds. Logs positions past the edge's log end once.
+
+        Raises:
+            Unavailable: A cluster cannot be read.
+        """
         if self._clock.monotonic_s() - self._looked_s >= LOOK_S:
             self._looked_s, self._found = self._clock.monotonic_s(), []
             self._poll()

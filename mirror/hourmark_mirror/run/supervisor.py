@@ -1,15 +1,13 @@
-"""Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause
-that grows.
+"""Keeps MirrorMaker 2 running: detects failures, logs them and restarts it with increasing pauses.
 
-Seen are the end of the process, a failed connector or task, a partition that stands still
-(`progress`), and a process that does not answer (`answering`). One failed task is enough for a new
-start of the whole process: its partitions stand still while the others go on. Exactly-once makes a
-new start harmless: the open transaction is aborted, and copying goes on from the committed
-positions.
+Failures are the end of the process, a failed connector or task, stalled partitions and a process
+that does not answer (`stalls`). One failed task restarts the whole process, because its partitions
+stay stalled while the others continue. Exactly-once support makes a restart harmless: the open
+transaction is aborted, and copying resumes from the committed positions.
 
-Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and
-looks again later. So it does where a later start fails, as Java is being replaced, a key is, or the
-disk is full: only the first tells a wrong setting.
+The supervisor survives unavailable clusters: a detector that cannot read them reports no failure
+and retries later. Only an error at the first start ends it, because that one indicates an invalid
+setting; later start errors (a replaced Java, a key, a full disk) are retried.
 """
 
 from __future__ import annotations
@@ -47,7 +45,11 @@ _Found = TypeVar("_Found")
 
 
 class SupervisedProcess(Protocol):
-    """What is supervised; it was started when it was made."""
+    """Running child process that a supervisor can poll and stop.
+
+    Attributes:
+        pid: Process id.
+    """
 
     pid: int
 
@@ -57,27 +59,26 @@ class SupervisedProcess(Protocol):
 
 
 class FailureDetector(Protocol):
-    """Finds failures that do not end the process.
+    """Detector of failures that do not end the supervised process.
 
-    Raises HourmarkError or KafkaException where it cannot look now.
+    Both methods raise HourmarkError or KafkaException if the state cannot be read at the moment.
     """
 
     def start_run(self) -> None:
-        """A new run starts: failures of earlier ones are over."""
+        """Start a new run of the process and discard failures of earlier runs."""
         ...
 
     def failures(self) -> list[TaskFailure]:
-        """What has failed in this run and stands still."""
+        """Return the failures of this run that persist; empty if there are none."""
         ...
 
 
 class TaskFailureDetector:
-    """Reads the states from the target cluster.
+    """Failure detector that reads connector and task states from the target cluster.
 
-    What failed on another worker is for the supervisor of that one.
-
-    A connector that was refused has no state at all, and no task that could fail: so it must be
-    seen running.
+    Reports only failures on this worker; each other worker has its own supervisor. A rejected
+    connector has neither a state nor tasks, so a connector that is not running 5 minutes after the
+    start is a failure as well.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:
@@ -106,9 +107,7 @@ class TaskFailureDetector:
 
 @dataclasses.dataclass
 class _Guarded:
-    """A watch that never raises: what keeps it from looking is said once, and it looks again after
-    a pause that grows.
-    """
+    """Failure detector wrapper that logs errors once instead of raising, and retries with backoff."""
 
     watch: FailureDetector
     clock: Clock
@@ -140,7 +139,15 @@ class _Guarded:
 
 @dataclasses.dataclass(kw_only=True)
 class MirrorSupervisor:
-    """Runs the process until `stopping` is set; `run` blocks."""
+    """Supervisor that runs MirrorMaker 2 and restarts it on failure until `stopping` is set.
+
+    Attributes:
+        start_process: Starts a new process and returns it.
+        watches: Failure detectors, polled every 2 seconds.
+        clock: Source of monotonic time and sleep.
+        stopping: Event that ends `run`.
+        restart: Whether to restart the process after a failure.
+    """
 
     start_process: Callable[[], SupervisedProcess]
     watches: Sequence[FailureDetector]
@@ -149,10 +156,15 @@ class MirrorSupervisor:
     restart: bool
 
     def run(self) -> int:
-        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task
-        failed).
+        """Run the process and block until `stopping` is set; without `restart`, until a failure.
 
-        What keeps the first process from being started is raised.
+        Returns:
+            0 after a requested stop. Without `restart`, the exit code of the process (128 plus the
+            number of the signal that ended it), or 1 if a detector reported a failure.
+
+        Raises:
+            HourmarkError: The first process cannot be started.
+            OSError: The first process cannot be started.
         """
         pause_s = BACKOFF_S[0]
         watches = [_Guarded(watch, self.clock) for watch in self.watches]
@@ -184,9 +196,6 @@ class MirrorSupervisor:
     def _watched(
         self, process: SupervisedProcess, watches: Sequence[_Guarded]
     ) -> tuple[int, str | None]:
-        """One run, to its end: exit code, and what has failed; None where it was stopped
-        as asked.
-        """
         _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
         try:
             return self._until_it_fails(process, watches)

@@ -1,8 +1,9 @@
-"""What MirrorMaker 2 says of its own connectors and tasks.
+"""States that MirrorMaker 2 reports for its connectors and tasks.
 
-In dedicated mode its REST server answers other workers only (`InternalMirrorResource`). The states
+In dedicated mode its REST server answers only other workers (`InternalMirrorResource`). The states
 are in the compacted topic `mm2-status.<source>.internal` on the target (`KafkaStatusBackingStore`):
-key `status-task-MirrorSourceConnector-0`, value JSON with `state`, `trace`, `worker_id`.
+the key is `status-task-MirrorSourceConnector-0`, the value JSON with `state`, `trace` and
+`worker_id`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ CAUSE_LENGTH_MAX: Final = 500
 
 
 class TaskFailure(NamedTuple):
-    """A connector or task (`MirrorSourceConnector-0`) that has failed, with the innermost cause it
-    gave.
+    """Failed connector or task.
+
+    Attributes:
+        name: Connector or task name, such as `MirrorSourceConnector-0`.
+        cause: Innermost cause of its stack trace, or a description.
     """
 
     name: str
@@ -31,15 +35,19 @@ class TaskFailure(NamedTuple):
 
 
 def status_topic(edge_alias: str) -> str:
-    """The topic on the target that holds the states."""
+    """Return the name of the topic on the target cluster that holds the mirror's task states."""
     return f"mm2-status.{edge_alias}.internal"
 
 
 class TaskState(NamedTuple):
-    """The last that was said of a connector or task: `RUNNING`, `FAILED` and the like, and by which
-    worker (`host:port`).
+    """Last state reported for a connector or task.
 
-    `version`: of MirrorMaker 2, as far as it was told. `cause`: of what has failed.
+    Attributes:
+        state: State of Kafka Connect, such as `RUNNING` or `FAILED`.
+        worker: Address of the reporting worker, `host:port`.
+        generation: Generation of the worker group when the state was reported.
+        version: Version of MirrorMaker 2; empty if not reported.
+        cause: Innermost cause of a failure.
     """
 
     state: str
@@ -50,13 +58,10 @@ class TaskState(NamedTuple):
 
 
 class TaskStates:
-    """The last known state of every connector and task.
+    """Last known state of every connector and task of one mirror.
 
-    `worker`: this one's address, as its REST listens.
-
-    A worker that was paused or cut off does not know, once it is back, that its task runs elsewhere
-    by now, and may say that it has failed. Such words are of an older generation of the workers'
-    group than those of who runs it: they are passed over.
+    A worker that was paused or disconnected may report a failure of a task that runs elsewhere by
+    now. Such a report has an older group generation than that of the running task, and is ignored.
     """
 
     def __init__(self, worker: str) -> None:
@@ -65,7 +70,10 @@ class TaskStates:
         self._over: set[str] = set()  # said by a run before this one
 
     def update(self, records: Iterable[KeyValue]) -> None:
-        """Take in records of the status topic, in their order. What is no status is passed over."""
+        """Apply records of the status topic in order, and ignore records with other keys.
+
+        Records with a status key and an unreadable value are counted in one logged warning.
+        """
         strange: list[str] = []
         for key, value in records:
             match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
@@ -93,9 +101,10 @@ class TaskStates:
             )
 
     def mark_outdated(self) -> None:
-        """Before a start: what an earlier run said is over.
+        """Mark all known states as outdated, except those of tasks that run on another worker.
 
-        What runs on another worker goes on, and is not said again.
+        Call it before a start. Outdated states are neither running nor failed until they are
+        reported again.
         """
         self._over |= {
             name
@@ -104,21 +113,21 @@ class TaskStates:
         }
 
     def is_running(self, name: str) -> bool:
-        """Whether this connector or task said that it runs."""
+        """Return whether this connector or task reported `RUNNING` in this run."""
         return name in self._last and name not in self._over and self._last[name].state == "RUNNING"
 
     def to_dict(self) -> dict[str, TaskState]:
-        """What each said last, by its name."""
+        """Return the last state of each connector and task, sorted by name."""
         return dict(sorted(self._last.items()))
 
     @property
     def failures(self) -> list[TaskFailure]:
-        """Those that have failed and were not started again."""
+        """Return the connectors and tasks whose last state in this run is `FAILED`."""
         return [TaskFailure(name, last.cause) for name, last in self._failed()]
 
     @property
     def local_failures(self) -> list[TaskFailure]:
-        """Those of them that this worker ran; the others are for the supervisors of theirs."""
+        """Return the failures that this worker reported."""
         return [
             TaskFailure(name, last.cause)
             for name, last in self._failed()

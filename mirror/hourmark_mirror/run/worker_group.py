@@ -1,8 +1,9 @@
-"""The workers of one mirror, as the target cluster knows them: a group of Kafka Connect, and the
-topics that it keeps there.
+"""Workers of one mirror as recorded on the target cluster by Kafka Connect.
 
-mm2-configs.<source>.internal   by `connector-MirrorSourceConnector`: what the connector runs with, as the leader wrote it
-mm2-status.<source>.internal    states (`task_status`)
+| topic                         | contents                                                    |
+|-------------------------------|-------------------------------------------------------------|
+| mm2-configs.<source>.internal | connector settings, under `connector-MirrorSourceConnector` |
+| mm2-status.<source>.internal  | states of connectors and tasks (`task_status`)              |
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ _KEY: Final = f"connector-{CONNECTOR}".encode()
 
 
 class WorkerGroup(NamedTuple):
-    """Who is in it, and what it runs."""
+    """Members of one mirror's Connect group, and what they run.
+
+    Attributes:
+        workers: Hosts in the group and its leader.
+        states: Last state of each connector and task, by its name.
+        settings: Connector settings as the leader wrote them; empty if it never ran.
+    """
 
     workers: Workers
     states: dict[str, TaskState]
@@ -28,8 +35,14 @@ class WorkerGroup(NamedTuple):
 
 
 def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
-    """What is known of the mirror of this edge now; Unavailable where the target does not
-    answer.
+    """Read the current workers, states and settings of one edge's mirror.
+
+    Args:
+        central: Settings of the central cluster.
+        edge_alias: Alias of the edge cluster.
+
+    Raises:
+        Unavailable: The central cluster does not answer.
     """
     states = TaskStates("")
     states.update(read_topic(central, status_topic(edge_alias), cluster_name="central"))
@@ -41,7 +54,11 @@ def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
 
 
 def read_connector_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:
-    """What the connector runs with; empty where none ever ran."""
+    """Return the settings that the connector last ran with; empty if it never ran.
+
+    Raises:
+        Unavailable: The central cluster does not answer.
+    """
     values = dict(read_topic(central, f"mm2-configs.{edge_alias}.internal", cluster_name="central"))
     written = values.get(_KEY)
     return dict(json.loads(written)["properties"]) if written else {}

@@ -1,4 +1,4 @@
-"""Both clusters of a configuration, and which topics the mirror carries from one to the other."""
+"""Edge and central cluster of a configuration, and the topics that the mirror copies."""
 
 from __future__ import annotations
 
@@ -17,17 +17,29 @@ _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
 
 
 class MirrorSites:
-    """ConfigError where one cluster is both."""
+    """Edge and central cluster of one mirror.
+
+    Attributes:
+        alias: Alias of the edge cluster, which prefixes the names of remote topics.
+        edge: Source cluster.
+        central: Target cluster.
+    """
 
     def __init__(self, config: Config) -> None:
+        """Create clients for both clusters.
+
+        Raises:
+            ConfigError: No separate central cluster is configured.
+        """
         self.alias = config.kafka.edge_alias
         self.edge = Cluster(config.kafka.edge, "edge")
         self.central = Cluster(target_cluster(config), "central")
 
     def topics(self) -> list[TopicInfo]:
-        """The edge's topics that the mirror copies, by name.
+        """Return the edge topics that the mirror copies, by name.
 
-        Unavailable while brokers disagree on which those are.
+        Raises:
+            Unavailable: The cluster does not answer, or its brokers disagree on which topics exist.
         """
         names = [n for n in self.edge.names() if _MIRRORED.fullmatch(n)]
         found = self.edge.topics(names)
@@ -39,21 +51,32 @@ class MirrorSites:
         return list(found.values())
 
     def partitions(self) -> list[Partition]:
-        """Of those topics."""
+        """Return all topic-partitions of the edge topics that the mirror copies.
+
+        Raises:
+            Unavailable: The cluster does not answer.
+        """
         return [Partition(t.name, p) for t in self.topics() for p in t.partitions]
 
     def positions(self) -> MirrorPositions:
-        """A new reader of where the mirror stands."""
+        """Return a new reader of the mirror's positions, which the caller must close."""
         return MirrorPositions(self.central.settings, self.alias)
 
     def remote_partition(self, partition: Partition) -> Partition:
-        """The topic-partition on the central cluster: same number, topic with the
-        source's prefix.
+        """Return the remote topic-partition on the central cluster, whether or not it exists.
+
+        It has the same partition number, and the topic name has the edge alias as its prefix.
         """
         return Partition(central_topic(partition.topic, self.alias), partition.partition)
 
     def existing_remotes(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
-        """Edge topic-partition → the one on the central cluster, of those that exist there."""
+        """Return the existing remote topic-partition for each edge topic-partition.
+
+        Edge topic-partitions without one on the central cluster are left out.
+
+        Raises:
+            Unavailable: The central cluster does not answer.
+        """
         remotes = {p: self.remote_partition(p) for p in partitions}
         topics = self.central.topics({r.topic for r in remotes.values()})
         return {
@@ -63,8 +86,13 @@ class MirrorSites:
         }
 
     def list_central_only(self) -> list[tuple[str, str]]:
-        """Topics and topic-partitions that look mirrored and are not at the edge: edge name, and
-        what is there.
+        """List remote topics and topic-partitions that have no counterpart at the edge.
+
+        Returns:
+            Pairs of the edge topic name and a description such as `topic edge.events.click`.
+
+        Raises:
+            Unavailable: A cluster does not answer.
         """
         prefix = central_topic("", self.alias)
         names = [

@@ -1,18 +1,18 @@
-"""MirrorMaker 2's properties, rendered from the configuration and the brokers known; nothing here
-asks a server or a clock.
+"""MirrorMaker 2's properties, derived from the configuration without access to servers or clocks.
 
-One direction, edge to central, in dedicated mode with exactly-once source support. Which prefix
-reaches which client is the trap of MirrorMaker 2 (`MirrorMakerConfig`,
+One direction, edge to central, in dedicated mode with exactly-once source support. The difficulty
+of MirrorMaker 2 is which prefix applies to which client (`MirrorMakerConfig`,
 `MirrorConnectorConfig.sourceConsumerConfig`, `Worker` in Kafka's source):
 
-    prefix                      reaches
-    (none)                      the process: clusters, listeners, connector settings known to MirrorMaker
-    central.                    the Connect worker (group, internal topics), and with `producer.` the producer of copied records
-    edge.consumer.              the consumer that reads the source
-    edge->central.              the connector: which topics, how often it looks for new ones, and with `admin.` its admin clients
+| prefix           | applies to                                                                   |
+|------------------|------------------------------------------------------------------------------|
+| (none)           | the process: clusters, listeners, connector settings known to MirrorMaker    |
+| `central.`       | the Connect worker; with `producer.` the producer of copied records          |
+| `edge.consumer.` | the consumer that reads the source                                           |
+| `edge->central.` | the connector: topics, refresh interval; with `admin.` its admin clients     |
 
-A setting under another prefix is ignored without a word, so the integration tests check these by
-their effect.
+MirrorMaker 2 ignores settings under other prefixes without a warning, so the integration tests
+verify each setting by its effect.
 """
 
 from __future__ import annotations
@@ -89,7 +89,12 @@ _SECRETS: Final = "mm2-secrets.properties"
 
 
 def target_cluster(config: Config) -> KafkaCluster:
-    """The central cluster; ConfigError where one cluster is both."""
+    """Return the settings of the central cluster.
+
+    Raises:
+        ConfigError: No separate central cluster is configured, or the edge has the alias that is
+            reserved for the target.
+    """
     if config.kafka.central is None:
         raise ConfigError(
             "kafka.central is absent, so one cluster is both edge and central: no mirror needed. "
@@ -104,9 +109,16 @@ def target_cluster(config: Config) -> KafkaCluster:
 
 
 def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]:
-    """All properties in the order in which they are written.
+    """Return all MirrorMaker 2 properties, in the order in which they are written.
 
-    `excluded`: topics of the edge that are not copied.
+    Secrets are replaced with references to the file of `secrets_path`.
+
+    Args:
+        config: Configuration with both clusters and the group `mirror`.
+        excluded: Edge topics that are not copied.
+
+    Raises:
+        ConfigError: The clusters or their security settings cannot be used by MirrorMaker 2.
     """
     source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_cluster(config)
     message_bytes = config.kafka.max_message_bytes
@@ -136,20 +148,21 @@ def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> d
 
 
 def secret_properties(config: Config) -> dict[str, str]:
-    """What `properties` refers to; it stands in `secrets_file`."""
+    """Return the secret properties of both clusters, which are written to the file of `secrets_path`."""
     return secret_settings(config.kafka.edge_alias, config.kafka.edge) | secret_settings(
         TARGET_ALIAS, target_cluster(config)
     )
 
 
 def secrets_path(config: Config) -> Path:
-    """Beside the generated properties, in the folder where Java runs."""
+    """Return the path of the file with secret properties, in the working folder of MirrorMaker 2."""
     return config.mirror.work_dir.absolute() / _SECRETS
 
 
 def render_java_properties(values: Mapping[str, str]) -> str:
-    """Java's properties format (ISO 8859-1; `java.util.Properties.load` says what must be
-    escaped).
+    """Render properties as text in the format of `java.util.Properties.load`.
+
+    Characters that are not printable ASCII are escaped, so ISO 8859-1 can encode the text.
     """
     return "".join(f"{_escape(name)}={_escape(value)}\n" for name, value in values.items())
 

@@ -1,12 +1,11 @@
-"""How MirrorMaker 2 gets into a cluster: librdkafka's settings in Java's names.
+"""Security settings of MirrorMaker 2: librdkafka's settings translated to Java names.
 
-What cannot be said in Java stops the start.
+A setting without a Java equivalent stops the start.
 
-Secrets stand in a file of their own, and MirrorMaker's properties refer to it: it writes these, as
-they are, into a topic of the target (its connectors' configurations), from where other workers take
-them: so the file is named without its folder, which is where each worker's Java runs. Files of
-certificates and keys are referred to as well, and read at each start; their paths must be the same
-for all workers.
+Secrets are in a separate file that MirrorMaker's properties refer to, because MirrorMaker 2 copies
+its properties into a topic of the target, from where other workers read them. The reference names
+the file without its folder, which is the working folder of each worker. Certificate and key files
+are also referenced and read at each start; their paths must be the same for all workers.
 """
 
 from __future__ import annotations
@@ -51,10 +50,17 @@ _KEYS_OF_JAVA: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRI
 
 
 def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
-    """Security in Java's names, with references in place of secrets and of what stands in files of
-    PEM.
+    """Return the security properties of one cluster under Java names, without secrets.
 
-    `secrets_file`: its name, in the folder where Java runs.
+    Secrets and contents of PEM files are replaced with references (KIP-297).
+
+    Args:
+        alias: Alias of the cluster, used as the prefix of each property.
+        cluster: Cluster settings with librdkafka properties.
+        secrets_file: Name of the secrets file in the working folder of MirrorMaker 2.
+
+    Raises:
+        ConfigError: A property cannot be translated, or the SASL mechanism is not supported.
     """
     given = cluster.properties
     values: dict[str, str] = {}
@@ -83,7 +89,11 @@ def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dic
 
 
 def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
-    """What stands in the file of secrets, by the names of MirrorMaker's properties."""
+    """Return the secret properties of one cluster under MirrorMaker's names; empty if it has none.
+
+    Raises:
+        ConfigError: The SASL mechanism is not supported.
+    """
     given = cluster.properties
     return _login(alias, given) | {
         f"{alias}.{name}": given[name] for name in _SECRETS if name in given
@@ -91,8 +101,9 @@ def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
 
 
 def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
-    """ConfigError where an address names a user: Java refuses it, and its log would show the
-    password.
+    """Raise ConfigError if a bootstrap address contains `@`.
+
+    Java rejects an address with a user name, and its log would show the password.
     """
     if "@" in cluster.bootstrap:
         raise ConfigError(
@@ -103,8 +114,10 @@ def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
 
 
 def check_private_key(alias: str, cluster: KafkaCluster) -> None:
-    """ConfigError where the private key cannot be read by Java, which would say so of every single
-    connection.
+    """Raise ConfigError if Java cannot read the private key of the cluster settings.
+
+    Java accepts only PKCS #8 in PEM, and would otherwise log an error for every connection. Does
+    nothing if no key is configured.
     """
     file = cluster.properties.get("ssl.key.location")
     if file is None:

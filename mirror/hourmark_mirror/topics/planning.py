@@ -1,10 +1,8 @@
-"""What is not as it should be between the edge, the remote topics and what runs.
+"""Differences between edge topics, remote topics and running workers, as pure functions.
 
-Pure: what was read in, differences out.
-
-MirrorMaker 2 adds partitions to remote topics by itself, and nothing else: retention, message sizes
-and policies are Hourmark's (`sync.topic.configs.enabled` would not carry all of them, and would
-carry them without a word).
+MirrorMaker 2 itself only adds partitions to remote topics. Hourmark manages retention, message
+sizes and policies, because `sync.topic.configs.enabled` would not copy all of them and would not
+report what it changes.
 """
 
 from __future__ import annotations
@@ -27,7 +25,11 @@ _MADE_BY_MIRROR_MAKER: Final = (
 
 
 class DifferenceKind(StrEnum):
-    """What `mirror apply` does about it. It changes no worker, and takes no partition away."""
+    """Action that resolves a difference.
+
+    `mirror apply` performs CREATE, ADD_PARTITIONS and SET. It never restarts workers or removes
+    partitions.
+    """
 
     CREATE = "create"
     ADD_PARTITIONS = "add-partitions"
@@ -41,8 +43,14 @@ APPLICABLE: Final = (DifferenceKind.CREATE, DifferenceKind.ADD_PARTITIONS, Diffe
 
 
 class MirrorDifference(NamedTuple):
-    """`setting` of `subject`, a remote topic or `worker`, is `now` and should be `wanted`; None: it
-    is not there.
+    """One setting of a remote topic or worker that differs from the expected value.
+
+    Attributes:
+        kind: Action that resolves the difference.
+        subject: Name of a remote topic, or `worker`.
+        setting: Name of the setting, or `partitions`.
+        now: Current value; None if it is not set or the topic does not exist.
+        wanted: Expected value; None if it should not be set.
     """
 
     kind: DifferenceKind
@@ -53,11 +61,11 @@ class MirrorDifference(NamedTuple):
 
     @property
     def applicable(self) -> bool:
-        """Whether `mirror apply` mends it."""
+        """Return whether `mirror apply` resolves this difference."""
         return self.kind in APPLICABLE
 
     def as_object(self) -> dict[str, object]:
-        """For programs."""
+        """Return the difference as a JSON-serializable dict, with secrets redacted."""
         now, wanted = shown(self.now, self.setting), shown(self.wanted, self.setting)
         return {**self._asdict(), "now": now, "wanted": wanted, "applicable": self.applicable}
 
@@ -75,8 +83,12 @@ def topic_differences(
     there: Mapping[str, TopicInfo],
     settings: Mapping[str, Mapping[str, str]],
 ) -> Iterator[MirrorDifference]:
-    """Between remote topics as they should be and as they are; `settings`: by topic, of those that
-    are `there`.
+    """Yield the differences between expected and existing remote topics.
+
+    Args:
+        wanted: Expected remote topics.
+        there: Existing remote topics by name.
+        settings: Current settings of the existing topics, by topic name.
     """
     for topic in wanted:
         if topic.name not in there:
@@ -103,8 +115,13 @@ def topic_differences(
 def connector_differences(
     wanted: Mapping[str, str], running: Mapping[str, str]
 ) -> Iterator[MirrorDifference]:
-    """Between the connector's settings by this configuration and those that the workers run with;
-    none where none ever ran.
+    """Yield the connector settings that differ between configuration and running workers.
+
+    Ignores bootstrap servers and settings that MirrorMaker 2 adds itself.
+
+    Args:
+        wanted: Settings according to the configuration.
+        running: Settings of the running connector; empty if it never ran, which yields nothing.
     """
     for name in sorted(wanted.keys() | running.keys()) if running else ():
         if (
@@ -119,20 +136,35 @@ def connector_differences(
 
 
 def missing_worker_differences(hosts: Sequence[str]) -> Iterator[MirrorDifference]:
-    """From a mirror that runs: one without any worker."""
+    """Yield a difference if the mirror has no running worker.
+
+    Args:
+        hosts: Hosts of the workers in the group.
+    """
     if not hosts:
         yield MirrorDifference(DifferenceKind.START, "worker", "hosts", None, "at least one")
 
 
 def version_differences(installed: str, running: Iterable[str]) -> Iterator[MirrorDifference]:
-    """Workers that run another version than the jars here."""
+    """Yield a difference for each version that a worker runs and that is not the installed one.
+
+    Args:
+        installed: Version installed on this host; empty if unknown, which yields nothing.
+        running: Versions of the workers; empty ones are ignored.
+    """
     for version in sorted({*running} - {"", installed}) if installed else ():
         yield MirrorDifference(DifferenceKind.RESTART, "worker", "version", version, installed)
 
 
 def connector_settings(properties: Mapping[str, str], source: str, target: str) -> dict[str, str]:
-    """What MirrorMaker 2 makes of its properties for a connector
-    (`MirrorMakerConfig.connectorBaseConfig` in Kafka's source).
+    """Return the connector settings that MirrorMaker 2 derives from its properties.
+
+    Follows `MirrorMakerConfig.connectorBaseConfig` in Kafka's source.
+
+    Args:
+        properties: MirrorMaker 2 properties.
+        source: Alias of the source cluster.
+        target: Alias of the target cluster.
     """
     made = {}
     for name, value in properties.items():

@@ -1,7 +1,6 @@
-"""The remote topics: for every topic that is to be copied from the edge, one on the central
-cluster, made by Hourmark.
+"""Remote topics: one on the central cluster for each mirrored edge topic, created by Hourmark.
 
-MirrorMaker 2 would make them itself, but would not carry `min.insync.replicas` and
+MirrorMaker 2 would create them itself, but without `min.insync.replicas` and
 `unclean.leader.election.enable`.
 """
 
@@ -26,9 +25,15 @@ _POLICIES: Final = ("cleanup.policy", "retention.bytes")
 def expected_remote_topics(
     config: Config, sites: MirrorSites, selected: Callable[[str], bool] = bool
 ) -> list[WantedTopic]:
-    """The remote topics as they should be: as the edge's are now.
+    """Return the remote topics that the current edge topics require, sorted by name.
 
-    `selected`: of which topics of the edge.
+    Args:
+        config: Configuration with both clusters.
+        sites: Clients of both clusters.
+        selected: Predicate on the edge topic name; by default all topics.
+
+    Raises:
+        Unavailable: A cluster does not answer.
     """
     topics = [t for t in sites.topics() if selected(t.name)]
     names = [
@@ -49,14 +54,34 @@ def expected_remote_topics(
 def remote_topic_differences(
     config: Config, sites: MirrorSites, selected: Callable[[str], bool] = bool
 ) -> list[MirrorDifference]:
-    """Between the remote topics as they should be and as they are."""
+    """Return the differences between expected and existing remote topics; empty if there are none.
+
+    Args:
+        config: Configuration with both clusters.
+        sites: Clients of both clusters.
+        selected: Predicate on the edge topic name; by default all topics.
+
+    Raises:
+        Unavailable: A cluster does not answer.
+    """
     return list(_differences(sites, expected_remote_topics(config, sites, selected)))
 
 
 def apply_differences(
     config: Config, sites: MirrorSites, found: Iterable[MirrorDifference]
 ) -> None:
-    """Make these remote topics as they should be; what was made so meanwhile is left alone."""
+    """Create remote topics, add partitions and change settings to resolve the differences.
+
+    Ignores differences that are not applicable, and topics that are no longer expected.
+
+    Args:
+        config: Configuration with both clusters.
+        sites: Clients of both clusters.
+        found: Differences from `remote_topic_differences`.
+
+    Raises:
+        Unavailable: A cluster does not answer.
+    """
     wanted = {t.name: t for t in expected_remote_topics(config, sites)}
     for difference in found:
         topic = wanted.get(difference.subject)
@@ -73,10 +98,13 @@ def apply_differences(
 
 
 def ensure_remote_topics(config: Config, sites: MirrorSites) -> list[str]:
-    """Create the remote topics that are missing; returns the names created.
+    """Create the missing remote topics and return their names.
 
-    Other differences are told, and left to `hourmark mirror apply`: a mirror that does not start
-    for them would copy nothing.
+    Logs other differences as warnings and leaves them to `hourmark mirror apply`: a mirror that
+    refused to start because of them would copy nothing.
+
+    Raises:
+        Unavailable: A cluster does not answer.
     """
     wanted = expected_remote_topics(config, sites)
     missing = []

@@ -1,4 +1,4 @@
-"""The contents of topic-partitions on both sides, compared while retention and commits go on."""
+"""Compares the contents of topic-partitions on both clusters while retention and commits continue."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ TIMES: Final = 3  # that a partition is compared, whose log start moves meanwhil
 
 
 class ComparedPartition(NamedTuple):
-    """One topic-partition whose content was compared. `settled` False: a log start moved
-    each time.
+    """Comparison of one edge topic-partition with its copy.
+
+    Attributes:
+        partition: Topic-partition at the edge.
+        cut: Edge end offset when the verification began.
+        position: Next edge offset that the mirror copies; None if it has no position.
+        comparison: Counts and fault spans.
+        settled: False if a log start moved during every attempt, so the result is not reliable.
     """
 
     partition: Partition
@@ -34,7 +40,7 @@ class ComparedPartition(NamedTuple):
 
 
 class ContentComparer:
-    """Compares partitions of two sites. `remotes`: edge topic-partition → the one on the target."""
+    """Comparer of edge topic-partitions with their copies on the central cluster."""
 
     def __init__(
         self,
@@ -43,6 +49,14 @@ class ContentComparer:
         max_message_bytes: int,
         remotes: Mapping[Partition, Partition],
     ) -> None:
+        """Create a comparer for fixed pairs of topic-partitions.
+
+        Args:
+            sites: Clients of both clusters.
+            clock: Source of time and sleep.
+            max_message_bytes: Largest record to expect.
+            remotes: Remote topic-partition for each edge topic-partition to compare.
+        """
         self._sites = sites
         self._clock = clock
         self._max_bytes = max_message_bytes
@@ -51,9 +65,20 @@ class ContentComparer:
     def compare(
         self, cut: Mapping[Partition, int], positions: Mapping[Partition, int]
     ) -> list[ComparedPartition]:
-        """Up to the cut, as far as the mirror has reached it: the target must have that.
+        """Compare each partition up to its cut, as far as the mirror has copied it.
 
-        Unavailable where a server is away.
+        Repeats a partition up to 3 times if a log start moves during the comparison.
+
+        Args:
+            cut: Edge end offsets when the verification began.
+            positions: Next edge offset that the mirror copies.
+
+        Returns:
+            One result for each partition.
+
+        Raises:
+            Unavailable: A cluster does not answer, or a transaction on the target does not end
+                within 90 seconds.
         """
         remote_ends = self._committed_ends()
         ends = self._sites.edge.ends(list(self._remotes))
@@ -70,8 +95,9 @@ class ContentComparer:
         return [compared._replace(settled=p not in left) for p, compared in found.items()]
 
     def _committed_ends(self) -> Mapping[Partition, int]:
-        """The target's ends, once no transaction before them is under way: a position may be told
-        before its records.
+        """Return the target's end offsets once no transaction below them is open.
+
+        A position may become visible before the records of its transaction.
         """
         there, central = list(self._remotes.values()), self._sites.central
         ends, give_up_s = central.ends(there, committed=False), self._clock.monotonic_s() + COMMIT_S
@@ -85,7 +111,7 @@ class ContentComparer:
         return ends
 
     def _starts(self, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
-        """Log starts at the edge and on the target."""
+        """Return the log start offsets of each partition, at the edge and on the target."""
         edge = self._sites.edge.starts(partitions)
         central = self._sites.central.starts([self._remotes[p] for p in partitions])
         return {p: (edge[p], central[self._remotes[p]]) for p in partitions}
@@ -127,10 +153,16 @@ class ContentComparer:
 
 
 def _expired_before_ms(now_ms: int, kept_ms: Sequence[int]) -> int:
-    """Unix milliseconds: only what was written before may be gone from the target, by the longer
-    retention (below 0: for ever).
+    """Return the Unix milliseconds before which the target's retention may have deleted records.
 
-    For a target that keeps less than the edge does not hold what the source holds, whoever set it
-    so.
+    The longer retention of both sides applies: a target that keeps records for a shorter time than
+    the edge does not hold what the source holds.
+
+    Args:
+        now_ms: Unix milliseconds when the log starts were read.
+        kept_ms: `retention.ms` of both topics; negative means unlimited.
+
+    Returns:
+        0 if either topic has unlimited retention.
     """
     return 0 if min(kept_ms) < 0 else now_ms - max(kept_ms) + CLOCKS_APART_MS

@@ -1,4 +1,4 @@
-"""A verdict in words, and as JSON."""
+"""Renders a verification result as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from hourmark_mirror.verify.verification import VerificationResult
 
 
 def result_to_json(verdict: VerificationResult) -> dict[str, Any]:
-    """`{"ok", "alarms": [words], "named": [alarm], "behind", "left_out", "partitions": [{"topic",
-    …, "faults": [span]}]}`.
+    """Return a verification result as a JSON-serializable dict.
+
+    Returns:
+        Keys `ok`, `alarms` (texts), `named` (alarms as dicts), `behind`, `left_out` and
+        `partitions`,
+        whose items have counts and `faults` (spans).
     """
     return {
         "ok": verdict.ok,
@@ -39,7 +43,7 @@ def _partition(compared: ComparedPartition) -> dict[str, Any]:
 
 
 def format_result(verdict: VerificationResult) -> list[str]:
-    """What was found, one line each; the last line is the sum."""
+    """Return a verification result as lines of text: one for each finding, then a summary."""
     lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [
         f"BEHIND {behind}" for behind in verdict.behind
     ]

@@ -1,10 +1,13 @@
-"""`hourmark mirror verify`: has the mirror reached this cut, can a gap be excluded, are both sides
-equal.
+"""`hourmark mirror verify`: checks that the mirror reached a cut, without gaps or differences.
 
-The order is what makes it true: the cut (edge ends) first; then the positions, until they have
-reached it, and after each look at them the edge's log starts, so that a hole that retention makes
-meanwhile is seen; then the target's ends; then the edge's ends again, as everything on the target
-by then was at the edge before; and the topics' ids at last, as at first.
+The order of reads makes the result valid:
+
+- the cut, which is the edge's end offsets
+- the positions until they reach the cut, each time followed by the edge's log starts, so that a gap
+  that retention makes meanwhile is detected
+- the target's end offsets
+- the edge's end offsets again, because everything on the target was at the edge before
+- the topic ids, at the end as at the beginning
 """
 
 from __future__ import annotations
@@ -38,10 +41,13 @@ _HOLDING = (
 
 
 class VerificationResult(NamedTuple):
-    """What a check found; `alarms` are what is wrong besides contents, and what was wrong and
-    nobody accepted.
+    """Findings of one verification.
 
-    `left_out`: how many topic-partitions a sample did not compare.
+    Attributes:
+        alarms: New findings other than contents, and earlier ones that were not accepted.
+        behind: Descriptions of topic-partitions that did not reach the cut in time.
+        compared: Content comparison of each compared topic-partition.
+        left_out: Number of topic-partitions that a sample did not compare.
     """
 
     alarms: list[Alarm]
@@ -51,20 +57,30 @@ class VerificationResult(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found, where something was looked at."""
+        """Return whether at least one partition was compared and nothing was found."""
         return not (
             self.alarms or self.behind or any(c.comparison.faults for c in self.compared)
         ) and bool(self.compared)
 
 
 class Verification:
-    """One check; `run` blocks until the cut is reached, at most `timeout_s`, and then for the
-    comparison.
-    """
+    """One verification of a mirror against the edge's current end offsets."""
 
     def __init__(
         self, config: Config, clock: Clock, *, topics: Sequence[str], accept: bool
     ) -> None:
+        """Read the state of the last verification and the current topics.
+
+        Args:
+            config: Configuration with both clusters and `mirror.work_dir`.
+            clock: Source of time and sleep.
+            topics: Topic or event type names to verify; empty for all.
+            accept: Accept the known alarms, so that only new findings are reported.
+
+        Raises:
+            UsageError: No mirrored topic has one of the names, or the state file cannot be used.
+            Unavailable: A cluster does not answer.
+        """
         self._max_bytes = config.kafka.max_message_bytes
         self._clock = clock
         self._sites = MirrorSites(config)
@@ -94,12 +110,21 @@ class Verification:
         seed: int = 0,
         report: Callable[[VerificationResult], object] = lambda _: None,
     ) -> VerificationResult:
-        """Check the cut of now.
+        """Wait until the mirror reaches the edge's current end offsets, then compare both sides.
 
-        `sample`: compare the contents of so many topic-partitions only, chosen by `seed`.
+        Args:
+            timeout_s: Maximum seconds to wait for the mirror; the comparison takes additional time.
+            sample: Compare the contents of this many randomly chosen topic-partitions; None for
+                all.
+            seed: Seed of the random choice.
+            report: Receives the result before the state is saved, which may fail.
 
-        `tell`: is given the verdict before it is remembered, as that may fail. UsageError where it
-        does; Unavailable.
+        Returns:
+            The findings.
+
+        Raises:
+            UsageError: The state file cannot be written.
+            Unavailable: A cluster does not answer.
         """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
@@ -208,13 +233,11 @@ class Verification:
         return found
 
     def _untold(self, found: Sequence[Alarm]) -> list[Alarm]:
-        """Of what is accepted, only what no check before has told in these words: somebody must
-        have read it once.
-        """
+        """Drop alarms that are accepted and that an earlier verification reported with the same text."""
         return [alarm for alarm in found if not (self._accept and alarm in self._checks.alarms)]
 
     def _changed_meanwhile(self) -> list[Alarm]:
-        """Topics that are others now than when this check began."""
+        """Return an alarm for each topic that was deleted or recreated since this verification began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
         changed = recreated({name: t.topic_id for name, t in self._topics.items()}, ids)
         return [
@@ -223,11 +246,11 @@ class Verification:
         ]
 
     def _standing(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
-        """The alarms that stand, but for contents that are told record by record; `_checks` knows
-        what the next one must know.
+        """Update the state and return the alarms to report, without faults that are reported by record.
 
-        `stands`: the mirror's positions, and log starts where it has none: what is gone below those
-        was told. What is accepted is told, once, and not kept.
+        Args:
+            found: Alarms of this verification.
+            stands: The mirror's positions; log starts where it has none.
         """
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
@@ -264,7 +287,6 @@ def _sampled(
 
 
 def _faults(compared: ComparedPartition) -> list[Alarm]:
-    """What is wrong with a partition's contents, or may be."""
     p, faults, spans = compared.partition, compared.comparison.faults, compared.comparison.spans
     if not compared.settled:
         return [

@@ -1,13 +1,13 @@
-"""What is remembered from one check to the next: topic ids, the mirror's positions, and alarms
-(`work_dir/state/checks.json`).
+"""State kept between two verifications: topic ids, positions and alarms (`state/checks.json`).
 
-Only with them can a gap be seen: retention that overtook the mirror, or a topic deleted and
-recreated. An alarm stays until an operator accepts it: a topic with one keeps its old entry, and
-what was found is told again, although retention may have deleted the evidence meanwhile. An edge
-that was formatted anew has other topic ids: its topics were recreated.
+Without it, gaps between two verifications would go unnoticed: retention that passed the mirror, or
+a topic that was deleted and recreated. An alarm persists until an operator accepts it. A topic with
+an alarm keeps its old entry, so each verification reports the finding again although retention may
+have deleted the evidence. An edge cluster that was reformatted has new topic ids, so its topics
+count as recreated.
 
-Checks may run beside one another, and each for hours: what one writes goes beside what others have
-written since it began.
+Verifications may run concurrently for hours. `save` merges with what others have written since the
+state was read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ CHECKS_FILE: Final = "state/checks.json"  # below the work folder
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicCheckpoint:
-    """Of one topic: its id, and the mirror's positions by partition."""
+    """Topic id and mirror positions of one edge topic at a verification.
+
+    Attributes:
+        topic_id: Kafka's id of the topic.
+        positions: Next offset that the mirror copies, by partition number.
+    """
 
     topic_id: str
     positions: Mapping[int, int]
@@ -38,7 +43,7 @@ class TopicCheckpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Content:
-    """Of the file. `accepted`: topics and partitions that only the target has, and may."""
+    """Content of the state file. `accepted` lists topics and partitions accepted as central-only."""
 
     edge_cluster_id: str
     topics: dict[str, TopicCheckpoint]
@@ -51,12 +56,24 @@ _CONTENT: Final = TypeAdapter(_Content)
 
 
 class VerificationState:
-    """The remembered checks of a mirror.
+    """Persistent state of the verifications of one mirror.
 
-    UsageError, naming the file, where it cannot be read or written.
+    Attributes:
+        topics: Checkpoint of each edge topic, by name.
+        alarms: Alarms that are not accepted.
+        accepted: Topics and partitions accepted to exist only on the central cluster.
     """
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
+        """Read the state file; start empty if it does not exist.
+
+        Args:
+            work_dir: `mirror.work_dir`; the file is `state/checks.json` in it.
+            edge_cluster_id: Kafka cluster id of the edge, which a new file records.
+
+        Raises:
+            UsageError: The file cannot be read or is damaged.
+        """
         self._path = work_dir / CHECKS_FILE
         self._cluster_id = edge_cluster_id
         self._take(self._read())
@@ -88,12 +105,12 @@ class VerificationState:
 
     @property
     def ids(self) -> dict[str, str]:
-        """Topic name → topic id at the previous check."""
+        """Return the topic id of each topic at the previous verification."""
         return {name: check.topic_id for name, check in self.topics.items()}
 
     @property
     def positions(self) -> dict[Partition, int]:
-        """The mirror's positions at the previous check."""
+        """Return the mirror's positions at the previous verification."""
         return {
             Partition(name, p): offset
             for name, check in self.topics.items()
@@ -101,10 +118,13 @@ class VerificationState:
         }
 
     def lower_positions(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
-        """Topics of these ids are copied again from these offsets on; below them, all was copied as
-        far as it was before.
+        """Lower the stored positions of topics that are copied again from an earlier offset.
 
-        A topic of another id keeps its entry: it says up to where the old one was copied.
+        Topics whose id differs keep their entry, which records how far the old topic was copied.
+
+        Args:
+            ids: Current topic ids by topic name.
+            starts: First offset that is copied again, by topic-partition.
         """
         for name, check in self.topics.items():
             if ids.get(name) == check.topic_id:
@@ -115,8 +135,10 @@ class VerificationState:
                 self.topics[name] = TopicCheckpoint(check.topic_id, stands)
 
     def raise_alarms(self, found: Sequence[Alarm]) -> list[Alarm]:
-        """Remember these; all that stand: what was found as it is now, what is no longer seen as it
-        was.
+        """Add alarms to the state and return all alarms that are not accepted.
+
+        The state keeps the first text of an alarm, because its evidence may be deleted later. The
+        returned list has the text of `found` where an alarm is found again.
         """
         now, before = ({(a.name, a.subject): a for a in alarms} for alarms in (found, self.alarms))
         self.alarms = [
@@ -125,7 +147,12 @@ class VerificationState:
         return [*{**before, **now}.values()]
 
     def save(self) -> None:
-        """Write durably, beside what others have written since this was read."""
+        """Merge with changes by other processes and write the file durably.
+
+        Raises:
+            UsageError: The file cannot be read or written.
+            Unavailable: Another process holds the lock too long.
+        """
         mine = _Content(self._cluster_id, self.topics, self.alarms, [*self.accepted])
         with exclusive_lock(self._path):
             every = _merged(self._known, mine, self._read())
@@ -141,9 +168,6 @@ class VerificationState:
 
 
 def _merged(known: _Content, mine: _Content, theirs: _Content) -> _Content:
-    """`known`: what `mine` and `theirs` both came from. An alarm is taken away only by who
-    knew it.
-    """
     names = sorted(known.topics.keys() | mine.topics.keys() | theirs.topics.keys())
     checks = {
         n: _check(known.topics.get(n), mine.topics.get(n), theirs.topics.get(n)) for n in names
@@ -164,9 +188,6 @@ def _merged(known: _Content, mine: _Content, theirs: _Content) -> _Content:
 def _check(
     known: TopicCheckpoint | None, mine: TopicCheckpoint | None, theirs: TopicCheckpoint | None
 ) -> TopicCheckpoint | None:
-    """Where both wrote of one topic, the lower positions: below those all was copied, whichever of
-    them is right.
-    """
     if theirs == known:
         return mine
     if mine == known or mine is None or theirs is None or mine.topic_id != theirs.topic_id:

@@ -29,17 +29,17 @@ class WatchStateStore:
     is not read or written now.
     """
 
-    def __init__(self, work_dir: Path, turn_s: float = LOCK_TIMEOUT_S) -> None:
+    def __init__(self, work_dir: Path, timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self.path = work_dir / WATCH_STATE_FILE
-        self._turn_s = turn_s
+        self._timeout_s = timeout_s
         self._unwritten = WatchState()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[WatchState]:
         """What is remembered; nobody else looks meanwhile. Unavailable where another's look does
-        not end within `turn_s`.
+        not end within `timeout_s`.
         """
-        with exclusive_lock(self.path, self._turn_s):
+        with exclusive_lock(self.path, self._timeout_s):
             yield max(self._read(), self._unwritten, key=lambda memory: memory.looked_ms)
 
     def save(self, memory: WatchState) -> None:

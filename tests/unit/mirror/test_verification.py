@@ -158,7 +158,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
                     content_digest(value.encode(), value.encode()),
                 )
 
-    monkeypatch.setattr(verification, "Sites", PlayedSites)
+    monkeypatch.setattr(verification, "MirrorSites", PlayedSites)
     monkeypatch.setattr(content_comparison, "open_reader", span_reader)
     monkeypatch.setattr(content_comparison, "read_digests", read_span)
     return made

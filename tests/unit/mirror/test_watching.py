@@ -210,7 +210,7 @@ def test_whoever_holds_the_memory_and_stands_still_is_waited_for_only_so_long_an
 ) -> None:
     """A `--once` that was stopped by Ctrl-Z: it would silence the watch for good."""
     watch(tmp_path, Played())[0].observe()
-    other = WatchStateStore(tmp_path, turn_s=0.0)
+    other = WatchStateStore(tmp_path, timeout_s=0.0)
     with (
         WatchStateStore(tmp_path).locked(),
         pytest.raises(Unavailable, match=r"watch\.lock"),
