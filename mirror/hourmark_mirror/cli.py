@@ -70,11 +70,11 @@ def run(config: Config, no_restart: bool) -> None:
     of one that stops.
     """
     set_up_logging(config.log_level)
-    with _alone(config.mirror.work_dir):
+    with _lock_work_dir(config.mirror.work_dir):
         sys.exit(_run(config, restart=not no_restart))
 
 
-def _alone(work_dir: Path) -> IO[bytes]:
+def _lock_work_dir(work_dir: Path) -> IO[bytes]:
     """Lock the work folder and return the open lock file, which holds the lock until it is closed.
 
     Raises:
@@ -93,7 +93,7 @@ def _alone(work_dir: Path) -> IO[bytes]:
 
 def _run(config: Config, *, restart: bool) -> int:
     sites = MirrorSites(config)
-    prepare_command(config)  # a wrong setting stops the start, before anything is waited for
+    prepare_command(config)  # an invalid setting must stop the start before any wait
     stopping = threading.Event()
     stop_on_signals(lambda _: stopping.set())
     clock = SystemClock()

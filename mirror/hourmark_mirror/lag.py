@@ -60,7 +60,9 @@ def measure_lag(config: Config) -> list[Lag]:
     sites = MirrorSites(config)
     partitions = sites.partitions()
     with contextlib.closing(sites.positions()) as reader:
-        positions = reader.refresh()  # before the ends: so a lag below 0 is never a race
+        positions = (
+            reader.refresh()
+        )  # read before the end offsets, so that a negative lag is never a race
     ends, starts = sites.edge.ends(partitions), sites.edge.starts(partitions)
     remotes = sites.existing_remotes(partitions)
     remote_ends = sites.central.ends(list(remotes.values()))

@@ -84,7 +84,9 @@ def read_stored_positions(
     )
     positions: dict[Partition, Offset] = {}
     apply(positions, records, sites.alias)
-    there = set(sites.partitions())  # after the positions: a lag below 0 is never a race
+    there = set(
+        sites.partitions()
+    )  # read after the positions, so that a negative lag is never a race
     ends = sites.edge.ends([p for p in positions if p in there])
     by_key = keys(records, sites.alias)
     return [
@@ -102,12 +104,12 @@ def stale_positions(found: Iterable[StoredPosition]) -> list[StoredPosition]:
     a known edge end do not count, because a broker that has just started may not list them yet.
     """
     rows = list(found)
-    anew = {
+    recreated = {
         one.partition.topic
         for one in rows
         if one.edge_end is not None and one.position > one.edge_end
     }
-    return [one for one in rows if one.partition.topic in anew]
+    return [one for one in rows if one.partition.topic in recreated]
 
 
 def refuse_while_workers_run(sites: MirrorSites) -> None:
@@ -237,7 +239,7 @@ def reset_offsets(
     if also_well and not topics:
         raise click.UsageError("--all wants the topics to be named: --topic")
     sites = MirrorSites(config)
-    refuse_while_workers_run(sites)  # before anybody is asked
+    refuse_while_workers_run(sites)  # before the confirmation prompt
     found = read_stored_positions(sites, topic_filter(topics))
     if topics and not found:
         raise UsageError(

@@ -11,9 +11,7 @@ from typing import IO, Final
 
 from hourmark.errors import Unavailable, UsageError
 
-LOCK_TIMEOUT_S: Final = (
-    30.0  # for who holds it, before it is given up: so whoever does and stands still is named
-)
+LOCK_TIMEOUT_S: Final = 30.0  # time to wait for another holder, so that one that hangs is reported
 _POLL_S: Final = 0.1
 
 

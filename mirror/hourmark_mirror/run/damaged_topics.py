@@ -30,12 +30,12 @@ from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 5.0
-STILL_S: Final = 15.0  # so long a partition that is behind stands still before it is read
-AGAIN_S: Final = 60.0  # between tries of a topic that is left out
-_READ_MAX: Final = 100  # partitions at once: of a mirror that was away all stand still
+POLL_INTERVAL_S: Final = 5.0
+STILL_S: Final = 15.0  # time without progress until a partition that is behind is read
+AGAIN_S: Final = 60.0  # between retries of an excluded topic
+_READ_MAX: Final = 100  # partitions at once: after an outage of the mirror, all are stalled
 _STALL_S: Final = 10.0
-_FETCH_BYTES: Final = 64 * 1024  # a broker gives a batch that is larger all the same (KIP-74)
+_FETCH_BYTES: Final = 64 * 1024  # a broker returns a larger first batch nevertheless (KIP-74)
 
 
 class DamagedTopics:
@@ -56,7 +56,7 @@ class DamagedTopics:
     def start_run(self) -> None:
         """Restart stall tracking for a new run of MirrorMaker 2; exclusions stay."""
         self._progress, self._changes = StallTracker(STILL_S), list[TaskFailure]()
-        self._looked_s = self._tried_s = self._clock.monotonic_s()
+        self._polled_s = self._tried_s = self._clock.monotonic_s()
 
     def failures(self) -> list[TaskFailure]:
         """Return the topics excluded or included again in this run; empty if none changed.
@@ -67,12 +67,12 @@ class DamagedTopics:
             Unavailable: A cluster cannot be read.
         """
         now_s = self._clock.monotonic_s()
-        if not self._changes and now_s - self._looked_s >= LOOK_S:
-            self._looked_s = now_s
-            self._look(now_s)
+        if not self._changes and now_s - self._polled_s >= POLL_INTERVAL_S:
+            self._polled_s = now_s
+            self._poll(now_s)
         return self._changes
 
-    def _look(self, now_s: float) -> None:
+    def _poll(self, now_s: float) -> None:
         positions, partitions = self._positions.refresh(), self._sites.partitions()
         ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
         still = [

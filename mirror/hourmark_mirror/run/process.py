@@ -31,13 +31,13 @@ from hourmark_mirror.settings.properties import (
 from hourmark_mirror.settings.security import check_bootstrap, check_private_key
 
 MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
-STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
+STOP_TIMEOUT_S: Final = 15.0  # then SIGKILL: the next start aborts the open transaction
 _PR_SET_PDEATHSIG: Final = 1
 _JAR: Final = re.compile(r"connect-mirror-(\d[\w.-]*)\.jar")
 
-# A task whose consumer cannot read a batch says so thousands of times a second (`damaged`): one a
-# second is enough. In dedicated mode the checkpoint connector is always tried, and refused since
-# checkpoints are off: no news for an operator.
+# A task whose consumer cannot read a batch logs it thousands of times a second (`damaged_topics`):
+# one line a second is enough. In dedicated mode the checkpoint connector is always configured, and
+# fails because checkpoints are off: of no interest to an operator.
 LOG4J2: Final = """\
 status = error
 rootLogger.level = {level}
@@ -90,8 +90,8 @@ class MirrorMakerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 stderr=2,
-                cwd=config.mirror.work_dir,  # where the file of secrets is looked for
-                preexec_fn=_dies_with(os.getpid()),
+                cwd=config.mirror.work_dir,  # references to the secrets file are relative to it
+                preexec_fn=_kill_with_parent(os.getpid()),
             )
         except OSError as error:
             raise ConfigError(
@@ -198,14 +198,14 @@ def _write(path: Path, content: bytes) -> None:
         ) from error
 
 
-def _dies_with(parent: int) -> Callable[[], None]:
+def _kill_with_parent(parent: int) -> Callable[[], None]:
     libc = ctypes.CDLL(
         None, use_errno=True
-    )  # loaded before the fork: only a system call is left for after it
+    )  # loaded before the fork, after which only a system call is safe
 
     def in_child() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died between fork and prctl
+        if os.getppid() != parent:  # the parent died between fork and prctl
             os.kill(os.getpid(), signal.SIGKILL)
 
     return in_child

@@ -24,12 +24,12 @@ from hourmark.kafka.mirror import CONNECTOR, Behind, ahead, reached
 from hourmark_mirror.run.task_status import TaskFailure
 from hourmark_mirror.settings.mirror_sites import MirrorSites
 
-LOOK_S: Final = 10.0
-ANSWER_S: Final = 5.0  # for one answer
-# without one: a stop-the-world pause of a small heap, or a machine far too busy, is over by then
+POLL_INTERVAL_S: Final = 10.0
+ANSWER_S: Final = 5.0  # timeout of one request
+# longer than a stop-the-world pause of a small heap, or an overloaded machine, takes
 SILENT_S: Final = 60.0
 PAUSED_BLIND_S: Final = (
-    30.0  # between looks: this process stood still itself, as on a host that was paused
+    30.0  # between polls: this process itself was suspended, as on a paused host
 )
 
 
@@ -45,7 +45,7 @@ class ResponseDetector:
 
     def start_run(self) -> None:
         """Start a new run, in which the process has not answered yet."""
-        self._looked_s = self._clock.monotonic_s()
+        self._polled_s = self._clock.monotonic_s()
         self._answered_s: float | None = None
 
     def failures(self) -> list[TaskFailure]:
@@ -54,12 +54,12 @@ class ResponseDetector:
         Sends a request at most every 10 seconds.
         """
         now_s = self._clock.monotonic_s()
-        if (since_s := now_s - self._looked_s) >= LOOK_S:
+        if (since_s := now_s - self._polled_s) >= POLL_INTERVAL_S:
             if self._answers():
                 self._answered_s = now_s
             elif self._answered_s is not None and since_s >= PAUSED_BLIND_S:
-                self._answered_s = now_s  # nobody looked: from now on
-            self._looked_s = self._clock.monotonic_s()
+                self._answered_s = now_s  # no request was sent in between: restart the timeout
+            self._polled_s = self._clock.monotonic_s()
         if self._answered_s is None or now_s - self._answered_s < SILENT_S:
             return []
         return [
@@ -85,7 +85,7 @@ _LOG = logging.getLogger(__name__)
 
 
 BLIND_S: Final = (
-    60.0  # between looks: in so long nobody knows what stood still, as a cluster was away
+    60.0  # between polls: longer gaps do not show what stalled, because a cluster was away
 )
 STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted transaction together
 
@@ -101,7 +101,7 @@ class StallTracker:
         self._stall_s = stall_s
         self._still: dict[Partition, tuple[int | None, float]] = {}
         self._positions: Mapping[Partition, int] | None = None
-        self._looked_s = self.last_progress_s = 0.0
+        self._polled_s = self.last_progress_s = 0.0
 
     def stalled_partitions(
         self,
@@ -128,8 +128,8 @@ class StallTracker:
         if positions != self._positions:
             self._positions, self.last_progress_s = dict(positions), now_s
         behind = reached(ends, starts, positions)
-        before, self._still = self._still if now_s - self._looked_s < BLIND_S else {}, {}
-        self._looked_s = now_s
+        before, self._still = self._still if now_s - self._polled_s < BLIND_S else {}, {}
+        self._polled_s = now_s
         for entry in behind:
             position, since_s = before.get(entry.partition, (None, now_s))
             self._still[entry.partition] = (
@@ -153,7 +153,7 @@ class StallDetector:
 
     def start_run(self) -> None:
         """Restart stall tracking for a new run of MirrorMaker 2."""
-        self._progress, self._looked_s = StallTracker(), self._clock.monotonic_s()
+        self._progress, self._polled_s = StallTracker(), self._clock.monotonic_s()
         self._found: list[Behind] = []
 
     def failures(self) -> list[TaskFailure]:
@@ -164,8 +164,8 @@ class StallDetector:
         Raises:
             Unavailable: A cluster cannot be read.
         """
-        if self._clock.monotonic_s() - self._looked_s >= LOOK_S:
-            self._looked_s, self._found = self._clock.monotonic_s(), []
+        if self._clock.monotonic_s() - self._polled_s >= POLL_INTERVAL_S:
+            self._polled_s, self._found = self._clock.monotonic_s(), []
             self._poll()
         return [
             TaskFailure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s")
@@ -180,7 +180,7 @@ class StallDetector:
         stalled = self._progress.stalled_partitions(now_s, ends, starts, positions)
         self._found = stalled if now_s - self._progress.last_progress_s >= STALL_S else []
         before, self._ahead = self._ahead, {*ahead(ends, positions)}
-        for partition in sorted(self._ahead - before):  # once; a new start would not help
+        for partition in sorted(self._ahead - before):  # once; a restart would not help
             _LOG.error(
                 "%s: the mirror stands at %d, past the edge's end %d: stale, or "
                 "recreated; docs/runbooks/mirror-stale-offsets.md",

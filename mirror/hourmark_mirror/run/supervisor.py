@@ -30,15 +30,13 @@ from hourmark_mirror.run.task_status import TaskFailure, TaskStates, status_topi
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 2.0  # between looks at the tasks' states; the process's end is seen within POLL_S
+DETECT_INTERVAL_S: Final = 2.0  # between polls of the detectors; the process itself every POLL_S
 POLL_S: Final = 0.25
-GRACE_S: Final = (
-    4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
-)
+GRACE_S: Final = 4.0  # during a rebalance, a task may fail and be restarted by Connect itself
 BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
-# from the start of Java to the connector's RUNNING: 8 s usually, minutes on a machine far too busy
+# from the start of Java to the connector's RUNNING: usually 8 s, minutes on an overloaded machine
 START_S: Final = 300.0
-HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
+HEALTHY_S: Final = 60.0  # a run of this length resets the backoff
 
 
 _Found = TypeVar("_Found")
@@ -111,29 +109,29 @@ class _Guarded:
 
     watch: FailureDetector
     clock: Clock
-    pause_s: float = LOOK_S
+    pause_s: float = DETECT_INTERVAL_S
     again_s: float = -math.inf
 
     def start_run(self) -> None:
-        self._ask(self.watch.start_run)
+        self._call(self.watch.start_run)
 
     def failures(self) -> list[TaskFailure]:
         return (
-            self._ask(self.watch.failures) if self.clock.monotonic_s() >= self.again_s else None
+            self._call(self.watch.failures) if self.clock.monotonic_s() >= self.again_s else None
         ) or []
 
-    def _ask(self, look: Callable[[], _Found]) -> _Found | None:
+    def _call(self, poll: Callable[[], _Found]) -> _Found | None:
         try:
-            found = look()
+            found = poll()
         except (HourmarkError, KafkaException) as error:
-            if self.pause_s == LOOK_S:
+            if self.pause_s == DETECT_INTERVAL_S:
                 _LOG.warning("whether MirrorMaker 2 works cannot be told for now: %s", error)
             self.again_s = self.clock.monotonic_s() + self.pause_s
             self.pause_s = min(2 * self.pause_s, BACKOFF_S[1])
             return None
-        if self.pause_s > LOOK_S:
+        if self.pause_s > DETECT_INTERVAL_S:
             _LOG.info("whether MirrorMaker 2 works can be told again")
-        self.pause_s = LOOK_S
+        self.pause_s = DETECT_INTERVAL_S
         return found
 
 
@@ -180,7 +178,7 @@ class MirrorSupervisor:
                     raise
                 _LOG.error("MirrorMaker 2 could not be started: %s", error)
             else:
-                code, reason = self._watched(process, watches)
+                code, reason = self._supervise(process, watches)
                 if reason is None:
                     return 0
                 _LOG.error("%s", reason)
@@ -193,19 +191,19 @@ class MirrorSupervisor:
             pause_s = min(2 * pause_s, BACKOFF_S[1])
         return 0
 
-    def _watched(
+    def _supervise(
         self, process: SupervisedProcess, watches: Sequence[_Guarded]
     ) -> tuple[int, str | None]:
         _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
         try:
-            return self._until_it_fails(process, watches)
+            return self._until_failure(process, watches)
         finally:
             process.stop()
 
-    def _until_it_fails(
+    def _until_failure(
         self, process: SupervisedProcess, watches: Sequence[FailureDetector]
     ) -> tuple[int, str | None]:
-        looked_s = self.clock.monotonic_s()
+        polled_s = self.clock.monotonic_s()
         failed_since_s: float | None = None
         while not self.stopping.is_set():
             code = process.poll()
@@ -215,8 +213,8 @@ class MirrorSupervisor:
                     128 - code if code < 0 else code
                 ), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
             now_s = self.clock.monotonic_s()
-            if now_s - looked_s >= LOOK_S:
-                looked_s = now_s
+            if now_s - polled_s >= DETECT_INTERVAL_S:
+                polled_s = now_s
                 failed = [failure for watch in watches for failure in watch.failures()]
                 failed_since_s = (failed_since_s or now_s) if failed else None
                 if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:

@@ -67,37 +67,37 @@ class TaskStates:
     def __init__(self, worker: str) -> None:
         self._worker = worker
         self._last: dict[str, TaskState] = {}
-        self._over: set[str] = set()  # said by a run before this one
+        self._outdated: set[str] = set()  # reported by an earlier run
 
     def update(self, records: Iterable[KeyValue]) -> None:
         """Apply records of the status topic in order, and ignore records with other keys.
 
         Records with a status key and an unreadable value are counted in one logged warning.
         """
-        strange: list[str] = []
+        unreadable: list[str] = []
         for key, value in records:
             match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
             if match is None:
                 continue
             name = match["name"]
-            if not value:  # it is there no longer
+            if not value:  # tombstone
                 self._last.pop(name, None)
                 continue
             try:
-                said = _state(json.loads(value))
+                reported = _state(json.loads(value))
             except (AttributeError, TypeError, ValueError, RecursionError):
-                strange.append(name)
+                unreadable.append(name)
                 continue
-            if said.state == "RUNNING" or not _is_stale(said, self._last.get(name)):
-                self._last[name] = said
-                self._over.discard(name)
-        if strange:
+            if reported.state == "RUNNING" or not _is_stale(reported, self._last.get(name)):
+                self._last[name] = reported
+                self._outdated.discard(name)
+        if unreadable:
             _LOG.warning(
                 "%d records of the status topic are none that MirrorMaker 2 writes, the first "
                 "of %s; they are passed over: who "
                 "else writes there?",
-                len(strange),
-                strange[0],
+                len(unreadable),
+                unreadable[0],
             )
 
     def mark_outdated(self) -> None:
@@ -106,7 +106,7 @@ class TaskStates:
         Call it before a start. Outdated states are neither running nor failed until they are
         reported again.
         """
-        self._over |= {
+        self._outdated |= {
             name
             for name, last in self._last.items()
             if last.state != "RUNNING" or last.worker == self._worker
@@ -114,7 +114,11 @@ class TaskStates:
 
     def is_running(self, name: str) -> bool:
         """Return whether this connector or task reported `RUNNING` in this run."""
-        return name in self._last and name not in self._over and self._last[name].state == "RUNNING"
+        return (
+            name in self._last
+            and name not in self._outdated
+            and self._last[name].state == "RUNNING"
+        )
 
     def to_dict(self) -> dict[str, TaskState]:
         """Return the last state of each connector and task, sorted by name."""
@@ -138,7 +142,7 @@ class TaskStates:
         return [
             (name, last)
             for name, last in self.to_dict().items()
-            if last.state == "FAILED" and name not in self._over
+            if last.state == "FAILED" and name not in self._outdated
         ]
 
 
@@ -153,12 +157,12 @@ def _state(value: Mapping[str, Any]) -> TaskState:
     )
 
 
-def _is_stale(said: TaskState, last: TaskState | None) -> bool:
+def _is_stale(reported: TaskState, last: TaskState | None) -> bool:
     return (
         last is not None
         and last.state == "RUNNING"
-        and said.worker != last.worker
-        and said.generation < last.generation
+        and reported.worker != last.worker
+        and reported.generation < last.generation
     )
 
 

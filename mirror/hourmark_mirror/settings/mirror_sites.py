@@ -103,7 +103,7 @@ class MirrorSites:
         there = self.central.topics(names)
         at_edge = {
             t.name: t.partitions for t in self.topics()
-        }  # after: what is copied was at the edge before
+        }  # read after the central topics: what was copied existed at the edge before
         found = []
         for name, info in sorted(there.items()):
             topic = edge_topic(name, self.alias)

@@ -32,7 +32,7 @@ from hourmark_mirror.settings.security import PROVIDERS, client_security, secret
 TARGET_ALIAS: Final = "central"
 TOPICS: Final = (r"events\..*", AUDIT.replace(".", r"\."), HOSTS.replace(".", r"\."))
 
-# The settings that are the same everywhere, one a line, with the reason for it.
+# Settings that are the same in every installation, one per line, each with its reason.
 _SETTINGS: Final = """\
 listeners = http://{rest_host}:{rest_port}
 dedicated.mode.enable.internal.rest = true
@@ -79,8 +79,8 @@ emit.heartbeats.enabled = false  # at this level too, or a worker for the opposi
 {flow}.refresh.groups.enabled = false
 {flow}.emit.offset-syncs.enabled = false  # for consumer groups; with any other offset-syncs setting it is refused
 """
-# Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000
-# lines of log a second.
+# With the default, `rebootstrap`, an admin client whose brokers are all down uses a full core and
+# logs 3,000 lines a second.
 _RECOVERY: Final = "metadata.recovery.strategy"
 _EXCLUDED_ANYWAY: Final = (
     r".*[\-\.]internal,.*\.replica,__.*"  # MirrorMaker 2's default, which ours takes the place of
@@ -148,7 +148,7 @@ def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> d
 
 
 def secret_properties(config: Config) -> dict[str, str]:
-    """Return the secret properties of both clusters, which are written to the file of `secrets_path`."""
+    """Return the secret properties of both clusters, to be written to the file of `secrets_path`."""
     return secret_settings(config.kafka.edge_alias, config.kafka.edge) | secret_settings(
         TARGET_ALIAS, target_cluster(config)
     )

@@ -16,12 +16,10 @@ from typing import Final, Literal, get_args
 
 from hourmark_mirror.record_digests import RecordDigest
 
-WINDOW: Final = 20_000  # records looked ahead, once the sides differ
-RUN: Final = (
-    32  # records in a row by which the target's beginning is found of an edge whose own was deleted
-)
-RECENT: Final = 100_000  # matched records remembered, to tell doubled from foreign
-SPANS_MAX: Final = 100  # spans named for each partition; all are counted
+WINDOW: Final = 20_000  # records read ahead once the sides differ
+RUN: Final = 32  # consecutive records that locate the start of a trimmed edge on the target
+RECENT: Final = 100_000  # matched records kept to distinguish doubled from foreign
+SPANS_MAX: Final = 100  # spans listed for each partition; all faults are counted
 
 FaultKind = Literal["missing", "doubled", "foreign", "altered"]
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
@@ -115,7 +113,7 @@ class _Side:
         if not self._digests[record.digest]:
             del self._digests[record.digest]
 
-    def sees(self, digest: bytes) -> bool:
+    def contains(self, digest: bytes) -> bool:
         """Return whether the window contains a record with this digest."""
         self._take(self._window)
         return digest in self._digests
@@ -130,7 +128,7 @@ class _Side:
         ]
 
     def find(self, run: list[bytes]) -> int | None:
-        """Return how many records precede this sequence of digests in the window; None if not found."""
+        """Return how many records precede this run of digests in the window; None if it is absent."""
         self._take(self._window)
         digests = [record.digest for record in self._ahead]
         starts = (at for at, digest in enumerate(digests) if run and digest == run[0])
@@ -194,7 +192,7 @@ def compare_records(
             recent[a.digest] = a.offset
             if len(recent) > RECENT:
                 recent.popitem(last=False)
-        elif a is None or (b is not None and target.sees(a.digest)):
+        elif a is None or (b is not None and target.contains(a.digest)):
             assert b is not None, "one of both has a record"
             target.pop()
             at_beginning = False
@@ -202,7 +200,9 @@ def compare_records(
                 result.add("doubled", recent[b.digest], b.offset)
             else:
                 result.add("foreign", None if a is None else a.offset, b.offset)
-        elif b is not None and a.key is not None and a.key == b.key and not source.sees(b.digest):
+        elif (
+            b is not None and a.key is not None and a.key == b.key and not source.contains(b.digest)
+        ):
             source.pop()
             target.pop()
             at_beginning = False
@@ -223,7 +223,7 @@ def _skip_older(source: _Side, target: _Side, cut: int, *, begins_later: bool) -
     (`begins_later`), timestamps decide, which are equal on both sides and nearly in order.
     """
     older, begin = 0, source.head()
-    while (first := target.head()) is not None and not source.sees(first.digest):
+    while (first := target.head()) is not None and not source.contains(first.digest):
         if begins_later and begin is not None and first.timestamp_ms > begin.timestamp_ms:
             break
         older += 1

@@ -16,9 +16,9 @@ from hourmark_mirror.verify.comparison import RecordComparison, compare_records
 from hourmark_mirror.watch.observer import CLOCKS_APART_MS
 
 _LOG: Final = logging.getLogger(__name__)
-COMMIT_S: Final = 90.0  # for a transaction to end: brokers abort those that are older than a minute
+COMMIT_S: Final = 90.0  # time for a transaction to end: brokers abort it after a minute
 POLL_S: Final = 0.2
-TIMES: Final = 3  # that a partition is compared, whose log start moves meanwhile
+ATTEMPTS_MAX: Final = 3  # comparisons of a partition whose log start moves meanwhile
 
 
 class ComparedPartition(NamedTuple):
@@ -84,7 +84,7 @@ class ContentComparer:
         ends = self._sites.edge.ends(list(self._remotes))
         found: dict[Partition, ComparedPartition] = {}
         left = list(self._remotes)
-        for _ in range(TIMES):
+        for _ in range(ATTEMPTS_MAX):
             starts = self._starts(left)
             for p, comparison in self._compared(left, starts, ends, remote_ends, cut, positions):
                 found[p] = ComparedPartition(p, cut[p], positions.get(p), comparison)
@@ -125,7 +125,9 @@ class ContentComparer:
         cut: Mapping[Partition, int],
         positions: Mapping[Partition, int],
     ) -> list[tuple[Partition, RecordComparison]]:
-        now_ms = self._clock.now_ms()  # what the target lacks was gone when its log start was read
+        now_ms = (
+            self._clock.now_ms()
+        )  # read after the log starts: what the target lacks had expired by then
         at_edge = self._sites.edge.topic_configs({p.topic for p in partitions})
         on_target = self._sites.central.topic_configs({self._remotes[p].topic for p in partitions})
         compared = []

@@ -1,13 +1,10 @@
 """`hourmark mirror verify`: checks that the mirror reached a cut, without gaps or differences.
 
-The order of reads makes the result valid:
-
-- the cut, which is the edge's end offsets
-- the positions until they reach the cut, each time followed by the edge's log starts, so that a gap
-  that retention makes meanwhile is detected
-- the target's end offsets
-- the edge's end offsets again, because everything on the target was at the edge before
-- the topic ids, at the end as at the beginning
+The order of reads makes the result valid. First comes the cut, which is the edge's end offsets.
+Then the positions are read until they reach the cut, each time followed by the edge's log starts,
+so that a gap that retention makes meanwhile is detected. The target's end offsets follow. The
+edge's end offsets are then read again, because everything on the target was at the edge before.
+Topic ids are read at the beginning and again at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ _HOLDING = (
     AlarmName.TOPIC_RECREATED,
     AlarmName.OVERTAKEN,
     AlarmName.STALE_OFFSETS,
-)  # the next check must know where the mirror stood before
+)  # the next verification needs the earlier positions
 
 
 class VerificationResult(NamedTuple):
@@ -130,15 +127,16 @@ class Verification:
         cut = self._edge.ends(partitions)
         anew = recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
         found = [
-            Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in anew
+            Alarm(AlarmName.TOPIC_RECREATED, topic, self._recreated_text(topic), topic)
+            for topic in anew
         ]
         trusted = [p for p in partitions if self._accept or p.topic not in anew]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
         starts = self._edge.starts(
             trusted
-        )  # after the positions: where retention passed those of the last check, up to now
+        )  # read after the positions, to detect retention that passed the last known ones
         found += self._gaps({p: start for p, start in starts.items() if p.topic not in anew})
-        found = self._untold([*found, *self._only_central()])
+        found = self._without_reported([*found, *self._only_central()])
         found += self._stale(trusted, positions)
         remotes = self._sites.existing_remotes(sorted(trusted))
         chosen = remotes if sample is None else _sampled(remotes, sample, seed)
@@ -147,7 +145,10 @@ class Verification:
         )
         found += [alarm for one in compared for alarm in _faults(one)]
         found += self._changed_meanwhile()
-        alarms = [*self._missing(trusted, remotes), *self._standing(found, {**starts, **positions})]
+        alarms = [
+            *self._missing(trusted, remotes),
+            *self._update_state(found, {**starts, **positions}),
+        ]
         verdict = VerificationResult(alarms, behind, compared, len(remotes) - len(chosen))
         report(verdict)
         self._checks.save()
@@ -158,7 +159,7 @@ class Verification:
             name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)
         }
 
-    def _anew_text(self, topic: str) -> str:
+    def _recreated_text(self, topic: str) -> str:
         what = "was deleted and recreated" if topic in self._topics else "was deleted"
         before = self._checks.topics.get(topic)
         positions = sorted(before.positions.items()) if before else []
@@ -171,8 +172,8 @@ class Verification:
     def _wait(
         self, cut: Mapping[Partition, int], timeout_s: float
     ) -> tuple[list[str], Mapping[Partition, int]]:
-        told_s = self._clock.monotonic_s()
-        give_up_s = told_s + timeout_s
+        logged_s = self._clock.monotonic_s()
+        give_up_s = logged_s + timeout_s
         with contextlib.closing(self._sites.positions()) as reader:
             while True:
                 positions = reader.refresh()
@@ -180,8 +181,8 @@ class Verification:
                 now_s = self._clock.monotonic_s()
                 if not behind or now_s >= give_up_s:
                     return [str(b) for b in behind], positions
-                if now_s - told_s >= PROGRESS_S:
-                    told_s = now_s
+                if now_s - logged_s >= PROGRESS_S:
+                    logged_s = now_s
                     _LOG.info("waiting for %d topic-partitions, such as %s", len(behind), behind[0])
                 self._clock.sleep(POLL_S)
 
@@ -232,21 +233,21 @@ class Verification:
             self._checks.accepted |= {alarm.subject for alarm in found}
         return found
 
-    def _untold(self, found: Sequence[Alarm]) -> list[Alarm]:
-        """Drop alarms that are accepted and that an earlier verification reported with the same text."""
+    def _without_reported(self, found: Sequence[Alarm]) -> list[Alarm]:
+        """Drop accepted alarms that an earlier verification reported with the same text."""
         return [alarm for alarm in found if not (self._accept and alarm in self._checks.alarms)]
 
     def _changed_meanwhile(self) -> list[Alarm]:
-        """Return an alarm for each topic that was deleted or recreated since this verification began."""
+        """Return an alarm for each topic deleted or recreated since this verification began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
         changed = recreated({name: t.topic_id for name, t in self._topics.items()}, ids)
         return [
-            Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic)
+            Alarm(AlarmName.TOPIC_RECREATED, topic, self._recreated_text(topic), topic)
             for topic in changed
         ]
 
-    def _standing(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
-        """Update the state and return the alarms to report, without faults that are reported by record.
+    def _update_state(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
+        """Update the state and return the alarms to report, except faults reported by record.
 
         Args:
             found: Alarms of this verification.
@@ -265,7 +266,7 @@ class Verification:
             ]
         holding = (
             (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING
-        )  # a gap is accepted; what is stale is wrong still
+        )  # a gap can be accepted; a stale position remains an error
         held = {alarm.topic for alarm in standing if alarm.name in holding}
         for name in self._topics.keys() - held:
             info = self._topics[name]

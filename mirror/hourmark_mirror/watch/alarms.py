@@ -1,9 +1,8 @@
-"""From what was observed to alarms: pure functions of one look and of what is remembered of those
-before.
+"""Derives alarms from one observation and the watch state, as pure functions.
 
-What may have cost events (`LOSSES`) stands until an operator accepts it, whatever later looks see:
-retention deletes evidence, and a topic outgrows a position that is not its own. Everything else is
-over once it is no longer seen.
+Alarms that may mean lost events (`LOSSES`) persist until an operator accepts them, because
+retention deletes evidence and a recreated topic outgrows a stale position. All other alarms end
+once an observation no longer shows their cause.
 """
 
 from __future__ import annotations
@@ -32,20 +31,22 @@ LOSSES: Final = (
     AlarmName.TARGET_TRUNCATED,
     AlarmName.CONTENTS_DIFFER,
 )
-# behind for so long at one position: with looks every ten seconds it is named within the minute
+# time without progress: with an observation every ten seconds, the alarm comes within a minute
 STILL_MS: Final = 40_000
-FEW_MS: Final = 20_000  # a worker that is restarted is away for less
+FEW_MS: Final = 20_000  # longer than the restart of a worker takes
 BLIND_MS: Final = (
-    60_000  # looks that lie further apart say nothing of what stood still between them
+    60_000  # observations further apart do not show whether a position moved in between
 )
 
 
 class AlarmLimits(NamedTuple):
-    """What is too little and too long.
+    """Thresholds of the alarms.
 
-    `retention_hours`: before retention; of a shorter one its half. `expected_s`: by topic.
-
-    `workers`: how many share the mirror; 0: nobody counts.
+    Attributes:
+        retention_hours: Alarm if retention may delete an uncopied record within this time; at most
+            half of the topic's retention applies.
+        expected_s: Maximum seconds between records, by topic; other topics have no limit.
+        workers: Number of workers that should share the mirror; 0 disables the alarm.
     """
 
     retention_hours: float
@@ -54,8 +55,12 @@ class AlarmLimits(NamedTuple):
 
 
 class TopicVerification(NamedTuple):
-    """Of a topic, by samples: what was written before `through_ms` was copied, and so many of
-    `passed` records were compared.
+    """Extent to which samples have verified one topic.
+
+    Attributes:
+        through_ms: Unix milliseconds; records written before were copied.
+        compared: Number of records compared.
+        passed: Number of offsets from which the compared records were sampled.
     """
 
     through_ms: int
@@ -64,7 +69,7 @@ class TopicVerification(NamedTuple):
 
 
 class UnverifiedReason(StrEnum):
-    """Why samples say nothing of a topic."""
+    """Reason why samples have not verified a topic."""
 
     LOSS = "a loss of it stands"
     NO_REMOTE = "it has no remote topic"
@@ -73,9 +78,13 @@ class UnverifiedReason(StrEnum):
 
 
 class WatchResult(NamedTuple):
-    """`alarms`: all that stand now, losses of before among them.
+    """Result of evaluating one observation. Each topic is in either `verified` or `unverified`.
 
-    `verified`, `unverified`: by topic, each in one of them.
+    Attributes:
+        alarms: All active alarms, including earlier losses that were not accepted.
+        memory: Watch state for the next observation.
+        verified: Extent of the verification, by topic.
+        unverified: Reason why the topic is not verified, by topic.
     """
 
     alarms: list[Alarm]
@@ -87,10 +96,14 @@ class WatchResult(NamedTuple):
 def evaluate_alarms(
     seen: Observation, before: WatchState, limits: AlarmLimits, *, accept: bool = False
 ) -> WatchResult:
-    """The alarms of this look, and what to remember for the next.
+    """Return the active alarms after an observation, and the watch state for the next one.
 
-    `accept`: what stood before is told no more, but for what is wrong still. What is lost since the
-    look before, nobody knew of: it is told, and stands.
+    Args:
+        seen: Current observation.
+        before: Watch state after the previous observation.
+        limits: Thresholds.
+        accept: Discard earlier losses, except those whose cause persists. Losses since the previous
+            observation are still reported.
     """
     still, few_since_ms = stalled_partitions(seen, before), _few_since_ms(seen, before, limits)
     checks: tuple[Callable[[], Iterator[Alarm]], ...] = (
@@ -113,8 +126,8 @@ def evaluate_alarms(
             {key: a for key, a in found.items() if a not in known},
             dataclasses.replace(before, standing=()),
         )
-    # The first text of a loss tells of evidence that goes; that of a gap which is found again tells
-    # of the gap as it grew.
+    # Keep the first text of a loss, because its evidence may be deleted. A gap that is found again
+    # gets its new text, because it may have grown.
     kept = {
         (a.name, a.subject): a
         for a in before.standing
@@ -130,8 +143,12 @@ def evaluate_alarms(
 
 
 def retention_left_s(seen: Observation) -> dict[Partition, float]:
-    """Seconds until the edge's retention may delete the first record that is not copied; of
-    partitions that are behind.
+    """Return the seconds until the edge's retention may delete the first uncopied record.
+
+    Returns:
+        Seconds by partition, negative if overdue. Contains only partitions that are behind and
+        whose
+        topic has limited retention.
     """
     return {
         p: (written_ms + seen.retention_ms[p.topic] - seen.now_ms) / 1000
@@ -141,18 +158,18 @@ def retention_left_s(seen: Observation) -> dict[Partition, float]:
 
 
 def verified_topics(seen: Observation, memory: WatchState) -> dict[str, TopicVerification]:
-    """By topic, what its samples say after this look."""
-    told = _told_by_samples(seen, memory)
+    """Return the topics that samples have verified after this observation, and to which extent."""
+    told = _sampling_results(seen, memory)
     return {topic: said for topic, said in told.items() if isinstance(said, TopicVerification)}
 
 
 def unverified_topics(seen: Observation, memory: WatchState) -> dict[str, UnverifiedReason]:
-    """By topic, why samples say nothing of it after this look."""
-    told = _told_by_samples(seen, memory)
+    """Return the topics that samples have not verified after this observation, and why."""
+    told = _sampling_results(seen, memory)
     return {topic: said for topic, said in told.items() if isinstance(said, UnverifiedReason)}
 
 
-def _told_by_samples(
+def _sampling_results(
     seen: Observation, memory: WatchState
 ) -> dict[str, TopicVerification | UnverifiedReason]:
     lost = {alarm.topic for alarm in memory.standing}
@@ -175,9 +192,6 @@ def _told_by_samples(
 def _of_parts(
     seen: Observation, parts: list[tuple[Partition, PartitionState]]
 ) -> TopicVerification | UnverifiedReason:
-    """Where nothing of a partition is left to sample, everything up to this look is, so it holds no
-    other back.
-    """
     left = [known for p, known in parts if known.sampled < seen.ends[p]]
     if any(known.compared == 0 for known in left):
         return UnverifiedReason.NOT_COMPARED
@@ -193,8 +207,9 @@ def _of_parts(
 
 
 def unsampled_ranges(seen: Observation, before: WatchState) -> dict[Partition, UnsampledRange]:
-    """What was copied since it was sampled last, as far as the edge still has it; the first look
-    samples nothing.
+    """Return the offsets of each partition that were copied since its last sample.
+
+    Offsets that the edge has deleted are left out. A partition without earlier state has no range.
     """
     found = {}
     for p, end in seen.ends.items():
@@ -208,17 +223,18 @@ def unsampled_ranges(seen: Observation, before: WatchState) -> dict[Partition, U
 
 
 def partitions_trimmed_on_target(seen: Observation, before: WatchState) -> list[Partition]:
-    """Partitions whose log start on the target lies past the one that was looked at last."""
+    """Return the partitions whose log start on the target moved since it was last checked."""
 
-    def looked_at(p: Partition) -> int:
+    def checked_start(p: Partition) -> int:
         return 0 if (known := before.partition_state(p)) is None else known.remote_start or 0
 
-    return [p for p, start in seen.remote_starts.items() if start > looked_at(p)]
+    return [p for p, start in seen.remote_starts.items() if start > checked_start(p)]
 
 
 def stalled_partitions(seen: Observation, before: WatchState) -> list[Partition]:
-    """Partitions behind their ends whose position has not moved for `STILL_MS`, as far as somebody
-    looked.
+    """Return partitions that are behind and whose position has not moved for 40 seconds.
+
+    Returns an empty list if the previous observation is 60 seconds old or older.
     """
     if seen.now_ms - before.looked_ms >= BLIND_MS:
         return []
@@ -252,8 +268,9 @@ def _recreated(seen: Observation, before: WatchState) -> Iterator[Alarm]:
 
 
 def _known_gaps(seen: Observation, before: WatchState) -> list[Alarm]:
-    """Of the gaps that stand those that the mirror has passed: they are found again only because
-    what was covered is kept.
+    """Return the gap alarms that the mirror has already moved past.
+
+    They are found again only because the state keeps the offset covered before the gap.
     """
     passed = {str(p) for p, start in seen.starts.items() if seen.positions.get(p, start) >= start}
     return [
@@ -264,9 +281,6 @@ def _known_gaps(seen: Observation, before: WatchState) -> list[Alarm]:
 
 
 def _overtaken(seen: Observation, before: WatchState) -> Iterator[Alarm]:
-    """Against what was covered at the look before; where nothing is known of it, against where the
-    mirror stands now.
-    """
     covered: dict[Partition, int] = dict(seen.positions)
     covered |= {
         p: known.covered
@@ -406,9 +420,6 @@ def _quiet(seen: Observation, limits: AlarmLimits) -> Iterator[Alarm]:
 
 
 def _remembered(seen: Observation, before: WatchState, standing: tuple[Alarm, ...]) -> WatchState:
-    """Where an edge's log start has overtaken the mirror, what was covered stays: so the gap grows,
-    until it is accepted.
-    """
     overtaken = {a.subject for a in standing if a.name == AlarmName.OVERTAKEN}
     parts: dict[str, dict[int, PartitionState]] = {name: {} for name in seen.ids}
     for p in seen.ends:
@@ -431,20 +442,20 @@ def _known(
     )
     new = (
         p.topic not in before.topics
-    )  # what its retention deleted before anybody looked is nobody's loss
+    )  # what retention deleted before the first observation is not a loss
     first = seen.starts[p] if before.looked_ms == 0 or new else 0
     covered = first if position is None else min(position, seen.ends[p])
     if known is not None and keep_covered:
         covered = known.covered
     elif known is not None and position is None:
-        covered = max(known.covered, seen.starts[p])  # past it only where that gap was accepted
+        covered = max(known.covered, seen.starts[p])  # past it only if that gap was accepted
     moved = (
         known is None or known.position != position or seen.now_ms - before.looked_ms >= BLIND_MS
     )
     caught_up = known is None or max(known.position or 0, seen.starts[p]) >= known.end
     copied = min(position or 0, seen.ends[p])
     sample = seen.samples.get(p)
-    # A record may be stamped ahead: nothing is verified through a time that has not come.
+    # A record timestamp may be in the future; do not report verification through a future time.
     through_ms = (
         0
         if known is None
@@ -477,9 +488,7 @@ def _known(
 
 
 def _shifted_ms(seen: Observation, before: WatchState, since_ms: int) -> int:
-    """A time of before by the clock of now, which may have been set back: what had lasted by then
-    has lasted still.
-    """
+    """Shift an earlier time back if the clock was set back since, so that durations do not shrink."""
     return since_ms - max(0, before.looked_ms - seen.now_ms)
 
 

@@ -1,4 +1,4 @@
-"""`hourmark mirror watch`: alarms of the mirror, before events are lost and when they are."""
+"""`hourmark mirror watch`: observes the mirror and raises alarms before and after events are lost."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ from hourmark_mirror.watch.watcher import MirrorWatch, StuckWatchMonitor
 def watch(
     config: Config, once: bool, accept: bool, metrics_port: int | None, as_json: bool
 ) -> None:
-    """Watch the mirror, every ten seconds until SIGTERM: a line in the log for each alarm that
-    begins and that is over.
+    """Watch the mirror every ten seconds until SIGTERM and log each alarm that begins or ends.
 
-    Alarms: retention that comes near what is not copied, or has overtaken it; a topic deleted and
-    made again; positions that are stale; a target that was truncated; a task that does not run, or
-    partitions that stand still; a record that is too large for the target; a worker that is missing
-    (mirror.workers); types that send nothing (mirror.traffic_seconds). Losses stand until --accept,
-    also over restarts. It changes nothing. Metrics are at mirror.metrics_port. What each alarm
-    means, and what to do: docs/runbooks.
+    Alarms: retention is close to uncopied records or has passed them; a topic was deleted or
+    recreated; positions are stale; the target was truncated; a task does not run, or partitions do
+    not move; a record is too large for the target; a worker is missing (mirror.workers); a type
+    sends nothing (mirror.traffic_seconds).
+
+    Losses persist until --accept, also across restarts. The watch changes nothing. Metrics are
+    served at mirror.metrics_port. For the meaning of each alarm and what to do, see docs/runbooks.
     """
     if not once and (accept or as_json):
         raise click.UsageError("--accept and --json are of --once")
@@ -105,7 +105,12 @@ def _once(watching: MirrorWatch, site: str, *, accept: bool, as_json: bool) -> i
 
 
 def watch_result_to_json(site: str, found: WatchResult) -> dict[str, object]:
-    """What a look found, for programs."""
+    """Return the result of one observation as a JSON-serializable dict.
+
+    Args:
+        site: Alias of the edge cluster.
+        found: Alarms and verification by topic.
+    """
     return {
         "ok": not found.alarms,
         "alarms": [alarm.as_object() for alarm in found.alarms],
@@ -116,7 +121,12 @@ def watch_result_to_json(site: str, found: WatchResult) -> dict[str, object]:
 
 
 def format_watch_result(site: str, found: WatchResult) -> Iterator[str]:
-    """What a look found, for people."""
+    """Yield the result of one observation as lines of text, ending with a summary.
+
+    Args:
+        site: Alias of the edge cluster.
+        found: Alarms and verification by topic.
+    """
     for topic, v in found.verified.items():
         at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)
         yield (

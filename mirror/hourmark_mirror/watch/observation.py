@@ -1,6 +1,4 @@
-"""What one look at both clusters saw, and what is remembered of the looks before: all that alarms
-are made of.
-"""
+"""Data model of the watch: observations of both clusters, and the state kept between them."""
 
 from __future__ import annotations
 
@@ -14,8 +12,12 @@ from hourmark_mirror.run.task_status import TaskFailure
 
 
 class OversizedRecord(NamedTuple):
-    """A record at the edge that the target does not take: `bytes` of key and value, over
-    `limit`.
+    """Edge record that is too large for the target.
+
+    Attributes:
+        offset: Offset at the edge.
+        bytes: Size of key and value.
+        limit: Largest size that the target accepts.
     """
 
     offset: int
@@ -24,15 +26,26 @@ class OversizedRecord(NamedTuple):
 
 
 class UnsampledRange(NamedTuple):
-    """Offsets of the edge that were copied and not sampled yet: first, and the next after them."""
+    """Range of edge offsets that were copied but not sampled yet.
+
+    Attributes:
+        first: First offset.
+        end: Offset after the last.
+    """
 
     first: int
     end: int
 
 
 class SampleResult(NamedTuple):
-    """Of a stretch: how many records were compared, when its last was written, the first that is
-    not on the target as here.
+    """Comparison of sampled records in one range of a partition.
+
+    Attributes:
+        stretch: Range that the sample covers.
+        compared: Number of records compared.
+        through_ms: Timestamp of the last sampled record, Unix milliseconds.
+        differs: First edge offset whose record is not in its place on the target; None if all
+            match.
     """
 
     stretch: UnsampledRange
@@ -42,8 +55,12 @@ class SampleResult(NamedTuple):
 
 
 class TruncatedRecord(NamedTuple):
-    """The edge's first record that the target's retention cannot have deleted, and the target does
-    not have.
+    """Edge record that is missing on the target although its retention cannot have deleted it yet.
+
+    Attributes:
+        offset: Offset at the edge.
+        timestamp_ms: Record timestamp, Unix milliseconds.
+        target_start: Log start offset on the target.
     """
 
     offset: int
@@ -53,17 +70,30 @@ class TruncatedRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One look. Partitions and topics are the edge's; offsets are the next to read; times are Unix
-    milliseconds.
+    """State of both clusters at one time, keyed by edge topic or topic-partition.
 
-    The order in which these were read is what makes them true: positions, then the edge's log
-    starts and ends, then the target. `ids`, `remote_ids`: topic ids; `remote_ids` lacks topics that
-    the target does not have. `retention_ms`: below 0, for ever. `uncopied_ms`: when the first
-    record that is not copied was written, of partitions that were behind at the look before, too.
-    `cut_off`: of partitions whose log start moved on the target; `unread`: those of them that were
-    left to the next look. `blocking`: of partitions that stand still. `newest_ms`: when the newest
-    record of a topic was written, None where it has none; of topics with traffic to be expected.
-    `workers`: how many share this mirror now; None where nobody counts them.
+    Offsets are the next to read. The order of reads makes the values consistent: positions, then
+    the edge's log starts and ends, then the target.
+
+    Attributes:
+        now_ms: Unix milliseconds of the observation.
+        ids: Topic ids at the edge.
+        remote_ids: Topic ids on the target; topics that it does not have are absent.
+        starts: Log start offsets at the edge.
+        ends: Log end offsets at the edge.
+        positions: Next offset that the mirror copies.
+        remote_starts: Log start offsets on the target.
+        remote_ends: Log end offsets on the target.
+        retention_ms: `retention.ms` at the edge; negative means unlimited.
+        uncopied_ms: Timestamp of the first uncopied record, for partitions that were also behind at
+            the previous observation.
+        cut_off: Records missing at the start of the target's log.
+        unread: Partitions whose target log start moved and whose check is postponed.
+        blocking: Records too large for the target, for stalled partitions.
+        failures: Failed connectors and tasks.
+        newest_ms: Timestamp of the newest record, for topics with expected traffic; None if empty.
+        workers: Number of workers in the group; None if not read.
+        samples: Results of sampling.
     """
 
     now_ms: int
@@ -87,13 +117,19 @@ class Observation:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Of one partition. `covered`: below it everything was copied, or was gone already when it was
-    first looked at.
+    """State of one edge topic-partition after an observation.
 
-    `since_ms`: since when the position is seen where it is, while the partition is behind; looks
-    that lie apart begin anew. `sampled`: up to which offset stretches were sampled, the last record
-    of which was written at `sampled_ms`; of `passed` offsets since the first look, `compared`
-    records were compared.
+    Attributes:
+        covered: Offset below which everything was copied, or deleted before the first observation.
+        position: Next offset that the mirror copies; None if it has none.
+        end: Log end offset at the edge.
+        since_ms: Unix milliseconds since when the position has not moved while behind.
+        remote_start: Last checked log start offset on the target.
+        remote_end: Log end offset on the target.
+        sampled: Offset up to which ranges were sampled.
+        sampled_ms: Timestamp of the last sampled record, Unix milliseconds.
+        passed: Number of offsets sampled from since the first observation.
+        compared: Number of records compared since the first observation.
     """
 
     covered: int
@@ -110,7 +146,13 @@ class PartitionState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicState:
-    """Of one topic of the edge; `remote_id`: None where the target had none."""
+    """State of one edge topic after an observation.
+
+    Attributes:
+        topic_id: Topic id at the edge.
+        remote_id: Topic id on the target; None if it never had the topic.
+        partitions: State by partition number.
+    """
 
     topic_id: str
     remote_id: str | None
@@ -119,10 +161,14 @@ class TopicState:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WatchState:
-    """What is remembered from one look to the next. `standing`: losses, which stand until an
-    operator accepts them.
+    """State of a watch that is kept from one observation to the next.
 
-    `few_since_ms`: since when there are fewer workers than there should be.
+    Attributes:
+        looked_ms: Unix milliseconds of the last observation; 0 before the first.
+        topics: State by edge topic name.
+        standing: Losses that an operator has not accepted.
+        few_since_ms: Unix milliseconds since when workers are missing; None if none are.
+        format: Version of the file format.
     """
 
     looked_ms: int = 0
@@ -132,6 +178,6 @@ class WatchState:
     format: Literal[1] = 1
 
     def partition_state(self, partition: Partition) -> PartitionState | None:
-        """What is known of a partition; None at its first look."""
+        """Return the state of an edge topic-partition; None before its first observation."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)

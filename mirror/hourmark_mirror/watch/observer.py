@@ -1,10 +1,9 @@
-"""One look at both clusters, in the order that makes it true: positions, the edge's log starts and
-ends, then the target.
+"""Observes both clusters of a mirror with a few requests, regardless of the number of partitions.
 
-It costs a handful of requests, whatever the number of partitions. Records are read of few: the
-first that is not copied, where a partition was behind at the look before already; what blocks one
-that stands still; and the beginning of a target that has moved. Where those are many, what a look
-does not come to is the next one's.
+The order of reads makes an observation consistent: positions, the edge's log starts and ends, then
+the target. Records are read only for the first uncopied record of partitions that were also behind
+before, for stalled partitions, and for the beginning of a trimmed target log. Reads beyond a limit
+are left to the next observation.
 """
 
 from __future__ import annotations
@@ -39,24 +38,26 @@ from hourmark_mirror.watch.observation import (
 )
 from hourmark_mirror.watch.sampling import RecordSampler
 
-PARTITIONS_READ_MAX: Final = 100  # records of a look
+PARTITIONS_READ_MAX: Final = 100  # partitions read per observation
 
 
 class UncopiedTimestamps:
-    """What was read of which partition: offset and time (Unix ms; None where no record stands
-    there), the oldest first.
-    """
+    """Cache of the timestamps of each partition's first uncopied record, least recently read first."""
 
     def __init__(self) -> None:
         self._read: dict[Partition, tuple[int, int | None]] = {}
 
     def select_reads(self, behind: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Of which to read now: partition → offset.
+        """Return the partitions whose first uncopied record must be read now, at most 100.
 
-        `behind`: the first offset that is not copied, the most urgent first.
+        Partitions that were never read come first, then those whose offset changed, least recently
+        read first. Forgets partitions that are no longer behind.
 
-        What is not behind is forgotten. Those never read come first, then those that moved, the one
-        read longest ago before.
+        Args:
+            behind: First uncopied offset by partition, most urgent first.
+
+        Returns:
+            Offset to read by partition; empty if all timestamps are known.
         """
         self._read = {p: read for p, read in self._read.items() if p in behind}
         new = [p for p in behind if p not in self._read]
@@ -66,9 +67,14 @@ class UncopiedTimestamps:
     def record_reads(
         self, asked: Mapping[Partition, int], times_ms: Mapping[Partition, int]
     ) -> dict[Partition, int]:
-        """The times of all partitions that are behind, as far as they were ever read.
+        """Store what was read and return all known timestamps of partitions that are behind.
 
-        `times_ms`: what was read now.
+        Args:
+            asked: Partitions and offsets from `select_reads`.
+            times_ms: Timestamps read, Unix milliseconds; partitions without a record are absent.
+
+        Returns:
+            Timestamp of the first uncopied record by partition, Unix milliseconds.
         """
         for p, offset in asked.items():
             self._read.pop(p, None)
@@ -77,15 +83,15 @@ class UncopiedTimestamps:
 
 
 BLOCKING_MAX: Final = (
-    5000  # records looked through for one that blocks: as many as a transaction of the mirror holds
+    5000  # records searched for an oversized one: as many as a transaction of the mirror holds
 )
-# records of the target among which one of the edge is looked for, whose timestamps are not in order
+# target records searched for one of the edge, because timestamps are not strictly in order
 NEIGHBOURS: Final = 200
-CLOCKS_APART_MS: Final = 300_000  # between this machine's clock and a broker's, by which it deletes
+CLOCKS_APART_MS: Final = 300_000  # maximum difference between this clock and that of a broker
 
 
 class MirrorObserver:
-    """Looks again and again. Every look may raise Unavailable. Not thread-safe."""
+    """Observer of both clusters of a mirror. Not thread-safe."""
 
     def __init__(
         self,
@@ -96,6 +102,15 @@ class MirrorObserver:
         expected: Sequence[str],
         counts_workers: bool = False,
     ) -> None:
+        """Create clients and readers for both clusters.
+
+        Args:
+            sites: Clients of both clusters.
+            clock: Source of time.
+            max_message_bytes: Largest record to expect.
+            expected: Edge topics whose newest record is read.
+            counts_workers: Whether to read the number of workers in the group.
+        """
         self._sites, self._clock = sites, clock
         self._max_bytes, self._expected, self._counts_workers = (
             max_message_bytes,
@@ -106,19 +121,23 @@ class MirrorObserver:
         self._uncopied = UncopiedTimestamps()
         self._states = TaskStates("")
         self._status = TopicFollower(sites.central.settings, status_topic(sites.alias))
-        # which records are looked at
         self._sampler = RecordSampler(sites, max_message_bytes, random.Random())  # noqa: S311
 
     def close(self) -> None:
-        """Leave the clusters."""
+        """Close the connections to both clusters."""
         self._positions.close()
         self._status.close()
         self._sampler.close()
 
     def observe(self, before: WatchState) -> Observation:
-        """What there is now.
+        """Read the current state of both clusters.
 
-        `before`: what is remembered tells of which partitions records are read.
+        Args:
+            before: Watch state after the previous observation, which determines the records to
+                read.
+
+        Raises:
+            Unavailable: A cluster does not answer.
         """
         sites = self._sites
         topics = sites.topics()
@@ -174,9 +193,7 @@ class MirrorObserver:
         self, seen: Observation, before: WatchState, remotes: Mapping[Partition, Partition]
     ) -> Observation:
         if recreated({name: known.topic_id for name, known in before.topics.items()}, seen.ids):
-            self._uncopied = (
-                UncopiedTimestamps()
-            )  # what stood at an offset may be another record now
+            self._uncopied = UncopiedTimestamps()  # an offset may hold another record now
         behind = {
             p: _next(seen, p)
             for p, end in seen.ends.items()
@@ -234,15 +251,12 @@ class MirrorObserver:
         seen: Observation,
         moved: Mapping[Partition, Partition],
     ) -> dict[Partition, TruncatedRecord]:
-        """The edge's first record that is copied, and too young for the target's retention, must be
-        on the target.
-        """
         configs = self._sites.central.topic_configs({r.topic for r in moved.values()})
         found = {}
         for p, remote in moved.items():
             kept_ms = int(configs[remote.topic]["retention.ms"])
             if int(configs[remote.topic].get("retention.bytes", "-1")) >= 0:
-                continue  # what it deletes by size may be of any age
+                continue  # deletion by size may affect records of any age
             young_ms = seen.now_ms - kept_ms + CLOCKS_APART_MS if kept_ms >= 0 else 0
             at_edge = self._sites.edge.at_time([p], young_ms)[p]
             copied = min(seen.positions.get(p, 0), seen.ends[p])
@@ -260,20 +274,15 @@ class MirrorObserver:
 
 
 def _next(seen: Observation, p: Partition) -> int:
-    """The first offset that is not copied, of those that the edge still has."""
     return max(seen.positions.get(p, 0), seen.starts[p])
 
 
 def _was_behind(seen: Observation, before: WatchState, p: Partition) -> bool:
-    """Whether it has not yet come to where the edge's end was at the look before."""
     known = before.partition_state(p)
     return known is None or _next(seen, p) < known.end
 
 
 def _first_times(reader: CommittedReader, begins: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The timestamps of the records that stand there; a partition whose record went meanwhile is
-    left out.
-    """
     found: dict[Partition, int] = {}
     for runs in reader.read({p: (at, at + 1) for p, at in begins.items()}):
         found |= {run.partition: run.records[0].timestamp()[1] for run in runs if run.records}

@@ -1,16 +1,17 @@
-"""Records of both sides compared all the time, a few of each stretch that the mirror has copied:
-what `verify` does in full.
+"""Compares samples of copied records on both clusters continuously; `verify` compares all of them.
 
-Of a stretch, from where the last look ended to where the mirror stands now, two windows of
-neighbouring records are read at the edge: its end, and one from a random place. The target's are
-found by the first one's timestamp, which the mirror keeps; from there on they must be the same, in
-the same order, with nothing between. What it can miss: one record wrong in a stretch of n is seen
-with chance `WINDOW` / n, a run of r wrong ones with (WINDOW + r) / n; and what lies behind more
-than `BEFORE_MAX` records of its time or a later one is not compared.
+From the range copied since the last observation, the edge is read in two windows of adjacent
+records: one at the end, one at a random place. The target is located by the timestamp of the first
+record, which the mirror preserves; from there on it must hold the same records in the same order,
+with none in between.
 
-The target is read since a millisecond before the window's first record, of which some may be passed
-over (`reading_since`), and the edge is asked for two before: from what it answers to the window are
-at least as many records as the target has before it.
+Detection is probabilistic. In a range of n records, a single wrong record is detected with
+probability `WINDOW` / n, a run of r wrong records with (`WINDOW` + r) / n. A window is not compared
+if more than `BEFORE_MAX` records of its timestamp or later precede it.
+
+The target is read from one millisecond before the first record, where some records may be skipped
+(`digests_since`), and the edge from two milliseconds before, so that the distance at the edge is
+never smaller than on the target.
 """
 
 from __future__ import annotations
@@ -28,19 +29,24 @@ from hourmark_mirror.record_digests import RecordDigest, digests_since, open_rea
 from hourmark_mirror.settings.mirror_sites import MirrorSites
 from hourmark_mirror.watch.observation import SampleResult, UnsampledRange
 
-WINDOW: Final = 20  # records of each of the two
-# partitions of a look: with looks each ten seconds, some sixteen records a second are read at each
-# side
+WINDOW: Final = 20  # records in each of the two windows
+# partitions sampled per observation: with one every ten seconds, about sixteen records a second
+# are read on each side
 AT_ONCE: Final = 4
-BEFORE_MAX: Final = 5000  # records of the target that are read to find the window's first
+BEFORE_MAX: Final = 5000  # target records read to find the first one of the window
 
 
 def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> int | None:
-    """The first edge offset of the window that the target does not have in its place; None: it has
-    all.
+    """Return the first edge offset of a window whose record is not in its place on the target.
 
-    The target's records begin at or before the window's first. Where that is there several times,
-    each may be meant.
+    If the first record occurs several times on the target, the best match counts.
+
+    Args:
+        edge: Adjacent records of the edge; not empty.
+        target: Records of the target, beginning at or before the first record of the window.
+
+    Returns:
+        None if the target has all records of the window, in order.
     """
     best = 0
     for at, record in enumerate(target):
@@ -59,9 +65,11 @@ def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest
 
 
 class _Window(NamedTuple):
-    """Neighbouring records of the edge.
+    """Window of adjacent edge records.
 
-    `before`: at most so many are at the target between where it is read and them.
+    Attributes:
+        records: Records in offset order.
+        before: Maximum number of target records to read before the first of them.
     """
 
     records: Sequence[RecordDigest]
@@ -69,9 +77,10 @@ class _Window(NamedTuple):
 
 
 class RecordSampler:
-    """Chooses by `rng`, reads, compares. Unavailable where a cluster does not answer.
+    """Sampler that compares randomly chosen records on both clusters.
 
-    Its two consumers are kept: making them anew for each look would cost more than what they read.
+    Keeps its two consumers open, because creating them for each sample would cost more than the
+    reads.
     """
 
     def __init__(self, sites: MirrorSites, max_message_bytes: int, rng: random.Random) -> None:
@@ -79,7 +88,7 @@ class RecordSampler:
         self._readers: tuple[CommittedReader, CommittedReader] | None = None
 
     def close(self) -> None:
-        """Leave the clusters; a later sample comes back to them."""
+        """Close the consumers. A later call of `sample` opens them again."""
         readers, self._readers = self._readers, None
         for reader in readers or ():
             reader.close()
@@ -87,7 +96,18 @@ class RecordSampler:
     def sample(
         self, stretches: Mapping[Partition, UnsampledRange], remotes: Mapping[Partition, Partition]
     ) -> dict[Partition, SampleResult]:
-        """Of some of them, chosen at random."""
+        """Compare samples of up to 4 randomly chosen partitions.
+
+        Args:
+            stretches: Copied and unsampled ranges, by edge topic-partition.
+            remotes: Remote topic-partition for each edge topic-partition.
+
+        Returns:
+            Result for each compared partition; a partition that cannot be compared is absent.
+
+        Raises:
+            Unavailable: A cluster does not answer.
+        """
         there = sorted(p for p in stretches if p in remotes)
         chosen = self._rng.sample(there, min(AT_ONCE, len(there)))
         if not chosen:
@@ -118,11 +138,6 @@ class RecordSampler:
         begin: int,
         end: int,
     ) -> SampleResult | None:
-        """None: nothing can be compared, as retention has deleted what was to be read, or no window
-        can be placed.
-
-        `begin`: of the edge's log; `end`: of the target's.
-        """
         tail = max(stretch.first, stretch.end - WINDOW)
         starts = [self._rng.randrange(stretch.first, tail)] if tail > stretch.first else []
         windows = [
@@ -145,9 +160,6 @@ class RecordSampler:
         )
 
     def _placed(self, p: Partition, window: Sequence[RecordDigest], begin: int) -> _Window | None:
-        """None: it cannot be found, as it lies too far behind, or as the edge may have deleted what
-        is before.
-        """
         first = self._sites.edge.at_time([p], window[0].timestamp_ms - 2)[p]
         before = window[0].offset - first
         return None if first == begin > 0 or before > BEFORE_MAX else _Window(window, before)

@@ -1,9 +1,8 @@
-"""What a watch remembers from one look to the next, durably (`work_dir/state/watch.json`): a
-restart forgets no alarm.
+"""Durable storage of the watch state (`state/watch.json`), so that a restart keeps all alarms.
 
-Looks of several processes, such as a watch and a `--once` or `--accept` beside it, take turns.
-Where the disk is full, this process remembers by itself until it can write again: its looks go on
-from each other, and only a restart would forget.
+Observations by several processes, such as a watch and a concurrent `--once` or `--accept`, take
+turns. If the disk is full, this process keeps the state in memory until it can write again; only a
+restart would lose it.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ _MEMORY: Final = TypeAdapter(WatchState)
 
 
 class WatchStateStore:
-    """Errors name the file: UsageError where it cannot be used or is damaged, Unavailable where it
-    is not read or written now.
+    """Durable watch state of one mirror, shared by several processes under a lock.
+
+    Attributes:
+        path: State file, `state/watch.json` below the work folder.
     """
 
     def __init__(self, work_dir: Path, timeout_s: float = LOCK_TIMEOUT_S) -> None:
@@ -36,14 +37,24 @@ class WatchStateStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[WatchState]:
-        """What is remembered; nobody else looks meanwhile. Unavailable where another's look does
-        not end within `timeout_s`.
+        """Lock the state file for the duration of the `with` block and return the state.
+
+        Returns an empty state if the file does not exist. If the last write failed, returns the
+        newer unwritten state.
+
+        Raises:
+            Unavailable: Another process holds the lock longer than the timeout, or reading fails.
+            UsageError: The folder cannot be used, or the file is damaged.
         """
         with exclusive_lock(self.path, self._timeout_s):
             yield max(self._read(), self._unwritten, key=lambda memory: memory.looked_ms)
 
     def save(self, memory: WatchState) -> None:
-        """Write it, within a turn."""
+        """Write the state durably. Call it only while the state is locked.
+
+        Raises:
+            Unavailable: Writing fails; the state is kept in memory.
+        """
         self._unwritten = memory
         try:
             write_durably(self.path, _MEMORY.dump_json(memory, indent=1))

@@ -1,18 +1,11 @@
-"""The watch over the mirror: observes, judges, remembers, reports; and the alarm of a watch that
-hangs.
+"""Watch over the mirror: observes, evaluates, stores state, reports alarms, detects its own hangs.
 
-The watch over the mirror: it looks, judges, remembers, and tells what begins and what is over. It
-changes nothing.
+The watch is a separate program, because it must continue when the mirror has ended and may watch a
+MirrorMaker 2 that others run. It changes nothing.
 
-It is a program of its own, because it must go on where the mirror has ended, and may watch a
-MirrorMaker 2 that others run.
-
-Sees to it that the watch looks. A look that does not end is an alarm within the minute, and at last
-the end of the process.
-
-A client of Kafka may wait for ever for threads of its own (`hourmark.kafka.clients`), and nothing
-ends a thread of Python from outside. Whoever supervises the watch starts it anew, and alarms that
-stand are remembered.
+A Kafka client may wait forever for its own threads (`hourmark.kafka.clients`), and Python cannot
+end a thread from outside. An observation that hangs therefore raises an alarm within a minute and
+finally ends the process. The supervisor of the watch restarts it, and stored alarms are kept.
 """
 
 from __future__ import annotations
@@ -34,122 +27,142 @@ from hourmark_mirror.watch.watch_state_store import WatchStateStore
 _LOG = logging.getLogger(__name__)
 
 OBSERVE_INTERVAL_S: Final = 10.0
-UNWATCHED_S: Final = 45.0  # so long without a look is an alarm of its own; named within the minute
+UNWATCHED_S: Final = (
+    45.0  # time without an observation until its alarm, which comes within a minute
+)
 
 
 class Observer(Protocol):
-    """`looking.Looker`."""
+    """Source of observations, such as `MirrorObserver`."""
 
     def observe(self, before: WatchState) -> Observation: ...
 
 
 class MirrorWatch:
-    """One look after the other, told in the log and as metrics."""
+    """Repeated observation of a mirror, reported in the log and as metrics."""
 
     def __init__(
         self,
-        looks: Observer,
+        observer: Observer,
         memory: WatchStateStore,
         limits: AlarmLimits,
         metrics: MirrorMetrics,
         clock: Clock,
     ) -> None:
-        self._looks, self._memory, self._limits = looks, memory, limits
+        """Create a watch; it does not observe before `observe` or `run` is called.
+
+        Args:
+            observer: Source of observations.
+            memory: Durable watch state.
+            limits: Thresholds of the alarms.
+            metrics: Metrics to set after each observation.
+            clock: Source of monotonic time.
+        """
+        self._observer, self._memory, self._limits = observer, memory, limits
         self._metrics, self._clock = metrics, clock
-        self._looked_s = self._began_s = clock.monotonic_s()
-        self._log, self._telling = AlarmLog(), threading.Lock()
+        self._observed_s = self._began_s = clock.monotonic_s()
+        self._log, self._report_lock = AlarmLog(), threading.Lock()
         self._unwatched: list[Alarm] = []
 
     def observe(self, *, accept: bool = False) -> WatchResult:
-        """One look; what stands now, and what is verified.
+        """Observe the mirror once, report and store the result, and return it.
 
-        Unavailable where a cluster does not answer, or where the look is not remembered: what it
-        found is told before.
+        Args:
+            accept: Discard earlier losses; those found by this observation are still reported.
 
-        `accept`: what stood is told no more; what this look finds is.
+        Raises:
+            Unavailable: A cluster does not answer, or the state cannot be stored; alarms are
+                reported before the state is stored.
+            UsageError: The state file is damaged or its folder cannot be used.
         """
         with self._memory.locked() as before:
-            seen = self._looks.observe(before)
+            seen = self._observer.observe(before)
             found = evaluate_alarms(seen, before, self._limits, accept=accept)
             self._metrics.record_observation(seen, found)
-            self._tell([*found.alarms, *self._unwatched])
+            self._report([*found.alarms, *self._unwatched])
             self._memory.save(found.memory)
-        self._looked_s, self._unwatched = self._clock.monotonic_s(), []
-        self._tell(found.alarms)
+        self._observed_s, self._unwatched = self._clock.monotonic_s(), []
+        self._report(found.alarms)
         return found
 
     def run(self, stopping: threading.Event) -> None:
-        """Look every `LOOK_S` until it is set.
+        """Observe the mirror every 10 seconds until `stopping` is set.
 
-        Clusters that are away end nothing, and no loss that stands from before.
+        Reports stored losses first. Unavailable clusters do not end the loop.
         """
         try:
             with self._memory.locked() as before:
-                self._tell(before.standing)
+                self._report(before.standing)
         except Unavailable as error:
-            self._blind(error)
+            self._report_error(error)
         while not stopping.is_set():
             self._began_s = self._clock.monotonic_s()
             try:
                 self.observe()
             except Unavailable as error:
-                self._blind(error)
+                self._report_error(error)
             stopping.wait(OBSERVE_INTERVAL_S)
 
     @property
     def observing_s(self) -> float:
-        """Seconds since the look under way began; of none, since the last one did."""
+        """Return the seconds since the last observation began."""
         return self._clock.monotonic_s() - self._began_s
 
     def report_unwatched(self, why: str) -> None:
-        """Tell that nobody looks, where that is so for too long. For any thread."""
-        blind_s = self._clock.monotonic_s() - self._looked_s
+        """Raise the alarm `mirror-unwatched` if no observation succeeded for 45 seconds.
+
+        May be called from any thread.
+
+        Args:
+            why: Reason to state in the alarm.
+        """
+        blind_s = self._clock.monotonic_s() - self._observed_s
         if blind_s >= UNWATCHED_S:
             text = f"nobody could look at the mirror for {blind_s:.0f} s: {why}"
             others = [alarm for alarm in self._log.alarms if alarm.name != AlarmName.UNWATCHED]
             self._unwatched = [Alarm(AlarmName.UNWATCHED, "mirror", text)]
-            self._tell([*others, *self._unwatched])
+            self._report([*others, *self._unwatched])
 
-    def _blind(self, error: Unavailable) -> None:
+    def _report_error(self, error: Unavailable) -> None:
         _LOG.info("no look at the mirror: %s", error)
         self.report_unwatched(str(error))
 
-    def _tell(self, alarms: Sequence[Alarm]) -> None:
-        with self._telling:
+    def _report(self, alarms: Sequence[Alarm]) -> None:
+        with self._report_lock:
             self._log.tell(alarms)
             self._metrics.record_alarms(alarms)
 
 
 PAUSE_S: Final = 5.0
-STUCK_S: Final = 600.0  # far more than a look takes that waits for brokers again and again
+STUCK_S: Final = 600.0  # far longer than an observation that repeatedly waits for brokers
 
 
 def _end() -> None:
-    os._exit(1)  # what stands still is in the way of any other end
+    os._exit(1)  # the stuck thread would block a regular exit
 
 
 class StuckWatchMonitor:
-    """Of one watch, in a thread of its own."""
+    """Monitor thread that raises an alarm, and finally ends the process, if an observation hangs."""
 
     def __init__(self, watch: MirrorWatch, end: Callable[[], None] = _end) -> None:
         self._watch, self._end = watch, end
 
     def start(self, stopping: threading.Event) -> None:
-        """Begin; until it is set."""
+        """Start the daemon thread, which runs until `stopping` is set."""
         threading.Thread(target=self._run, args=(stopping,), name="overseer", daemon=True).start()
 
     def check(self) -> None:
-        """Whether a look goes on for too long, now."""
-        going_on_s = self._watch.observing_s
-        if going_on_s >= STUCK_S:
+        """Raise an alarm if an observation has run for 45 seconds; end the process after 10 minutes."""
+        observing_s = self._watch.observing_s
+        if observing_s >= STUCK_S:
             _LOG.critical(
                 "a look at the mirror has not ended for %.0f s; the watch ends, and must "
                 "be started again",
-                going_on_s,
+                observing_s,
             )
             self._end()
-        elif going_on_s >= UNWATCHED_S:
-            self._watch.report_unwatched(f"a look has not ended for {going_on_s:.0f} s")
+        elif observing_s >= UNWATCHED_S:
+            self._watch.report_unwatched(f"a look has not ended for {observing_s:.0f} s")
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.wait(PAUSE_S):

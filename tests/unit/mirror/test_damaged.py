@@ -14,7 +14,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.mirror import Behind
 from hourmark.kafka.partitions_reader import Damaged
 from hourmark_mirror.run import damaged_topics
-from hourmark_mirror.run.damaged_topics import AGAIN_S, LOOK_S, STILL_S, DamagedTopics
+from hourmark_mirror.run.damaged_topics import AGAIN_S, POLL_INTERVAL_S, STILL_S, DamagedTopics
 from hourmark_mirror.settings.properties import mirror_maker_properties
 
 BAD, GOOD = Partition("events.bad", 0), Partition("events.good", 0)
@@ -63,8 +63,8 @@ def bad(monkeypatch: pytest.MonkeyPatch) -> set[Partition]:
 def looked(watch: DamagedTopics, clock: FakeClock, seconds: float) -> list[str]:
     """What the watch has found after so long."""
     told: list[str] = []
-    for _ in range(int(seconds // LOOK_S) + 1):
-        clock.advance(LOOK_S)
+    for _ in range(int(seconds // POLL_INTERVAL_S) + 1):
+        clock.advance(POLL_INTERVAL_S)
         told = [f"{failure.name}: {failure.cause}" for failure in watch.failures()]
     return told
 
@@ -77,8 +77,8 @@ def test_a_topic_is_left_out_only_where_it_stands_still_and_its_batch_is_damaged
     watch.start_run()
     for _ in range(10):
         sites.at[BAD] += 1
-        assert looked(watch, clock, LOOK_S) == []
-    (told,) = looked(watch, clock, STILL_S + 2 * LOOK_S)
+        assert looked(watch, clock, POLL_INTERVAL_S) == []
+    (told,) = looked(watch, clock, STILL_S + 2 * POLL_INTERVAL_S)
     assert (
         "events.bad" in told
         and "the topic is left out" in told
@@ -90,11 +90,11 @@ def test_it_is_taken_in_again_once_it_can_be_read_and_not_before(bad: set[Partit
     clock = FakeClock()
     watch = DamagedTopics(FakeSites(), clock)  # type: ignore[arg-type]
     watch.start_run()
-    looked(watch, clock, STILL_S + 2 * LOOK_S)
+    looked(watch, clock, STILL_S + 2 * POLL_INTERVAL_S)
     watch.start_run()
     assert looked(watch, clock, 3 * AGAIN_S) == []
     bad.clear()
-    (told,) = looked(watch, clock, AGAIN_S + LOOK_S)
+    (told,) = looked(watch, clock, AGAIN_S + POLL_INTERVAL_S)
     assert "it can be read again" in told and not watch.excluded
 
 

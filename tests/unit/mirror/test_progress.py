@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.clock import FakeClock
 
 from hourmark.kafka.clients import Partition
-from hourmark_mirror.run.stalls import LOOK_S, STALL_S, StallDetector, StallTracker
+from hourmark_mirror.run.stalls import POLL_INTERVAL_S, STALL_S, StallDetector, StallTracker
 
 P, Q = Partition("events.a", 0), Partition("events.a", 1)
 
@@ -24,16 +24,24 @@ def looked(
         found = [
             b.partition for b in progress.stalled_partitions(since_s, ends, {P: 0, Q: 0}, positions)
         ]
-        since_s += LOOK_S
+        since_s += POLL_INTERVAL_S
     return found
 
 
 def test_a_partition_that_stands_still_while_others_move_is_named() -> None:
     progress = StallTracker()
-    assert looked(progress, STALL_S - 2 * LOOK_S, {P: 10}) == []
-    assert looked(progress, STALL_S - LOOK_S, {P: 20}, since_s=STALL_S - LOOK_S) == []
+    assert looked(progress, STALL_S - 2 * POLL_INTERVAL_S, {P: 10}) == []
+    assert (
+        looked(progress, STALL_S - POLL_INTERVAL_S, {P: 20}, since_s=STALL_S - POLL_INTERVAL_S)
+        == []
+    )
     assert looked(progress, STALL_S, {P: 20}, since_s=STALL_S) == [Q]
-    assert looked(progress, STALL_S + LOOK_S, {P: 21, Q: 1}, since_s=STALL_S + LOOK_S) == []
+    assert (
+        looked(
+            progress, STALL_S + POLL_INTERVAL_S, {P: 21, Q: 1}, since_s=STALL_S + POLL_INTERVAL_S
+        )
+        == []
+    )
 
 
 def test_time_in_which_nobody_could_look_is_not_held_against_a_mirror() -> None:
@@ -46,18 +54,21 @@ def test_time_in_which_nobody_could_look_is_not_held_against_a_mirror() -> None:
 
 def test_a_partition_that_had_caught_up_is_given_the_whole_time_again() -> None:
     progress = StallTracker()
-    assert looked(progress, STALL_S - LOOK_S, {P: 10, Q: 100}) == []
+    assert looked(progress, STALL_S - POLL_INTERVAL_S, {P: 10, Q: 100}) == []
     assert looked(progress, STALL_S, {P: 100, Q: 100}, since_s=STALL_S) == []
-    assert looked(progress, 2 * STALL_S, {P: 99, Q: 100}, since_s=STALL_S + LOOK_S) == []
+    assert looked(progress, 2 * STALL_S, {P: 99, Q: 100}, since_s=STALL_S + POLL_INTERVAL_S) == []
     assert looked(
-        progress, 2 * STALL_S + LOOK_S, {P: 99, Q: 100}, since_s=2 * STALL_S + LOOK_S
+        progress,
+        2 * STALL_S + POLL_INTERVAL_S,
+        {P: 99, Q: 100},
+        since_s=2 * STALL_S + POLL_INTERVAL_S,
     ) == [P]
 
 
 def test_empty_partitions_never_stall() -> None:
     progress = StallTracker()
     for look in range(100):
-        assert progress.stalled_partitions(look * LOOK_S, {P: 7}, {P: 7}, {}) == []
+        assert progress.stalled_partitions(look * POLL_INTERVAL_S, {P: 7}, {P: 7}, {}) == []
 
 
 @dataclasses.dataclass
@@ -96,14 +107,14 @@ def test_a_partition_that_stands_still_while_another_moves_starts_no_worker_agai
     sites: Any = copied
     watch = StallDetector(sites, clock)
     watch.start_run()
-    for _ in range(int(3 * STALL_S / LOOK_S)):
-        clock.advance(LOOK_S)
+    for _ in range(int(3 * STALL_S / POLL_INTERVAL_S)):
+        clock.advance(POLL_INTERVAL_S)
         copied.positions_now[P] += 1
         assert watch.failures() == []
-    for _ in range(int(STALL_S / LOOK_S) - 1):
-        clock.advance(LOOK_S)
+    for _ in range(int(STALL_S / POLL_INTERVAL_S) - 1):
+        clock.advance(POLL_INTERVAL_S)
         assert watch.failures() == []
-    clock.advance(LOOK_S)
+    clock.advance(POLL_INTERVAL_S)
     assert [f.cause for f in watch.failures()] == [
         f"{P}: the mirror stands at 90, the cut is 100, and has not moved for 300 s",
         f"{Q}: the mirror stands at 10, the cut is 100, and has not moved for 300 s",
