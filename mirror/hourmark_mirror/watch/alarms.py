@@ -335,7 +335,7 @@ def _different(seen: Observation) -> Iterator[Alarm]:
             text = (
                 f"{p}: edge offset {sample.differs} is not in its place on the target; "
                 f"{sample.compared} records of offsets "
-                f"{sample.stretch.first} to {sample.stretch.end - 1} were compared"
+                f"{sample.covered.first} to {sample.covered.end - 1} were compared"
             )
             yield Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)
 
@@ -467,9 +467,9 @@ def _known(
         (known.sampled, known.passed) if known is not None else (max(copied, seen.starts[p]), 0)
     )
     return PartitionState(
-        sampled=sampled if sample is None else sample.stretch.end,
+        sampled=sampled if sample is None else sample.covered.end,
         sampled_ms=through_ms,
-        passed=passed + (0 if sample is None else sample.stretch.end - sample.stretch.first),
+        passed=passed + (0 if sample is None else sample.covered.end - sample.covered.first),
         compared=(0 if known is None else known.compared)
         + (0 if sample is None else sample.compared),
         covered=covered,

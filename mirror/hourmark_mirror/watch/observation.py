@@ -41,14 +41,14 @@ class SampleResult(NamedTuple):
     """Comparison of sampled records in one range of a partition.
 
     Attributes:
-        stretch: Range that the sample covers.
+        covered: Range that the sample covers.
         compared: Number of records compared.
         through_ms: Timestamp of the last sampled record, Unix milliseconds.
         differs: First edge offset whose record is not in its place on the target; None if all
             match.
     """
 
-    stretch: UnsampledRange
+    covered: UnsampledRange
     compared: int
     through_ms: int
     differs: int | None

@@ -94,12 +94,12 @@ class RecordSampler:
             reader.close()
 
     def sample(
-        self, stretches: Mapping[Partition, UnsampledRange], remotes: Mapping[Partition, Partition]
+        self, ranges: Mapping[Partition, UnsampledRange], remotes: Mapping[Partition, Partition]
     ) -> dict[Partition, SampleResult]:
         """Compare samples of up to 4 randomly chosen partitions.
 
         Args:
-            stretches: Copied and unsampled ranges, by edge topic-partition.
+            ranges: Copied and unsampled ranges, by edge topic-partition.
             remotes: Remote topic-partition for each edge topic-partition.
 
         Returns:
@@ -108,7 +108,7 @@ class RecordSampler:
         Raises:
             Unavailable: A cluster does not answer.
         """
-        there = sorted(p for p in stretches if p in remotes)
+        there = sorted(p for p in ranges if p in remotes)
         chosen = self._rng.sample(there, min(AT_ONCE, len(there)))
         if not chosen:
             return {}
@@ -120,7 +120,7 @@ class RecordSampler:
         begins = self._sites.edge.starts(chosen)
         try:
             found = {
-                p: self._of(edge, central, p, remotes[p], stretches[p], begins[p], ends[remotes[p]])
+                p: self._of(edge, central, p, remotes[p], ranges[p], begins[p], ends[remotes[p]])
                 for p in chosen
             }
         except Unavailable:
@@ -134,14 +134,14 @@ class RecordSampler:
         central: CommittedReader,
         p: Partition,
         remote: Partition,
-        stretch: UnsampledRange,
+        unsampled: UnsampledRange,
         begin: int,
         end: int,
     ) -> SampleResult | None:
-        tail = max(stretch.first, stretch.end - WINDOW)
-        starts = [self._rng.randrange(stretch.first, tail)] if tail > stretch.first else []
+        tail = max(unsampled.first, unsampled.end - WINDOW)
+        starts = [self._rng.randrange(unsampled.first, tail)] if tail > unsampled.first else []
         windows = [
-            _read(edge, p, start, min(start + WINDOW, stretch.end)) for start in [*starts, tail]
+            _read(edge, p, start, min(start + WINDOW, unsampled.end)) for start in [*starts, tail]
         ]
         if not all(windows):
             return None
@@ -153,7 +153,7 @@ class RecordSampler:
         differs = [self._differs(central, remote, one, end) for one in placed]
         compared = len({record.offset for one in placed for record in one.records})
         return SampleResult(
-            stretch,
+            unsampled,
             compared,
             windows[-1][-1].timestamp_ms,
             next((o for o in differs if o is not None), None),

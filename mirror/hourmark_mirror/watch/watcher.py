@@ -152,7 +152,7 @@ class StuckWatchMonitor:
         threading.Thread(target=self._run, args=(stopping,), name="overseer", daemon=True).start()
 
     def check(self) -> None:
-        """Raise an alarm if an observation has run for 45 seconds; end the process after 10 minutes."""
+        """Raise an alarm if an observation has run for 45 s; end the process after 600 s."""
         observing_s = self._watch.observing_s
         if observing_s >= STUCK_S:
             _LOG.critical(

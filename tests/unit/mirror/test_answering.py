@@ -11,7 +11,7 @@ from tests.support.clock import FakeClock
 from tests.support.http_server import Answering, serving
 
 from hourmark_mirror.run import stalls
-from hourmark_mirror.run.stalls import POLL_INTERVAL_S, PAUSED_BLIND_S, SILENT_S, ResponseDetector
+from hourmark_mirror.run.stalls import PAUSED_BLIND_S, POLL_INTERVAL_S, SILENT_S, ResponseDetector
 
 
 class NotFound(Answering):

@@ -222,5 +222,5 @@ def test_what_lies_too_far_behind_a_record_stamped_ahead_is_no_sample_until_its_
     sampler = RecordSampler(sites, 1000, random.Random(1))
     assert sampler.sample({P: UnsampledRange(count - 500, count)}, {P: P}) == {}
     early = sampler.sample({P: UnsampledRange(100, 600)}, {P: P})[P]
-    assert (early.stretch, early.differs) == (UnsampledRange(100, 600), None)
+    assert (early.covered, early.differs) == (UnsampledRange(100, 600), None)
     assert early.compared > 0
