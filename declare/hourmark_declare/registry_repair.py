@@ -1,10 +1,9 @@
-"""Gives a registry that was recreated, or restored from an older copy, the ids that the rules know;
-no event changes its id.
+"""Restores the schema ids of a registry that was recreated or restored from an older copy.
 
-Registries give ids in the order of registration, and few let a client choose (Confluent's in its
-mode IMPORT does, Apicurio's does not). So schemas are registered in the order of their ids, and
-where an id between them was somebody else's, a placeholder takes it. What the registry holds beyond
-that is not touched. It must be nobody else's while this runs.
+Events keep their schema ids. Registries assign ids in the order of registration, and few let the
+client choose (Confluent's mode IMPORT does, Apicurio does not). Schemas are therefore registered in
+the order of their ids, and placeholders fill ids that belonged to other clients. Other schemas in
+the registry are not changed. No other client may register schemas meanwhile.
 """
 
 from __future__ import annotations
@@ -20,26 +19,41 @@ from hourmark.rules.revision import KnownSchema
 PLACEHOLDERS: Final = "hourmark.placeholder"  # begins their subjects
 
 
-class Registry(Protocol):
-    """`hourmark.avro.registry.SchemaRegistry`."""
+class RegistryClient(Protocol):
+    """Schema registry operations that applying and repairing need.
+
+    Implemented by `hourmark.avro.registry.SchemaRegistry`.
+    """
 
     def register(self, topic: str, schema: Schema) -> int:
-        """The schema's id, given now where it is new."""
+        """Register a schema under the topic's subject and return its new or existing id."""
         ...
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """The schema's id, or None where it has none."""
+        """Return the id of a schema under the topic's subject; None if it is not registered there."""
         ...
 
     def schema(self, schema_id: int) -> Schema | None:
-        """The schema of that id, or None."""
+        """Return the schema with this id; None if the registry has none."""
         ...
 
 
-def repair_registry(registry: Registry, known: Mapping[int, KnownSchema]) -> dict[int, KnownSchema]:
-    """Register what is missing; what that was.
+def repair_registry(
+    registry: RegistryClient, known: Mapping[int, KnownSchema]
+) -> dict[int, KnownSchema]:
+    """Register missing schemas under the ids that the ledger knows, and return those registered.
 
-    Finding, before anything is registered, if an id stands for something else.
+    Args:
+        registry: Schema registry.
+        known: Schemas of the ledger, by schema id.
+
+    Returns:
+        Schemas that were registered again, by schema id; empty if none was missing.
+
+    Raises:
+        Finding: An id belongs to another schema (nothing is registered then), or the registry
+            assigned another id than the known one.
+        Unavailable: The registry does not answer.
     """
     missing = {}
     for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):
@@ -68,8 +82,7 @@ def repair_registry(registry: Registry, known: Mapping[int, KnownSchema]) -> dic
     return missing
 
 
-def _fill(registry: Registry, schema_id: int) -> None:
-    """Take the ids below `schema_id` that nobody has, so that it is given next."""
+def _fill(registry: RegistryClient, schema_id: int) -> None:
     given = 0
     while given < schema_id - 1 and registry.schema(schema_id - 1) is None:
         unique = uuid.uuid4().hex

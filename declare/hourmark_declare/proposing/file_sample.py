@@ -1,4 +1,4 @@
-"""Lines of a file from which a declaration is proposed: its first and its last ones."""
+"""Sample of a log file from which a declaration is proposed: its first and last lines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,16 @@ _PACKED: Final = {
 }
 
 
-class Sample(NamedTuple):
-    """Lines without their LFs. `written_ms`: when the file was last written, as Unix time."""
+class FileSample(NamedTuple):
+    """First and last lines of a log file, without their line feeds.
+
+    Attributes:
+        path: Path of the file.
+        head: First lines, at most 1,000.
+        tail: Last lines, at most 1,000, without those in `head`.
+        size: Size of the file in bytes.
+        written_ms: Last modification, Unix milliseconds.
+    """
 
     path: Path
     head: list[bytes]
@@ -32,8 +40,13 @@ class Sample(NamedTuple):
         return [*self.head, *self.tail]
 
 
-def read_sample(path: Path) -> Sample:
-    """UsageError where it is nothing that lines could be read from."""
+def read_sample(path: Path) -> FileSample:
+    """Read the first and last lines of a log file, at most 1 MiB at either end.
+
+    Raises:
+        UsageError: The path is a folder, cannot be read, or the file is compressed, has no line, or
+            is not text.
+    """
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -66,6 +79,6 @@ def read_sample(path: Path) -> Sample:
         raise UsageError(
             f"{path} is no text: there are NUL bytes in its first 4 KiB; name a log file"
         )
-    return Sample(
+    return FileSample(
         path, first[:LINES_MAX], last[-LINES_MAX:], status.st_size, status.st_mtime_ns // 10**6
     )

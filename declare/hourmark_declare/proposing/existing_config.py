@@ -1,6 +1,4 @@
-"""Log files that join a configuration that is there: their sources and types are written behind
-what stands in it. Pure.
-"""
+"""Adds sources and types of further log files to an existing configuration folder."""
 
 from __future__ import annotations
 
@@ -15,24 +13,31 @@ from typing import Any, Final
 from hourmark.config.groups import Limits
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
-from hourmark_declare.proposing.beginning import first_hour_beside
-from hourmark_declare.proposing.choosing import Proposal
-from hourmark_declare.proposing.writing import (
+from hourmark_declare.proposing.config_files import (
     SETTINGS,
     SOURCES,
-    followed_text,
-    lateness_seconds,
-    limits_text,
-    sources_text,
-    type_files,
+    render_limits,
+    render_sources,
+    render_tailer_sources,
+    render_type_files,
+    required_lateness_s,
 )
+from hourmark_declare.proposing.first_hours import choose_added_first_hour
+from hourmark_declare.proposing.selection import Proposal
 
 _FIRST_HOUR: Final = re.compile(r'^(\s*(?:types\.)?first_hour\s*=\s*)"[^"]*"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Existing:
-    """A folder that was written before, as it stands now. `types`: names of its type files."""
+class ExistingConfig:
+    """Configuration folder that was written before, with the texts of its files.
+
+    Attributes:
+        folder: Path of the folder.
+        settings: Text of `hourmark.toml`.
+        sources: Text of `types/sources.toml`.
+        types: Names of its type files.
+    """
 
     folder: Path
     settings: str
@@ -40,8 +45,12 @@ class Existing:
     types: frozenset[str]
 
     @classmethod
-    def read(cls, folder: Path) -> Existing | None:
-        """None where there are no settings yet. UsageError where they cannot be read."""
+    def read(cls, folder: Path) -> ExistingConfig | None:
+        """Read the configuration of a folder; return None if it has no settings file.
+
+        Raises:
+            UsageError: A file cannot be read or is not valid TOML.
+        """
         if not (folder / SETTINGS).exists():
             return None
         try:
@@ -62,7 +71,7 @@ class Existing:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of sources and types."""
+        """Return all names that sources, tailer sources and types use."""
         followed = (source.get("name", "") for source in self._followed)
         return (
             self.types
@@ -72,24 +81,35 @@ class Existing:
 
     @property
     def bucket_seconds(self) -> int:
-        """How long its buckets are."""
+        """Return the configured bucket length in seconds, 3600 by default."""
         return int(tomllib.loads(self.settings).get("parsing", {}).get("bucket_seconds", 3600))
 
-    def begins(self, wanted: Hour, now_ms: int) -> Hour | None:
-        """Where buckets of types that join begin, whose lines want this one; None: when they are
-        applied.
+    def choose_first_hour(self, wanted: Hour, now_ms: int) -> Hour | None:
+        """Return the first hour of types that are added.
+
+        Args:
+            wanted: First hour that their lines need.
+            now_ms: Current time, Unix milliseconds.
+
+        Returns:
+            None if the settings have no first hour that can be changed: buckets then begin when the
+                types
+            are applied.
+
+        Raises:
+            UsageError: `types.first_hour` in the settings is invalid.
         """
         begins = self._types_of(self.settings).get("first_hour")
         try:
-            first = first_hour_beside(begins, wanted, now_ms)
+            first = choose_added_first_hour(begins, wanted, now_ms)
         except ValueError as error:
             raise UsageError(f"{self.folder / SETTINGS}: types.first_hour: {error}") from error
         if first is None or self._types_of(self._beginning(first)).get("first_hour") != str(first):
             return None
         return first
 
-    def refuse_followed(self, files: Iterable[Path]) -> None:
-        """UsageError if one of these is followed already."""
+    def refuse_tailed_files(self, files: Iterable[Path]) -> None:
+        """Raise UsageError if a tailer source already matches one of these files."""
         for file in files:
             for source in self._followed:
                 if any(fnmatch.fnmatch(str(file), path) for path in source.get("paths", [])):
@@ -108,19 +128,27 @@ class Existing:
         )
         return found
 
-    def with_(
+    def render_extended(
         self, proposals: Sequence[Proposal], zone: str, now_ms: int, begins: Hour | None
     ) -> dict[Path, str]:
-        """The files that change or are new, whole. UsageError if only their author can
-        change them.
+        """Return the complete texts of all files that are new or change, by path in the folder.
+
+        Args:
+            proposals: Sources and types to add.
+            zone: IANA time zone of the tailer sources.
+            now_ms: Current time, Unix milliseconds.
+            begins: First hour to set; None to leave the setting unchanged.
+
+        Raises:
+            UsageError: The lateness limit must be raised, but was edited by hand.
         """
         settings = self._beginning(begins) if begins else self.settings
         return {
-            SETTINGS: settings.rstrip("\n") + "\n" + followed_text(proposals, zone),
-            **type_files(proposals),
-            SOURCES: self._late_enough(lateness_seconds(proposals, now_ms)).rstrip("\n")
+            SETTINGS: settings.rstrip("\n") + "\n" + render_tailer_sources(proposals, zone),
+            **render_type_files(proposals),
+            SOURCES: self._late_enough(required_lateness_s(proposals, now_ms)).rstrip("\n")
             + "\n"
-            + sources_text(proposals),
+            + render_sources(proposals),
         }
 
     def _beginning(self, first: Hour) -> str:
@@ -136,11 +164,11 @@ class Existing:
         if (allowed := limits.get("lateness_seconds", Limits().lateness_seconds)) >= needed:
             return self.sources
         if not limits:
-            return self.sources.rstrip("\n") + "\n" + limits_text(needed)
-        if limits_text(allowed) not in self.sources:
+            return self.sources.rstrip("\n") + "\n" + render_limits(needed)
+        if render_limits(allowed) not in self.sources:
             raise UsageError(
                 f"{self.folder / SOURCES}: limits.lateness_seconds is {allowed}, and must be "
                 f"{needed} for the oldest line that "
                 "is there to be an event; set it, then try again"
             )
-        return self.sources.replace(limits_text(allowed), limits_text(needed))
+        return self.sources.replace(render_limits(allowed), render_limits(needed))

@@ -1,4 +1,4 @@
-"""From what is open, and how long topics keep what they hold, to findings. Pure."""
+"""Evaluates the age of open hours against topic retention. No I/O."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from typing import Final
 
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.hours import Hour
-from hourmark_declare.doctor.finding import Answer, finding, well
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
 
 CHECK: Final = "retention"
 _PART: Final = 0.5  # of the time that records are kept: what is left is for whoever mends it
 _H_MS: Final = 3_600_000
 
 
-def retention_judged(
+def evaluate_retention(
     cluster: str, open_hours: Mapping[str, Hour], retention_ms: Mapping[str, int], now_ms: int
-) -> Iterator[Answer]:
-    """Of each type whether its oldest open hour is young enough.
+) -> Iterator[CheckResult]:
+    """Evaluate whether each type's oldest open hour is younger than half of its topic's retention.
 
-    `retention_ms`: by type, of its topic; -1 is for ever.
+    Args:
+        cluster: Name of the cluster in results.
+        open_hours: Oldest open hour by type.
+        retention_ms: `retention.ms` of the topic by type; negative means unlimited.
+        now_ms: Current time, Unix milliseconds.
+
+    Yields:
+        Findings, or one passed result if there are none.
     """
     found = []
     for name, hour in sorted(open_hours.items()):
@@ -36,7 +43,7 @@ def retention_judged(
             else "soon what was not staged is deleted"
         )
         found.append(
-            finding(
+            finding_result(
                 CHECK,
                 f"{cluster} {name}",
                 f"{what}: {comes_of}",
@@ -46,7 +53,7 @@ def retention_judged(
         )
     yield from found
     if open_hours and not found:
-        yield well(
+        yield passed_result(
             CHECK,
             cluster,
             "the oldest open hour is "

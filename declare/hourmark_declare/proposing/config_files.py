@@ -1,6 +1,4 @@
-"""What a proposal is as files: declarations of types and sources, and a configuration, all with
-comments. Pure.
-"""
+"""Renders proposals as commented files: declarations of types and sources, and a configuration."""
 
 from __future__ import annotations
 
@@ -13,16 +11,20 @@ from typing import Any, Final, NamedTuple
 from hourmark.config.groups import Limits
 from hourmark.config.toml_text import render_toml, toml_value
 from hourmark.records.hours import Hour
-from hourmark_declare.proposing.choosing import Proposal
+from hourmark_declare.proposing.selection import Proposal
 
 SOURCES, SETTINGS = Path("types/sources.toml"), Path("hourmark.toml")
 _DAY: Final = 86_400
 
 
-class Choices(NamedTuple):
-    """What a proposal cannot know.
+class ConfigChoices(NamedTuple):
+    """Settings of a new configuration that cannot be derived from log files.
 
-    `first_hour`: says how long buckets are, too. `storage_root` None: the stack's.
+    Attributes:
+        first_hour: First hour of the types, which also defines the bucket length.
+        zone: IANA time zone of the tailer sources.
+        storage_root: URL of the storage root; None for the local stack's.
+        now_ms: Current time, Unix milliseconds.
     """
 
     first_hour: Hour
@@ -31,23 +33,37 @@ class Choices(NamedTuple):
     now_ms: int
 
 
-def files_of(proposals: Sequence[Proposal], folder: Path, choices: Choices) -> dict[Path, str]:
-    """All files below the folder, by their paths within it."""
+def render_files(
+    proposals: Sequence[Proposal], folder: Path, choices: ConfigChoices
+) -> dict[Path, str]:
+    """Return the texts of all files of a new configuration, by path in the folder.
+
+    Args:
+        proposals: Sources and types.
+        folder: Absolute path of the folder.
+        choices: Settings that proposals cannot provide.
+    """
     return {
         SETTINGS: _settings(proposals, folder, choices),
-        **type_files(proposals),
+        **render_type_files(proposals),
         SOURCES: _sources(proposals, choices),
     }
 
 
-def type_files(proposals: Sequence[Proposal]) -> dict[Path, str]:
-    """Of types that are declared; that of system logs is known."""
+def render_type_files(proposals: Sequence[Proposal]) -> dict[Path, str]:
+    """Return the texts of the type files, by path; the built-in type `syslog` has none."""
     return {Path("types", f"{p.name}.toml"): _type_file(p) for p in proposals if p.candidate.line}
 
 
-def lateness_seconds(proposals: Sequence[Proposal], now_ms: int) -> int:
-    """How far behind the clock a line may be, so that those that are there already are events: a
-    day more than the oldest is.
+def required_lateness_s(proposals: Sequence[Proposal], now_ms: int) -> int:
+    """Return the lateness limit in seconds at which all existing lines become events.
+
+    This is the age of the oldest line plus a day, in whole days, or the default limit if it is
+    larger.
+
+    Args:
+        proposals: Proposals with the times of their oldest events.
+        now_ms: Current time, Unix milliseconds.
     """
     oldest = min(
         (_unix_s(p.oldest) for p in proposals if p.oldest is not None), default=now_ms / 1000
@@ -74,7 +90,6 @@ def _type_file(p: Proposal) -> str:
 
 
 def _example(rows: Sequence[Mapping[str, Any]], field: Mapping[str, Any]) -> str:
-    """A value that the field would have, as a comment."""
     values = (
         json.dumps(value) for row in rows if (value := row.get(field["name"])) not in (None, {}, "")
     )
@@ -82,23 +97,23 @@ def _example(rows: Sequence[Mapping[str, Any]], field: Mapping[str, Any]) -> str
     return f"  # {value[:60]}{' …' if len(value) > 60 else ''}" if value else ""
 
 
-def _sources(proposals: Sequence[Proposal], choices: Choices) -> str:
+def _sources(proposals: Sequence[Proposal], choices: ConfigChoices) -> str:
     text = (
         "# Where lines come from, and what they may be. The tailer's sources have the same names.\n"
     )
-    text += sources_text(proposals).lstrip("\n")
-    if (lateness := lateness_seconds(proposals, choices.now_ms)) > Limits().lateness_seconds:
-        text += limits_text(lateness)
+    text += render_sources(proposals).lstrip("\n")
+    if (lateness := required_lateness_s(proposals, choices.now_ms)) > Limits().lateness_seconds:
+        text += render_limits(lateness)
     return text
 
 
-def sources_text(proposals: Sequence[Proposal]) -> str:
-    """Their declarations, for `sources.toml`."""
+def render_sources(proposals: Sequence[Proposal]) -> str:
+    """Return the source entries for `sources.toml`."""
     return render_toml({"source": [p.candidate.source(p.name) for p in proposals]})
 
 
-def limits_text(lateness: int) -> str:
-    """The allowed lateness, for `sources.toml`."""
+def render_limits(lateness: int) -> str:
+    """Return the table `[limits]` for `sources.toml`, with a lateness limit in seconds."""
     return (
         f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an "
         "event. The default is "
@@ -108,8 +123,13 @@ def limits_text(lateness: int) -> str:
     )
 
 
-def followed_text(proposals: Sequence[Proposal], zone: str) -> str:
-    """What the tailer follows, for `hourmark.toml`."""
+def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
+    """Return the tailer sources for `hourmark.toml`.
+
+    Args:
+        proposals: Sources, each with the path of its file.
+        zone: IANA time zone of the sources.
+    """
     text = ""
     for p in proposals:
         start = {"record_start": p.candidate.record_start} if p.candidate.record_start else {}
@@ -125,7 +145,7 @@ def followed_text(proposals: Sequence[Proposal], zone: str) -> str:
     return text
 
 
-def _settings(proposals: Sequence[Proposal], folder: Path, choices: Choices) -> str:
+def _settings(proposals: Sequence[Proposal], folder: Path, choices: ConfigChoices) -> str:
     text = (
         "# Written by `hourmark init`. Every setting there is: docs/configuration.md, or "
         "`hourmark config show`.\n"
@@ -143,7 +163,7 @@ def _settings(proposals: Sequence[Proposal], folder: Path, choices: Choices) -> 
             f"\n[storage]\nroot = {toml_value(choices.storage_root)}  # closed buckets; "
             "hdfs://NAMENODE/… on a cluster\n"
         )
-    return text + followed_text(proposals, choices.zone)
+    return text + render_tailer_sources(proposals, choices.zone)
 
 
 def _unix_s(text: str) -> float:

@@ -1,6 +1,4 @@
-"""Asks all kinds at once, for a bounded time: a server that is away, or hangs, is a finding, and
-keeps none from being asked.
-"""
+"""Runs all checks concurrently with a time limit, so that no server delays the other checks."""
 
 from __future__ import annotations
 
@@ -14,40 +12,50 @@ from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
 from hourmark.process.asking import ask_all
 from hourmark_declare.doctor import (
-    clocks_asked,
-    kafka_asked,
-    ledger_asked,
-    machine_asked,
-    registry_asked,
-    retention_asked,
-    services_asked,
-    storage_asked,
+    clocks_check,
+    kafka_check,
+    ledger_check,
+    machine_check,
+    registry_check,
+    retention_check,
+    services_check,
+    storage_check,
 )
-from hourmark_declare.doctor.finding import Answer, finding
+from hourmark_declare.doctor.check_result import CheckResult, finding_result
 
-Ask = Callable[[Config], Iterator[Answer]]
+CheckFunction = Callable[[Config], Iterator[CheckResult]]
 ANSWER_SECONDS: Final = 60.0  # Kafka's own client takes 15 s for a question
-CHECKS: Final[Mapping[str, Ask]] = {
-    "machine": machine_asked.ask,
-    "clocks": clocks_asked.ask,
-    "kafka": kafka_asked.ask,
-    "services": services_asked.ask,
-    "registry": registry_asked.ask,
-    "ledger": ledger_asked.ask,
-    "storage": storage_asked.ask,
-    "retention": retention_asked.ask,
+CHECKS: Final[Mapping[str, CheckFunction]] = {
+    "machine": machine_check.check_machine,
+    "clocks": clocks_check.check_clocks,
+    "kafka": kafka_check.check_kafka,
+    "services": services_check.check_services,
+    "registry": registry_check.check_registry,
+    "ledger": ledger_check.check_ledger,
+    "storage": storage_check.check_storage,
+    "retention": retention_check.check_retention,
 }
 
 
-def examine(
+def run_checks(
     config: Config,
     only: Sequence[str] = (),
-    table: Mapping[str, Ask] = CHECKS,
+    table: Mapping[str, CheckFunction] = CHECKS,
     seconds: float = ANSWER_SECONDS,
-) -> list[Answer]:
-    """What there is to say of each kind of `only` (none: of all), in the order of the table.
+) -> list[CheckResult]:
+    """Run checks concurrently and return their results in the order of the table.
 
-    Takes no longer than `seconds`.
+    A check that raises an error, or does not finish in time, yields a finding. Secrets are
+    redacted.
+
+    Args:
+        config: Configuration that names the servers.
+        only: Names of the checks to run; empty for all.
+        table: Checks by name.
+        seconds: Time limit for all checks.
+
+    Returns:
+        Results of all checks that ran.
     """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
     told = {kind: functools.partial(_told, kind, ask, config) for kind, ask in kinds.items()}
@@ -55,15 +63,14 @@ def examine(
     return [answer for kind in kinds for answer in found.get(kind, [_late(kind, seconds)])]
 
 
-def _told(kind: str, ask: Ask, config: Config) -> list[Answer]:
-    """What was said until something kept it from going on, and that."""
+def _told(kind: str, ask: CheckFunction, config: Config) -> list[CheckResult]:
     answers = []
     try:
         for answer in ask(config):
             answers.append(_redacted(answer))  # one by one: what came before an error counts
     except HourmarkError as error:
         answers.append(
-            finding(
+            finding_result(
                 kind,
                 "server",
                 redact(str(error)),
@@ -73,7 +80,7 @@ def _told(kind: str, ask: Ask, config: Config) -> list[Answer]:
     except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it
         said = redact(f"{type(error).__name__}: {error}")
         answers.append(
-            finding(
+            finding_result(
                 kind,
                 "doctor",
                 f"it could not look at all: {said}",
@@ -83,17 +90,14 @@ def _told(kind: str, ask: Ask, config: Config) -> list[Answer]:
     return answers
 
 
-def _redacted(answer: Answer) -> Answer:
-    """The answer without secrets: its subject may be an address, and what was seen an error of a
-    library.
-    """
+def _redacted(answer: CheckResult) -> CheckResult:
     return dataclasses.replace(
         answer, subject=redact(answer.subject), seen=redact(answer.seen), to_do=redact(answer.to_do)
     )
 
 
-def _late(kind: str, seconds: float) -> Answer:
-    return finding(
+def _late(kind: str, seconds: float) -> CheckResult:
+    return finding_result(
         kind,
         "server",
         f"no answer within {seconds:g} s",

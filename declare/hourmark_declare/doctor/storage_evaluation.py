@@ -1,4 +1,4 @@
-"""From what a NameNode says of itself to findings. Pure."""
+"""Evaluates what an HDFS NameNode reports about itself. No I/O."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hourmark_declare.doctor.finding import Answer, finding, well
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
 
 CHECK: Final = "storage"
 FREE_PERCENT_MIN: Final = 5.0  # a NameNode does not spread blocks well over what is fuller
 
 
-def namenode_judged(bean: Mapping[str, Any], replication: int) -> Iterator[Answer]:
-    """`bean`: NameNodeInfo, as the NameNode's /jmx has it."""
+def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[CheckResult]:
+    """Evaluate safe mode, missing blocks, free space and datanodes of an HDFS NameNode.
+
+    Args:
+        bean: NameNodeInfo, as returned by the NameNode's /jmx.
+        replication: Setting `storage.replication`.
+    """
     if bean.get("Safemode"):
-        yield finding(
+        yield finding_result(
             CHECK,
             "NameNode",
             "it is in safe mode: nothing can be written",
@@ -23,14 +28,14 @@ def namenode_judged(bean: Mapping[str, Any], replication: int) -> Iterator[Answe
             "dfsadmin -safemode get",
         )
     if missing := int(bean.get("NumberOfMissingBlocks", 0)):
-        yield finding(
+        yield finding_result(
             CHECK,
             "NameNode",
             f"{missing} blocks have no replica left",
             "bring datanodes back; hdfs fsck names the files",
         )
     if (free := float(bean.get("PercentRemaining", 100.0))) < FREE_PERCENT_MIN:
-        yield finding(
+        yield finding_result(
             CHECK,
             "NameNode",
             f"{free:.1f} % of its datanodes' disks are free, at least "
@@ -40,7 +45,7 @@ def namenode_judged(bean: Mapping[str, Any], replication: int) -> Iterator[Answe
         )
     live = len(json.loads(bean.get("LiveNodes", "{}")))
     if live < replication:
-        yield finding(
+        yield finding_result(
             CHECK,
             "NameNode",
             f"{live} datanodes live, and files are to have {replication} "
@@ -50,4 +55,6 @@ def namenode_judged(bean: Mapping[str, Any], replication: int) -> Iterator[Answe
         )
     else:
         version = f"version {bean['SoftwareVersion']}, " if "SoftwareVersion" in bean else ""
-        yield well(CHECK, "NameNode", f"{version}{live} datanodes live, {replication} replicas")
+        yield passed_result(
+            CHECK, "NameNode", f"{version}{live} datanodes live, {replication} replicas"
+        )

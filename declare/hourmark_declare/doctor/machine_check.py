@@ -1,4 +1,4 @@
-"""Looks at this machine: Python, limits, disks, Java. Changes nothing."""
+"""Checks Python, resource limits, disks and Java of this machine. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from pathlib import Path
 
 from hourmark.config.loading import Config
 from hourmark.java_version import ALLOWED, version_of
-from hourmark_declare.doctor.finding import Answer, not_asked
-from hourmark_declare.doctor.machine_judged import (
+from hourmark_declare.doctor.check_result import CheckResult, skipped_result
+from hourmark_declare.doctor.machine_evaluation import (
     CHECK,
-    Room,
-    java_judged,
-    open_files_judged,
-    python_judged,
-    room_judged,
+    FreeSpace,
+    evaluate_free_space,
+    evaluate_java,
+    evaluate_open_files,
+    evaluate_python,
 )
 from hourmark_delivery_service.limits.connections import OTHER_FILES
 from hourmark_etl.ledger.engines import sqlite_file
 
 
-def ask(config: Config) -> Iterator[Answer]:
-    """What components need of the machine that they would run on."""
-    yield python_judged(sys.version_info[:3])
+def check_machine(config: Config) -> Iterator[CheckResult]:
+    """Check whether this machine meets the requirements of the components it would run."""
+    yield evaluate_python(sys.version_info[:3])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield open_files_judged(
+    yield evaluate_open_files(
         None if hard == resource.RLIM_INFINITY else hard,
         config.service.connections_max,
         OTHER_FILES,
     )
     for setting, folder in _folders(config):
-        yield room_judged(setting, str(folder), _room(folder))
+        yield evaluate_free_space(setting, str(folder), _room(folder))
     if config.kafka.mirrored:
-        yield java_judged(
+        yield evaluate_java(
             "mirror.java", config.mirror.java, version_of(Path(config.mirror.java)), ALLOWED
         )
     else:
-        yield not_asked(CHECK, "Java of mirror.java", "without kafka.central there is no mirror")
+        yield skipped_result(
+            CHECK, "Java of mirror.java", "without kafka.central there is no mirror"
+        )
 
 
 def _folders(config: Config) -> Iterator[tuple[str, Path]]:
@@ -54,9 +56,9 @@ def _folders(config: Config) -> Iterator[tuple[str, Path]]:
         yield "storage.root", Path(config.storage.root.removeprefix("file://"))
 
 
-def _room(folder: Path) -> Room | None:
+def _room(folder: Path) -> FreeSpace | None:
     try:
         told = os.statvfs(folder)
     except OSError:
         return None
-    return Room(told.f_bavail * told.f_frsize, told.f_favail if told.f_files else None)
+    return FreeSpace(told.f_bavail * told.f_frsize, told.f_favail if told.f_files else None)

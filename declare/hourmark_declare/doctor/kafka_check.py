@@ -1,7 +1,4 @@
-"""Asks both clusters for their brokers, and for the topics of Hourmark with their settings.
-
-Changes nothing.
-"""
+"""Checks brokers, topics and topic settings of all Kafka clusters. Changes nothing."""
 
 from __future__ import annotations
 
@@ -29,14 +26,14 @@ from hourmark.kafka.topic_names import (
 from hourmark.kafka.topic_setup import WantedTopic
 from hourmark.rules.event_types import EventType
 from hourmark.rules.rules_topic import read_rules
-from hourmark_declare.doctor.finding import Answer, finding, not_asked
-from hourmark_declare.doctor.kafka_judged import (
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, skipped_result
+from hourmark_declare.doctor.kafka_evaluation import (
     CHECK,
     TopicFacts,
-    access_judged,
-    brokers_judged,
-    mirrored_judged,
-    topics_judged,
+    evaluate_access,
+    evaluate_brokers,
+    evaluate_mirrored_topics,
+    evaluate_topics,
 )
 from hourmark_declare.topics import central_topics, edge_topics
 
@@ -44,25 +41,27 @@ _OF_HOURMARK: Final = (AUDIT, HOSTS, TYPES, TOKENS)
 Facts = Mapping[str, TopicFacts]
 
 
-def ask(config: Config) -> Iterator[Answer]:
-    """Of each edge, of the central cluster where there is one of its own, and of both against each
-    other, site by site.
+def check_kafka(config: Config) -> Iterator[CheckResult]:
+    """Check each edge cluster, its central cluster, and whether both match, site by site.
+
+    Yields:
+        Results for brokers, access rights and topics; one finding for a cluster that is down.
     """
     for n, kafka in enumerate(config.kafka.sites):
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")
 
 
-def _site(kafka: Kafka, name: str) -> Iterator[Answer]:
+def _site(kafka: Kafka, name: str) -> Iterator[CheckResult]:
     edge: Facts = {}
     types: Sequence[EventType] | None = None
     try:
         brokers, edge = _asked(kafka.edge, name, lambda topic: topic)
-        yield from brokers_judged(name, kafka.edge, brokers)
-        yield from access_judged(name, edge)
+        yield from evaluate_brokers(name, kafka.edge, brokers)
+        yield from evaluate_access(name, edge)
         try:
             types = _types_in_force(kafka.edge) if TYPES in edge else None
         except Unavailable as error:
-            yield finding(
+            yield finding_result(
                 CHECK,
                 f"{name} {TYPES}",
                 str(error),
@@ -70,12 +69,12 @@ def _site(kafka: Kafka, name: str) -> Iterator[Answer]:
             )
         else:
             if types is None:
-                yield not_asked(
+                yield skipped_result(
                     CHECK,
                     "types",
                     "none are applied yet, so no topic has to be there: `hourmark types apply`",
                 )
-        yield from topics_judged(
+        yield from evaluate_topics(
             name, kafka.edge, edge, _wanted(_edge_topics(kafka, types, edge), types, edge)
         )
     except Unavailable as error:
@@ -89,23 +88,21 @@ def _site(kafka: Kafka, name: str) -> Iterator[Answer]:
 
 def _central(
     kafka: Kafka, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None
-) -> Iterator[Answer]:
+) -> Iterator[CheckResult]:
     alias = kafka.edge_alias
     brokers, central = _asked(settings, "central", lambda name: edge_topic(name, alias))
-    yield from brokers_judged("central", settings, brokers)
-    yield from access_judged("central", central)
+    yield from evaluate_brokers("central", settings, brokers)
+    yield from evaluate_access("central", central)
     named = {central_topic(name, alias): facts for name, facts in central.items()}
     wanted = _wanted(central_topics(kafka, types or ()), types, named)
-    yield from topics_judged("central", settings, named, wanted)
-    yield from mirrored_judged(
+    yield from evaluate_topics("central", settings, named, wanted)
+    yield from evaluate_mirrored_topics(
         {central_topic(name, alias): facts for name, facts in edge.items()}, named
     )
 
 
 def _asked(settings: KafkaCluster, name: str, at_edge: Callable[[str], str]) -> tuple[int, Facts]:
-    """How many brokers are up, and the topics of Hourmark by their names at the edge.
-    Unavailable.
-    """
+    """Return the number of running brokers and Hourmark's topics by their edge names."""
     must_listen(settings, name)
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)
@@ -152,7 +149,7 @@ def _types_in_force(edge: KafkaCluster) -> list[EventType] | None:
 def _wanted(
     all_topics: Sequence[WantedTopic], types: Sequence[EventType] | None, there: Facts
 ) -> dict[str, WantedTopic]:
-    """What topics are judged by. Without types in force none has to be there."""
+    """Return the expected topics to compare with; without rules in force, no topic must exist."""
     return {t.name: t for t in all_topics if types is not None or t.name in there}
 
 
@@ -165,8 +162,8 @@ def _edge_topics(
     return wanted
 
 
-def _away(cluster: str, error: Unavailable) -> Answer:
-    return finding(
+def _away(cluster: str, error: Unavailable) -> CheckResult:
+    return finding_result(
         CHECK,
         cluster,
         str(error),

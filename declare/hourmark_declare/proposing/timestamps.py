@@ -1,6 +1,4 @@
-"""Timestamps at or near the beginning of lines: how they are written, and what stands before
-them.
-"""
+"""Detects timestamps at or near the beginning of lines, and the text before them."""
 
 from __future__ import annotations
 
@@ -31,23 +29,34 @@ _TIMES: Final = [
 ]
 
 
-class TimeForm(NamedTuple):
-    """How a time is written: a pattern without groups, and a format of `strptime`."""
+class TimestampFormat(NamedTuple):
+    """Format of a timestamp.
+
+    Attributes:
+        pattern: Regular expression without groups.
+        format: Format for `strptime`.
+    """
 
     pattern: str
     format: str
 
 
-class Stamped(NamedTuple):
-    """The time that a line begins with, and where it stands."""
+class TimestampMatch(NamedTuple):
+    """Timestamp found in a line.
 
-    form: TimeForm
+    Attributes:
+        form: Format of the timestamp.
+        start: Byte offset of its first byte in the line.
+        end: Byte offset after its last byte.
+    """
+
+    form: TimestampFormat
     start: int
     end: int
 
 
-def stamped(line: bytes) -> Stamped | None:
-    """The first time in the beginning of the line."""
+def find_timestamp(line: bytes) -> TimestampMatch | None:
+    """Return the first timestamp that begins in the first 120 bytes of a line; None if absent."""
     found = [
         (match.start(), n, match)
         for n, (form, _, _) in enumerate(_TIMES)
@@ -56,10 +65,10 @@ def stamped(line: bytes) -> Stamped | None:
     if not found or min(found)[0] > _WITHIN:
         return None
     _, number, match = min(found)
-    return Stamped(_form(match, *_TIMES[number][1:]), match.start(), match.end())
+    return TimestampMatch(_form(match, *_TIMES[number][1:]), match.start(), match.end())
 
 
-def _form(match: re.Match[bytes], date: str, date_format: str) -> TimeForm:
+def _form(match: re.Match[bytes], date: str, date_format: str) -> TimestampFormat:
     between, clock = match["between"].decode(), match["clock"]
     pattern = date + between + (r"\d\d:\d\d:\d\d" if b":" in clock else r"\d{6}")
     text = date_format + between + ("%H:%M:%S" if b":" in clock else "%H%M%S")
@@ -72,23 +81,27 @@ def _form(match: re.Match[bytes], date: str, date_format: str) -> TimeForm:
         text += space + ("%Z" if named else "%z")
     if match["year"]:
         pattern, text = pattern + r" \d{4}", text + " %Y"
-    return TimeForm(pattern, text)
+    return TimestampFormat(pattern, text)
 
 
-class Prefixed(NamedTuple):
-    """Lines that bear times: what stands before the time (None: not always the same), and the form
-    of most of them.
+class CommonTimestamp(NamedTuple):
+    """Timestamp format that most lines with a timestamp share.
+
+    Attributes:
+        before: Text before the timestamp; None if it varies.
+        form: Format of the timestamp.
+        share: Share of the non-blank lines that have it, from 0 to 1.
     """
 
     before: bytes | None
-    form: TimeForm
+    form: TimestampFormat
     share: float  # of the lines that are not blank
 
 
-def prefixed(lines: Sequence[bytes]) -> Prefixed | None:
-    """What most lines with a time have in common; None where none has one."""
+def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
+    """Return the most frequent timestamp format of these lines; None if no line has a timestamp."""
     written = [line for line in lines if line.strip()]
-    found = [(line, of) for line in written if (of := stamped(line)) is not None]
+    found = [(line, of) for line in written if (of := find_timestamp(line)) is not None]
     if not found:
         return None
     forms = collections.Counter(of.form for _, of in found)
@@ -99,9 +112,9 @@ def prefixed(lines: Sequence[bytes]) -> Prefixed | None:
         next(line[: of.start] for line, of in found if of.form == form),
     )
     if count >= 0.9 * before.total() or (len(found) == len(written) and len(before) == 1):
-        return Prefixed(most, form, count / len(written))
+        return CommonTimestamp(most, form, count / len(written))
     if (
         len(found) < len(written) and 2 * before[first] >= count
     ):  # the first line of each record, and times further down in it
-        return Prefixed(first, form, before[first] / len(written))
-    return Prefixed(None, form, before.total() / len(written))
+        return CommonTimestamp(first, form, before[first] / len(written))
+    return CommonTimestamp(None, form, before.total() / len(written))

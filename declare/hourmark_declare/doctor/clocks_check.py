@@ -1,6 +1,4 @@
-"""Compares this machine's clock with those of the servers that tell theirs: PostgreSQL, and all
-that answer over HTTP.
-"""
+"""Compares this machine's clock with those of PostgreSQL and of all servers that answer over HTTP."""
 
 from __future__ import annotations
 
@@ -11,29 +9,33 @@ from collections.abc import Iterator
 from hourmark.config.loading import Config
 from hourmark.config.redaction import shown
 from hourmark.errors import HourmarkError
-from hourmark_declare.doctor import http_asked
-from hourmark_declare.doctor.clocks_judged import CHECK, clock_judged
-from hourmark_declare.doctor.finding import Answer, not_asked
+from hourmark_declare.doctor import http_request
+from hourmark_declare.doctor.check_result import CheckResult, skipped_result
+from hourmark_declare.doctor.clocks_evaluation import CHECK, evaluate_clock
 from hourmark_etl.ledger.engines import sqlite_file
 from hourmark_etl.ledger.standing import standing
 
 
-def ask(config: Config) -> Iterator[Answer]:
-    """A server that is away is a finding of its own kind.
+def check_clocks(config: Config) -> Iterator[CheckResult]:
+    """Compare this machine's clock with each configured server's clock.
 
-    Kafka tells no clock: of its brokers services and the ETL see it.
+    Kafka is not checked because it does not report its clock. A server that is down yields a
+    skipped result; it is a finding of its own check.
+
+    Yields:
+        One result for each server.
     """
     for subject, url, context in _http_servers(config):
         try:
-            told = http_asked.ask(url, context)
+            told = http_request.send_request(url, context)
         except OSError:
-            yield not_asked(CHECK, subject, "it does not answer")
+            yield skipped_result(CHECK, subject, "it does not answer")
             continue
         if told.date_ms is None:
-            yield not_asked(CHECK, subject, "it does not tell its clock")
+            yield skipped_result(CHECK, subject, "it does not tell its clock")
         else:
-            yield clock_judged(
-                subject, told.date_ms, told.begun_ms, told.ended_ms, tick_ms=http_asked.TICK_MS
+            yield evaluate_clock(
+                subject, told.date_ms, told.begun_ms, told.ended_ms, tick_ms=http_request.TICK_MS
             )
     if sqlite_file(config.etl.ledger) is None:
         yield _of_postgresql(config.etl.ledger)
@@ -44,7 +46,9 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
     yield (
         "registry.url",
         registry.url,
-        http_asked.tls("registry", registry.ca, registry.certificate, registry.key),
+        http_request.create_tls_context(
+            "registry", registry.ca, registry.certificate, registry.key
+        ),
     )
     if config.storage.root.startswith("hdfs://"):
         yield (
@@ -57,18 +61,20 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
             yield (
                 shown(url),
                 url,
-                http_asked.tls("tailer.tls", tailer.tls.ca, tailer.tls.certificate, tailer.tls.key),
+                http_request.create_tls_context(
+                    "tailer.tls", tailer.tls.ca, tailer.tls.certificate, tailer.tls.key
+                ),
             )
 
 
-def _of_postgresql(url: str) -> Answer:
+def _of_postgresql(url: str) -> CheckResult:
     begun_ms = time.time_ns() // 1_000_000
     try:
         found = standing(url)
     except HourmarkError:
         found = None
     if found is None or found.clock_ms is None:
-        return not_asked(CHECK, "PostgreSQL", "it does not answer")
-    return clock_judged(
+        return skipped_result(CHECK, "PostgreSQL", "it does not answer")
+    return evaluate_clock(
         "PostgreSQL", found.clock_ms, begun_ms, time.time_ns() // 1_000_000, tick_ms=0
     )

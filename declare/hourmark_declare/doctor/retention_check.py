@@ -1,6 +1,4 @@
-"""Asks the ledger for the oldest open hour of each type, and both clusters for how long its topics
-keep what they hold.
-"""
+"""Checks the oldest open hour of each type against the retention of its topics."""
 
 from __future__ import annotations
 
@@ -14,16 +12,16 @@ from hourmark.errors import HourmarkError
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.records.hours import Hour
-from hourmark_declare.doctor.finding import Answer, not_asked
-from hourmark_declare.doctor.retention_judged import CHECK, retention_judged
+from hourmark_declare.doctor.check_result import CheckResult, skipped_result
+from hourmark_declare.doctor.retention_evaluation import CHECK, evaluate_retention
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.overview import fixed_hours
 
 
-def ask(config: Config) -> Iterator[Answer]:
-    """Of each edge, and of the central cluster where there is one of its own.
+def check_retention(config: Config) -> Iterator[CheckResult]:
+    """Check, for each cluster, whether topics keep records longer than the oldest open hour is old.
 
-    What is away is a finding of its own kind.
+    A ledger or cluster that is down yields a skipped result; it is a finding of its own check.
     """
     try:
         with existing_ledger(config) as ledger:
@@ -33,7 +31,7 @@ def ask(config: Config) -> Iterator[Answer]:
                 for name, at in fixed_hours(ledger, length_s).items()
             }
     except HourmarkError:
-        yield not_asked(CHECK, "open hours", "the ledger knows them, and cannot be asked")
+        yield skipped_result(CHECK, "open hours", "the ledger knows them, and cannot be asked")
         return
     clusters: list[tuple[str, KafkaCluster, dict[str, str]]] = []
     for n, site in enumerate(config.kafka.sites):
@@ -49,15 +47,15 @@ def ask(config: Config) -> Iterator[Answer]:
             )
     for name, settings, types in clusters:
         try:
-            yield from retention_judged(
+            yield from evaluate_retention(
                 name, open_hours, _retention_ms(settings, name, types), SystemClock().now_ms()
             )
         except HourmarkError as error:
-            yield not_asked(CHECK, name, str(error))
+            yield skipped_result(CHECK, name, str(error))
 
 
 def _retention_ms(settings: KafkaCluster, name: str, types: dict[str, str]) -> dict[str, int]:
-    """By type; of topics that are there."""
+    """Return `retention.ms` of each type whose topic exists."""
     must_listen(settings, name)
     cluster = Cluster(settings, name)
     there = [topic for topic in cluster.names() if topic in types]

@@ -1,4 +1,4 @@
-"""From what a cluster says of itself to findings. Pure."""
+"""Evaluates what a Kafka cluster reports about brokers, topics and access. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import TopicAccess
 from hourmark.kafka.topic_setup import WantedTopic
-from hourmark_declare.doctor.finding import Answer, finding, well
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
 
 CHECK: Final = "kafka"
 _APPLY: Final = "`hourmark types apply` makes it"
@@ -33,8 +33,15 @@ _UNTOLD: Final = TopicAccess()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic as its cluster has it. `replicas`: of the partition with the fewest; the lists are of
-    partitions.
+    """Properties of a topic as its cluster reports them.
+
+    Attributes:
+        partitions: Number of partitions.
+        replicas: Number of replicas of the partition with the fewest.
+        settings: Topic settings by name.
+        leaderless: Partition numbers without a leader.
+        out_of_sync: Partition numbers with replicas that are not in sync.
+        access: Rights of this user, and whether the topic has an id.
     """
 
     partitions: int
@@ -45,13 +52,19 @@ class TopicFacts:
     access: TopicAccess = _UNTOLD
 
 
-def brokers_judged(cluster: str, settings: KafkaCluster, brokers: int) -> Iterator[Answer]:
-    """Whether there are as many brokers as topics are to have replicas, and as many replicas as an
-    ack waits for.
+def evaluate_brokers(cluster: str, settings: KafkaCluster, brokers: int) -> Iterator[CheckResult]:
+    """Evaluate whether enough brokers run for the configured replication.
+
+    Also yields a finding if acknowledgments require more in-sync replicas than topics have.
+
+    Args:
+        cluster: Name of the cluster in results.
+        settings: Settings of the cluster.
+        brokers: Number of running brokers.
     """
     needed, in_sync = settings.replication_factor, settings.min_insync_replicas
     if in_sync > needed:
-        yield finding(
+        yield finding_result(
             CHECK,
             cluster,
             f"min_insync_replicas = {in_sync}, of {needed} replicas: nothing is ever acknowledged",
@@ -59,7 +72,7 @@ def brokers_judged(cluster: str, settings: KafkaCluster, brokers: int) -> Iterat
             "survives one broker",
         )
     if brokers < needed:
-        yield finding(
+        yield finding_result(
             CHECK,
             cluster,
             f"{brokers} brokers are up, and topics are to have {needed} replicas",
@@ -67,40 +80,56 @@ def brokers_judged(cluster: str, settings: KafkaCluster, brokers: int) -> Iterat
             "are no more",
         )
     else:
-        yield well(CHECK, cluster, f"{brokers} brokers, replication factor {needed}")
+        yield passed_result(CHECK, cluster, f"{brokers} brokers, replication factor {needed}")
 
 
-def topics_judged(
+def evaluate_topics(
     cluster: str,
     settings: KafkaCluster,
     topics: Mapping[str, TopicFacts],
     wanted: Mapping[str, WantedTopic],
-) -> Iterator[Answer]:
-    """Of each topic that is there what is wrong with it, and each that is wanted and is not; one
-    line where all is well.
+) -> Iterator[CheckResult]:
+    """Evaluate all topics of a cluster, including expected topics that are missing.
+
+    Args:
+        cluster: Name of the cluster in results.
+        settings: Settings of the cluster.
+        topics: Existing topics by name.
+        wanted: Expected topics by name.
+
+    Yields:
+        Findings, or one passed result if there are none.
     """
     found = [
-        finding(CHECK, f"{cluster} {name}", "the topic does not exist", _APPLY)
+        finding_result(CHECK, f"{cluster} {name}", "the topic does not exist", _APPLY)
         for name in sorted(wanted.keys() - topics.keys())
     ]
     for name, facts in sorted(topics.items()):
-        found += topic_judged(cluster, settings, name, facts, wanted.get(name))
+        found += evaluate_topic(cluster, settings, name, facts, wanted.get(name))
     yield from found
     if not found:
         count = f"{len(topics)} topic{'' if len(topics) == 1 else 's'}"
-        yield well(CHECK, f"{cluster} topics", f"{count}, replicated and set as configured")
+        yield passed_result(
+            CHECK, f"{cluster} topics", f"{count}, replicated and set as configured"
+        )
 
 
-def topic_judged(
+def evaluate_topic(
     cluster: str, settings: KafkaCluster, name: str, facts: TopicFacts, wanted: WantedTopic | None
-) -> Iterator[Answer]:
-    """What is wrong with one topic.
+) -> Iterator[CheckResult]:
+    """Yield the findings of one topic: replication, settings, partitions and availability.
 
-    `wanted` None: no type in force has it, so how long it is kept is not known.
+    Args:
+        cluster: Name of the cluster in results.
+        settings: Settings of the cluster.
+        name: Topic name.
+        facts: Properties of the topic.
+        wanted: Expected properties; None if no type in force uses the topic, so that its retention
+            and partitions are not evaluated.
     """
     subject = f"{cluster} {name}"
     if facts.replicas < settings.replication_factor:
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             f"replication factor {facts.replicas}, configured are {settings.replication_factor}",
@@ -114,7 +143,7 @@ def topic_judged(
     for setting, why in _AT_LEAST.items():
         if setting in least and _less(facts.settings.get(setting), least[setting]):
             given = facts.settings[setting]
-            yield finding(
+            yield finding_result(
                 CHECK,
                 subject,
                 f"{setting} = {given}, configured are {least[setting]}: {why}",
@@ -128,9 +157,14 @@ def topic_judged(
     yield from _partitions_served(subject, facts)
 
 
-def access_judged(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[Answer]:
-    """Whether this user may do with all topics what components do, and whether the cluster knows
-    one topic from its successor.
+def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[CheckResult]:
+    """Evaluate whether this user has the rights that components need, and whether topics have ids.
+
+    Without topic ids, a recreated topic cannot be distinguished from its predecessor.
+
+    Args:
+        cluster: `edge` or `central`, which determines the required rights.
+        topics: Existing topics by name.
     """
     found = []
     for right, who in _RIGHTS[cluster].items():
@@ -139,7 +173,7 @@ def access_judged(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[An
             name for name, rights in may.items() if rights is not None and right not in rights
         ):
             found.append(
-                finding(
+                finding_result(
                     CHECK,
                     cluster,
                     f"this user has not the right {right} on {_named(lacking)}: {who} cannot "
@@ -150,7 +184,7 @@ def access_judged(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[An
             )
     if without := sorted(name for name, facts in topics.items() if not facts.access.has_id):
         found.append(
-            finding(
+            finding_result(
                 CHECK,
                 cluster,
                 f"it tells no id of {_named(without)}: a topic that was deleted and "
@@ -163,7 +197,7 @@ def access_judged(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[An
         )
     yield from found
     if topics and not found:
-        yield well(
+        yield passed_result(
             CHECK,
             f"{cluster} access",
             "topics have ids, and this user may read, write and describe them",
@@ -174,17 +208,22 @@ def _named(topics: Sequence[str]) -> str:
     return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
 
 
-def mirrored_judged(
+def evaluate_mirrored_topics(
     edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]
-) -> Iterator[Answer]:
-    """What the central cluster could not take of the edge's topics; both by their names at the
-    edge.
+) -> Iterator[CheckResult]:
+    """Yield a finding for each remote topic that cannot hold what its edge topic holds.
+
+    Compares partitions, message size and retention. Topics missing on either side are ignored.
+
+    Args:
+        edge: Topics of the edge, by remote topic name.
+        central: Topics of the central cluster, by remote topic name.
     """
     for name in sorted(edge.keys() & central.keys()):
         subject = f"central {name}"
         here, there = edge[name], central[name]
         if there.partitions < here.partitions:
-            yield finding(
+            yield finding_result(
                 CHECK,
                 subject,
                 f"{there.partitions} partitions, the edge's topic has {here.partitions}",
@@ -194,7 +233,7 @@ def mirrored_judged(
         for setting in ("max.message.bytes", "retention.ms"):
             given, needed = there.settings.get(setting), here.settings.get(setting)
             if needed is not None and _less(given, needed):
-                yield finding(
+                yield finding_result(
                     CHECK,
                     subject,
                     f"{setting} = {given}, at the edge it is {needed}: {_AT_LEAST[setting]}",
@@ -202,9 +241,9 @@ def mirrored_judged(
                 )
 
 
-def _election(subject: str, facts: TopicFacts) -> Iterator[Answer]:
+def _election(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
     if facts.settings.get("unclean.leader.election.enable") == "true":
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             "unclean.leader.election.enable = true: a broker that lacks "
@@ -214,10 +253,10 @@ def _election(subject: str, facts: TopicFacts) -> Iterator[Answer]:
         )
 
 
-def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[Answer]:
+def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
     in_sync = facts.settings.get("min.insync.replicas", "1")
     if _less(str(facts.replicas), in_sync):
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             f"min.insync.replicas = {in_sync}, and it has {facts.replicas} "
@@ -227,7 +266,7 @@ def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[Answer]:
         )
 
 
-def _cleanup(subject: str, facts: TopicFacts, wanted: WantedTopic | None) -> Iterator[Answer]:
+def _cleanup(subject: str, facts: TopicFacts, wanted: WantedTopic | None) -> Iterator[CheckResult]:
     policies = facts.settings.get("cleanup.policy", "delete").split(",")
     needed = wanted.settings.get("cleanup.policy", "delete") if wanted else "delete"
     if policies != [needed]:
@@ -236,14 +275,14 @@ def _cleanup(subject: str, facts: TopicFacts, wanted: WantedTopic | None) -> Ite
             if needed == "delete"
             else "rules in force are deleted by age"
         )
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             f"cleanup.policy = {','.join(policies)}, needed is {needed}: {comes_of}",
             _alter({"cleanup.policy": needed}, "cleanup.policy"),
         )
     if (limit := facts.settings.get("retention.bytes", "-1")) != "-1" and needed == "delete":
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             f"retention.bytes = {limit}: records are deleted by size, however young they are",
@@ -251,9 +290,9 @@ def _cleanup(subject: str, facts: TopicFacts, wanted: WantedTopic | None) -> Ite
         )
 
 
-def _as_wanted(subject: str, facts: TopicFacts, wanted: WantedTopic) -> Iterator[Answer]:
+def _as_wanted(subject: str, facts: TopicFacts, wanted: WantedTopic) -> Iterator[CheckResult]:
     if facts.partitions < wanted.partitions:
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             f"{facts.partitions} partitions, declared are {wanted.partitions}",
@@ -261,7 +300,7 @@ def _as_wanted(subject: str, facts: TopicFacts, wanted: WantedTopic) -> Iterator
         )
     setting = "message.timestamp.type"
     if (given := facts.settings.get(setting, "CreateTime")) != "CreateTime":
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             f"{setting} = {given}, needed is CreateTime: times of records are "
@@ -271,16 +310,16 @@ def _as_wanted(subject: str, facts: TopicFacts, wanted: WantedTopic) -> Iterator
         )
 
 
-def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[Answer]:
+def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
     if facts.leaderless:
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             f"no leader for partitions {_listed(facts.leaderless)}: they take and give nothing",
             "bring the brokers back that hold them (kafka-topics.sh --describe names them)",
         )
     if behind := tuple(p for p in facts.out_of_sync if p not in facts.leaderless):
-        yield finding(
+        yield finding_result(
             CHECK,
             subject,
             f"replicas of partitions {_listed(behind)} are away or behind",
@@ -290,10 +329,7 @@ def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[Answer]:
 
 
 def _less(given: str | None, needed: str) -> bool:
-    """Of numbers in Kafka's settings, where -1 has no limit.
-
-    What a cluster does not tell is not less.
-    """
+    """Return whether a numeric setting is below the required value; -1 means unlimited."""
     if given is None or given == "-1":
         return False
     return needed == "-1" or int(given) < int(needed)

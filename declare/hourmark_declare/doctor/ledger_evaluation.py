@@ -1,11 +1,11 @@
-"""From what PostgreSQL is set to, to findings. Pure."""
+"""Evaluates PostgreSQL settings and privileges. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hourmark_declare.doctor.finding import Answer, finding, well
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
 
 CHECK: Final = "ledger"
 SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -49,11 +49,15 @@ RIGHTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def postgresql_judged(settings: Mapping[str, str]) -> Iterator[Answer]:
-    """Whether PostgreSQL keeps what it commits, and knows what its disk has damaged."""
+def evaluate_postgresql(settings: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Evaluate whether PostgreSQL is recent enough, commits durably and detects disk corruption.
+
+    Args:
+        settings: PostgreSQL settings by name, among them `server_version_num`.
+    """
     major = int(settings.get(VERSION, "0")) // 10_000
     if 0 < major < VERSION_MIN:
-        yield finding(
+        yield finding_result(
             CHECK,
             "PostgreSQL",
             f"version {major}, needed is {VERSION_MIN}",
@@ -62,16 +66,20 @@ def postgresql_judged(settings: Mapping[str, str]) -> Iterator[Answer]:
     off = [name for name in SETTINGS if settings.get(name) == "off"]
     for name in off:
         comes_of, to_do = SETTINGS[name]
-        yield finding(CHECK, "PostgreSQL", f"{name} = off: {comes_of}", to_do)
+        yield finding_result(CHECK, "PostgreSQL", f"{name} = off: {comes_of}", to_do)
     if not off:
-        yield well(CHECK, "PostgreSQL", f"version {major}; {', '.join(SETTINGS)} are on")
+        yield passed_result(CHECK, "PostgreSQL", f"version {major}; {', '.join(SETTINGS)} are on")
 
 
-def rights_judged(answers: Mapping[str, bool]) -> Iterator[Answer]:
-    """`answers`: to the questions of `RIGHTS`."""
+def evaluate_privileges(answers: Mapping[str, bool]) -> Iterator[CheckResult]:
+    """Evaluate whether the ledger's user can create tables and schemas.
+
+    Args:
+        answers: Result of each privilege query in `RIGHTS`, by query.
+    """
     lacking = [question for question in RIGHTS if not answers[question]]
     for question in lacking:
         comes_of, to_do = RIGHTS[question]
-        yield finding(CHECK, "PostgreSQL", comes_of, to_do)
+        yield finding_result(CHECK, "PostgreSQL", comes_of, to_do)
     if not lacking:
-        yield well(CHECK, "PostgreSQL", "this user may make tables and schemas")
+        yield passed_result(CHECK, "PostgreSQL", "this user may make tables and schemas")

@@ -1,4 +1,4 @@
-"""Asks the delivery services that a tailer of this configuration would send to. Changes nothing."""
+"""Checks the delivery services that a tailer with this configuration would use. Changes nothing."""
 
 from __future__ import annotations
 
@@ -11,38 +11,49 @@ from urllib.parse import urlsplit
 
 from hourmark.config.loading import Config
 from hourmark.config.redaction import shown
-from hourmark_declare.doctor import http_asked
-from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
+from hourmark_declare.doctor import http_request
+from hourmark_declare.doctor.check_result import (
+    CheckResult,
+    finding_result,
+    passed_result,
+    skipped_result,
+)
 
 CHECK: Final = "services"
 
 
-def ask(config: Config) -> Iterator[Answer]:
-    """Each of `tailer.service_urls`, where there are sources."""
+def check_services(config: Config) -> Iterator[CheckResult]:
+    """Check each of `tailer.service_urls`; yields a skipped result if there are no tailer sources."""
     if not config.tailer.sources:
-        yield not_asked(
+        yield skipped_result(
             CHECK, "tailer.service_urls", "without tailer.sources nothing is sent to them"
         )
         return
     told = config.tailer.tls
-    context = http_asked.tls("tailer.tls", told.ca, told.certificate, told.key)
+    context = http_request.create_tls_context("tailer.tls", told.ca, told.certificate, told.key)
     for url in config.tailer.service_urls:
         try:
-            answered = http_asked.ask(f"{url.rstrip('/')}/readyz", context)
+            answered = http_request.send_request(f"{url.rstrip('/')}/readyz", context)
         except OSError as error:
             yield _away(url, error)
         else:
-            yield service_judged(shown(url), answered.status, answered.body)
+            yield evaluate_service(shown(url), answered.status, answered.body)
 
 
-def service_judged(url: str, status: int, body: bytes) -> Answer:
-    """From what /readyz says."""
+def evaluate_service(url: str, status: int, body: bytes) -> CheckResult:
+    """Evaluate the response of a delivery service to GET /readyz.
+
+    Args:
+        url: URL to show in the result.
+        status: HTTP status code; 200 means ready.
+        body: Response body, JSON with `reasons` if the service is not ready.
+    """
     if status == 200:
-        return well(CHECK, url, "ready")
+        return passed_result(CHECK, url, "ready")
     reasons = ""
     with contextlib.suppress(ValueError, AttributeError):
         reasons = "; ".join(map(str, json.loads(body).get("reasons", [])))
-    return finding(
+    return finding_result(
         CHECK,
         url,
         f"it answers with {status}, and takes nothing now{f': {reasons}' if reasons else ''}",
@@ -50,16 +61,16 @@ def service_judged(url: str, status: int, body: bytes) -> Answer:
     )
 
 
-def _away(url: str, error: OSError) -> Answer:
+def _away(url: str, error: OSError) -> CheckResult:
     why = str(getattr(error, "reason", error))
     if _is_here(url) and "refused" in why:
-        return not_asked(
+        return skipped_result(
             CHECK,
             shown(url),
             "no delivery service runs on this machine: `hourmark serve` starts one, and "
             "tailers wait for it",
         )
-    return finding(
+    return finding_result(
         CHECK,
         shown(url),
         f"it does not answer: {why}",

@@ -1,4 +1,4 @@
-"""Asks the schema registry for each schema id that the ledger knows. Registers nothing."""
+"""Checks that the schema registry has every schema id that the ledger knows. Registers nothing."""
 
 from __future__ import annotations
 
@@ -11,40 +11,56 @@ from hourmark.avro.registry import SchemaRegistry
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.rules.revision import KnownSchema
-from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
-from hourmark_declare.registry_repair import Registry
+from hourmark_declare.doctor.check_result import (
+    CheckResult,
+    finding_result,
+    passed_result,
+    skipped_result,
+)
+from hourmark_declare.registry_repair import RegistryClient
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.rules import LedgerRules
 
 CHECK: Final = "registry"
 
 
-def ask(config: Config) -> Iterator[Answer]:
-    """Whether it answers, and still has what the ledger knows."""
+def check_registry(config: Config) -> Iterator[CheckResult]:
+    """Check whether the schema registry answers and has the schemas that the ledger knows."""
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
         registry.schema(1)  # whether there is one or not: it answers
-        yield well(CHECK, "registry.url", "it answers")
+        yield passed_result(CHECK, "registry.url", "it answers")
         try:
             with existing_ledger(config) as ledger:
                 known = LedgerRules(ledger).schemas()
         except HourmarkError:
-            yield not_asked(
+            yield skipped_result(
                 CHECK, "schemas", "which it must have, the ledger knows, and that cannot be asked"
             )
             return
-        yield from schemas_judged(registry, known)
+        yield from evaluate_schemas(registry, known)
 
 
-def schemas_judged(registry: Registry, known: Mapping[int, KnownSchema]) -> Iterator[Answer]:
-    """Of each id of the ledger whether the registry has it, for what it was, under its topic's
-    subject.
+def evaluate_schemas(
+    registry: RegistryClient, known: Mapping[int, KnownSchema]
+) -> Iterator[CheckResult]:
+    """Evaluate whether the registry has each schema of the ledger under its id and subject.
+
+    Args:
+        registry: Schema registry.
+        known: Schemas of the ledger, by schema id.
+
+    Yields:
+        A finding for each schema that is missing or different, or one passed result.
+
+    Raises:
+        Unavailable: The registry does not answer.
     """
     wrong = 0
     for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):
         subject, standing = f"id {schema_id} of {schema.event_type}", registry.schema(schema_id)
         if standing is not None and fingerprint(plain_spelling(standing)) != schema.fingerprint:
             wrong += 1
-            yield finding(
+            yield finding_result(
                 CHECK,
                 subject,
                 f"it stands for another schema, {standing.get('name')}",
@@ -53,13 +69,13 @@ def schemas_judged(registry: Registry, known: Mapping[int, KnownSchema]) -> Iter
             )
         elif standing is None or registry.find(schema.topic, schema.schema) != schema_id:
             wrong += 1
-            yield finding(
+            yield finding_result(
                 CHECK,
                 subject,
                 f"it is not registered under subject {schema.topic}-value",
                 "`hourmark types repair` registers it again, under the same id",
             )
     if not wrong:
-        yield well(
+        yield passed_result(
             CHECK, "schemas", f"{len(known)} that the ledger knows, all registered under their ids"
         )

@@ -1,8 +1,7 @@
-"""Whether storage refuses what it must refuse: tried in a folder of its own, which is deleted
-again.
+"""Probes whether storage refuses to overwrite files and folders, in a temporary folder.
 
-Closing rests on it: a marker that is written over, or a bucket that is renamed into another, would
-be a closed one that changed.
+Closing buckets relies on it: if a marker could be overwritten, or a bucket renamed into another
+one, a closed bucket would change.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from hourmark_declare.doctor.finding import Answer, finding, well
-from hourmark_declare.doctor.storage_judged import CHECK
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+from hourmark_declare.doctor.storage_evaluation import CHECK
 from hourmark_etl.storage import AlreadyExists, Storage, StorageError
 
 FOLDER: Final = "_doctor-"
@@ -23,8 +22,19 @@ _USE_ANOTHER: Final = (
 )
 
 
-def probed(storage: Storage) -> Iterator[Answer]:
-    """Write, read back, write over, rename over a file and an empty folder."""
+def probe_storage(storage: Storage) -> Iterator[CheckResult]:
+    """Test whether storage refuses to overwrite files and folders, in a temporary folder.
+
+    Writes and reads files, tries to overwrite and rename over existing ones, and deletes the
+    folder.
+
+    Args:
+        storage: Storage to test.
+
+    Yields:
+        A finding for each operation that failed or that storage should have refused, or one passed
+        result.
+    """
     folder = f"{FOLDER}{uuid.uuid4().hex}"
     try:
         answers = list(_tried(storage, folder))
@@ -33,11 +43,11 @@ def probed(storage: Storage) -> Iterator[Answer]:
     yield from (*answers, *left)
 
 
-def _deleted(storage: Storage, folder: str) -> Iterator[Answer]:
+def _deleted(storage: Storage, folder: str) -> Iterator[CheckResult]:
     try:
         storage.delete(folder)
     except StorageError as error:  # as in safe mode: what was found before is told all the same
-        yield finding(
+        yield finding_result(
             CHECK,
             _SUBJECT,
             f"what was tried cannot be deleted: {error}",
@@ -45,13 +55,13 @@ def _deleted(storage: Storage, folder: str) -> Iterator[Answer]:
         )
 
 
-def _tried(storage: Storage, folder: str) -> Iterator[Answer]:
+def _tried(storage: Storage, folder: str) -> Iterator[CheckResult]:
     try:
         storage.write_new(f"{folder}/one/file", b"one")
         storage.write_new(f"{folder}/two/file", b"two")
         storage.make_folder(f"{folder}/empty")
     except StorageError as error:
-        yield finding(
+        yield finding_result(
             CHECK,
             _SUBJECT,
             f"nothing can be written: {error}",
@@ -61,26 +71,26 @@ def _tried(storage: Storage, folder: str) -> Iterator[Answer]:
         wrong = list(_taken(storage, folder))
         yield from wrong
         if not wrong:
-            yield well(
+            yield passed_result(
                 CHECK,
                 _SUBJECT,
                 "what is written is read; what stands is neither written over nor renamed over",
             )
 
 
-def _taken(storage: Storage, folder: str) -> Iterator[Answer]:
+def _taken(storage: Storage, folder: str) -> Iterator[CheckResult]:
     one, two = f"{folder}/one", f"{folder}/two"
     if (
         not _refused(lambda: storage.write_new(f"{one}/file", b"another"))
         or storage.read(f"{one}/file") != b"one"
     ):
-        yield finding(CHECK, _SUBJECT, "a file that stands is written over", _USE_ANOTHER)
+        yield finding_result(CHECK, _SUBJECT, "a file that stands is written over", _USE_ANOTHER)
     if not _refused(lambda: storage.rename_new(two, one)) or not storage.exists(f"{two}/file"):
-        yield finding(
+        yield finding_result(
             CHECK, _SUBJECT, "a folder is renamed onto one that stands, or into it", _USE_ANOTHER
         )
     elif not _refused(lambda: storage.rename_new(two, f"{folder}/empty")):
-        yield finding(
+        yield finding_result(
             CHECK, _SUBJECT, "a folder is renamed onto an empty one that stands", _USE_ANOTHER
         )
 

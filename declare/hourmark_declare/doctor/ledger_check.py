@@ -1,4 +1,4 @@
-"""Opens the ledger that there is, and reads. Makes none, and migrates none."""
+"""Checks the existing ledger and its database. Never creates or migrates a ledger."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from collections.abc import Iterator
 
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark_declare.doctor.finding import Answer, finding, well
-from hourmark_declare.doctor.ledger_judged import (
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+from hourmark_declare.doctor.ledger_evaluation import (
     CHECK,
     RIGHTS,
     SETTINGS,
     VERSION,
-    postgresql_judged,
-    rights_judged,
+    evaluate_postgresql,
+    evaluate_privileges,
 )
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.standing import standing
 
 
-def ask(config: Config) -> Iterator[Answer]:
-    """Whether there is a ledger, it answers, and nothing says that it is lost; of PostgreSQL, how
-    it keeps what it commits.
+def check_ledger(config: Config) -> Iterator[CheckResult]:
+    """Check whether the ledger exists, answers and has a current version.
+
+    For PostgreSQL, also checks durability settings and privileges.
     """
     try:
         found = standing(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)
     except Unavailable as error:
-        yield finding(
+        yield finding_result(
             CHECK,
             "etl.ledger",
             f"it cannot be read: {error}",
@@ -36,24 +37,24 @@ def ask(config: Config) -> Iterator[Answer]:
         )
         return
     if found is not None and found.settings:
-        yield from postgresql_judged(found.settings)
-        yield from rights_judged(found.answers)
+        yield from evaluate_postgresql(found.settings)
+        yield from evaluate_privileges(found.answers)
     if found is not None and not found.is_current:
         yield _other_version(found.is_ledger)
         return
     with existing_ledger(config) as ledger:
         identity, commit = ledger.identity()
-        yield well(CHECK, "etl.ledger", f"ledger {identity}, commit {commit}")
+        yield passed_result(CHECK, "etl.ledger", f"ledger {identity}, commit {commit}")
 
 
-def _other_version(older: bool) -> Answer:
+def _other_version(older: bool) -> CheckResult:
     if older:
-        return well(
+        return passed_result(
             CHECK,
             "etl.ledger",
             "of an older version; `hourmark etl run` or `hourmark ledger upgrade` migrates it",
         )
-    return finding(
+    return finding_result(
         CHECK,
         "etl.ledger",
         "the database holds no ledger",

@@ -1,6 +1,4 @@
-"""Lists the root of staged files and buckets, asks the NameNode how it stands, and tries what
-storage must refuse.
-"""
+"""Checks the storage root, the NameNode, and whether storage refuses to overwrite files."""
 
 from __future__ import annotations
 
@@ -13,9 +11,14 @@ from urllib.request import ProxyHandler, build_opener
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
-from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
-from hourmark_declare.doctor.storage_judged import CHECK, namenode_judged
-from hourmark_declare.doctor.storage_probed import FOLDER, probed
+from hourmark_declare.doctor.check_result import (
+    CheckResult,
+    finding_result,
+    passed_result,
+    skipped_result,
+)
+from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
+from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
 from hourmark_etl.storage import Entry, NotFound, open_storage
 
 _ENDED_MS: Final = 3_600_000  # a doctor ends within a minute
@@ -25,45 +28,44 @@ _DIRECT: Final = build_opener(
 )  # as storage asks: a cluster's addresses are not the internet's
 
 
-def ask(config: Config) -> Iterator[Answer]:
-    """Whether the root can be listed; of HDFS, whether files can be written as configured."""
+def check_storage(config: Config) -> Iterator[CheckResult]:
+    """Check whether the storage root can be listed and written, and the state of an HDFS NameNode."""
     storage = open_storage(config.storage)
     try:
         entries = storage.list("")
         names = [entry.name for entry in entries if not entry.name.startswith(FOLDER)]
-        yield well(CHECK, "storage.root", f"{len(names)} names at {config.storage.root}")
+        yield passed_result(CHECK, "storage.root", f"{len(names)} names at {config.storage.root}")
         yield from _left_behind(entries, config.storage.root)
         if others := _owner_of(config.storage.root):
-            yield not_asked(
+            yield skipped_result(
                 CHECK,
                 "what it must refuse",
                 f"the root is the user {others}'s: ask as that one, whose files must lie there",
             )
         else:
-            yield from probed(storage)
+            yield from probe_storage(storage)
     except NotFound:  # whoever writes first owns it
-        yield well(
+        yield passed_result(
             CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
         )
     if config.storage.root.startswith("hdfs://"):
         bean = _namenode(config.storage.webhdfs.rstrip("/"))
         if bean is None:
-            yield not_asked(
+            yield skipped_result(
                 CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"
             )
         else:
-            yield from namenode_judged(bean, config.storage.replication)
+            yield from evaluate_namenode(bean, config.storage.replication)
 
 
-def _left_behind(entries: Iterable[Entry], root: str) -> Iterator[Answer]:
-    """Folders of doctors that were killed, or took too long; younger ones may be at work."""
+def _left_behind(entries: Iterable[Entry], root: str) -> Iterator[CheckResult]:
     until_ms = SystemClock().now_ms() - _ENDED_MS
     if old := [
         entry.name
         for entry in entries
         if entry.name.startswith(FOLDER) and entry.changed_ms < until_ms
     ]:
-        yield finding(
+        yield finding_result(
             CHECK,
             "storage.root",
             f"a doctor that was ended left {', '.join(old)} behind",
@@ -72,7 +74,6 @@ def _left_behind(entries: Iterable[Entry], root: str) -> Iterator[Answer]:
 
 
 def _owner_of(root: str) -> str | None:
-    """Of a folder on a disk, where that is another user than this one."""
     if not root.startswith("file://"):
         return None
     owner = Path(root.removeprefix("file://")).stat().st_uid

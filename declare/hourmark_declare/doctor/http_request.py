@@ -1,6 +1,4 @@
-"""One question over HTTP, without a proxy: what was answered, and at what time by the server's
-clock.
-"""
+"""One HTTP request without a proxy, with the response and the server's clock."""
 
 from __future__ import annotations
 
@@ -20,9 +18,15 @@ _BYTES_MAX: Final = 64 * 1024
 TICK_MS: Final = 1000  # of the header Date
 
 
-class Answered(NamedTuple):
-    """`date_ms`: None where the server does not say; asked between `begun_ms` and `ended_ms` by
-    this machine's clock.
+class TimedResponse(NamedTuple):
+    """HTTP response with the server's time and this machine's time.
+
+    Attributes:
+        status: HTTP status code.
+        body: Body, at most 64 KiB.
+        date_ms: Server time from the header Date, Unix milliseconds; None if absent or invalid.
+        begun_ms: This machine's time before the request, Unix milliseconds.
+        ended_ms: This machine's time after the response, Unix milliseconds.
     """
 
     status: int
@@ -32,10 +36,16 @@ class Answered(NamedTuple):
     ended_ms: int
 
 
-def ask(url: str, context: ssl.SSLContext | None = None) -> Answered:
-    """Whatever the status is.
+def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedResponse:
+    """Send a GET request without a proxy and return the response, whatever its status.
 
-    OSError where nothing answers, it is no HTTP that does, or TLS does not come about.
+    Args:
+        url: HTTP or HTTPS URL.
+        context: TLS context; None for the default.
+
+    Raises:
+        OSError: No server answers within 10 seconds, it does not speak HTTP, or the TLS handshake
+            fails.
     """
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
     begun_ms = _now_ms()
@@ -47,11 +57,23 @@ def ask(url: str, context: ssl.SSLContext | None = None) -> Answered:
             status, body, date = error.code, error.read(_BYTES_MAX), error.headers.get("Date")
     except HTTPException as error:  # what it says may hold a password of the URL
         raise OSError(f"no HTTP ({type(error).__name__})") from error
-    return Answered(status, body, _date_ms(date), begun_ms, _now_ms())
+    return TimedResponse(status, body, _date_ms(date), begun_ms, _now_ms())
 
 
-def tls(group: str, ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
-    """As the settings of the group have it. ConfigError."""
+def create_tls_context(
+    group: str, ca: Path | None, certificate: Path | None, key: Path | None
+) -> ssl.SSLContext:
+    """Return a TLS client context with the CA and client certificate of a group of settings.
+
+    Args:
+        group: Name of the group, used in errors.
+        ca: File of additional CA certificates; None for the system's only.
+        certificate: File of the client certificate; None if there is none.
+        key: File of its private key; None if it is in the certificate file.
+
+    Raises:
+        ConfigError: A file cannot be loaded.
+    """
     context = ssl.create_default_context()
     if ca is not None:
         load_cas(context, f"{group}.ca", ca)
