@@ -39,7 +39,7 @@ from hourmark_declare.samples import SampleLines, check_samples
 from hourmark_etl.ledger.rules import LedgerRules
 
 _Done = TypeVar("_Done")
-# What services write beside events: asked for by them, registered here.
+# Schemas of the control records that services write besides events; services only look them up.
 _OWN: Final = (KnownSchema.of(AUDIT, audit.SCHEMA), KnownSchema.of(HOSTS, host_reports.SCHEMA))
 
 
@@ -213,7 +213,9 @@ def repair_rules(
             failed.append(error)
             return otherwise
 
-    part(lambda: targets.create_topics([]), list[str]())  # that of rules, before those of types
+    part(
+        lambda: targets.create_topics([]), list[str]()
+    )  # the topic of rules, before those of types
     published = part(lambda: _publish_missing(targets), 0)
     targets.report(f"published {published} records again")
     registered = part(

@@ -19,7 +19,7 @@ from avro.schema import parse
 from hourmark.avro.framing import Schema
 
 _TEXTS: Final = ("bytes", "string")
-_MEANING: Final = ("logicalType", "scale")  # of a type; a decimal's precision may grow
+_MEANING: Final = ("logicalType", "scale")  # what must not change; a decimal's precision may grow
 
 
 def find_incompatibility(written: Schema, reader: Schema) -> str | None:
@@ -44,7 +44,7 @@ def _parsed(schema: Schema) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", AvroWarning
-        )  # logical types that it does not know change no encoding
+        )  # unknown logical types do not affect the encoding
         return parse(json.dumps(schema))
 
 

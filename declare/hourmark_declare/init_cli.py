@@ -36,7 +36,7 @@ from hourmark_declare.proposing.selection import Proposal, propose
 from hourmark_declare.proposing.timestamps import find_common_timestamp, find_timestamp
 from hourmark_declare.zones import machine_zone, validate_zone
 
-_FOLDER: Final = Path("pipeline")  # which `hourmark run` takes by itself
+_FOLDER: Final = Path("pipeline")  # the default of `hourmark run`
 
 
 @click.command("init")
@@ -112,7 +112,7 @@ def init(
     zone = machine_zone() if zone is None else validate_zone(zone)
     there = ExistingConfig.read(out)
     if there is not None:
-        _joining(there, files)
+        _check_addable(there, files)
         bucket_seconds = there.bucket_seconds
     names = [name] if name is not None else _names(files, there.names if there else ())
     samples = [read_sample(file.absolute()) for file in files]
@@ -145,7 +145,7 @@ def init(
         for path, text in written.items():
             click.echo(f"\n--- {out / path}\n{text}", nl=False)
         click.echo()
-    if yes or (not as_json and _asked()):
+    if yes or (not as_json and _confirmed()):
         _write(out, written, joins=there is not None)
         click.echo(
             f"written to {out}; what runs it: {called()} {shlex.join(['run', *_named(out)])}",
@@ -155,7 +155,7 @@ def init(
         click.echo("nothing was written; --yes writes", err=True)
 
 
-def _joining(there: ExistingConfig, files: Sequence[Path]) -> None:
+def _check_addable(there: ExistingConfig, files: Sequence[Path]) -> None:
     context = click.get_current_context()
     for option, setting in (
         ("bucket_seconds", "parsing.bucket_seconds"),
@@ -176,7 +176,7 @@ def _named(out: Path) -> list[str]:
 
 def _show(proposals: Sequence[Proposal], choices: ConfigChoices, begun: Hour | None) -> None:
     for p in proposals:
-        click.echo(_told(p))
+        click.echo(_summary(p))
         for one in p.examples[:1]:
             event = (
                 f"{one.type} {one.time} {one.host} {one.fields}"
@@ -190,10 +190,10 @@ def _show(proposals: Sequence[Proposal], choices: ConfigChoices, begun: Hour | N
         f"lines may be {days} days old, "
         f"{'which is the default' if default else 'for the oldest that is there'}"
     )
-    click.echo(_begins(choices.first_hour.length_s, begun))
+    click.echo(_bucket_text(choices.first_hour.length_s, begun))
 
 
-def _begins(length_s: int, first: Hour | None) -> str:
+def _bucket_text(length_s: int, first: Hour | None) -> str:
     length = (
         "an hour" if length_s == 3600 else f"{length_s // 60} minute{'s' if length_s > 60 else ''}"
     )
@@ -215,7 +215,7 @@ def _parsed(label: str, bucket_seconds: int) -> Hour:
         raise UsageError(f"--first-hour: {error}") from error
 
 
-def _told(p: Proposal) -> str:
+def _summary(p: Proposal) -> str:
     parts = [f"{p.fitting:,} of {p.records:,} sample records fit"]
     parts += [f"{p.caught:,} others are kept whole"] if p.caught else []
     parts += [
@@ -227,11 +227,11 @@ def _told(p: Proposal) -> str:
     )
     return (
         f"{p.sample.path}: {p.candidate.form}; "
-        f"{', '.join(parts)}{'' if p.oldest else _unread(p.sample.lines)}"
+        f"{', '.join(parts)}{'' if p.oldest else _unread_time_hint(p.sample.lines)}"
     )
 
 
-def _unread(lines: Sequence[bytes]) -> str:
+def _unread_time_hint(lines: Sequence[bytes]) -> str:
     if (found := find_common_timestamp(lines)) is None or found.share <= 0.5:
         return ""
     time = next(
@@ -261,7 +261,7 @@ def _as_json(p: Proposal) -> dict[str, Any]:
     }
 
 
-def _asked() -> bool:
+def _confirmed() -> bool:
     return sys.stdin.isatty() and click.confirm("Write these files?", default=True, err=True)
 
 
@@ -273,7 +273,7 @@ def _write(out: Path, written: Mapping[Path, str], *, joins: bool) -> None:
         )
     for path, text in sorted(
         written.items(), key=lambda item: item[0] == SETTINGS
-    ):  # the settings last: they name the others
+    ):  # the settings last, because they refer to the others
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         write_durably(out / path, text.encode(), mode=0o644)
 

@@ -16,7 +16,7 @@ from hourmark.avro.framing import NAMESPACE, Schema, fingerprint, plain_spelling
 from hourmark.errors import Finding
 from hourmark.rules.revision import KnownSchema
 
-PLACEHOLDERS: Final = "hourmark.placeholder"  # begins their subjects
+PLACEHOLDERS: Final = "hourmark.placeholder"  # prefix of their subjects
 
 
 class RegistryClient(Protocol):

@@ -65,7 +65,7 @@ def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[Appl
             for kafka in config.kafka.sites:
                 if (
                     kafka.central is not None
-                ):  # before the edge's: the mirror would make a remote topic, with other settings
+                ):  # before the edge's, or the mirror would create remote topics with other settings
                     created += ensure_topics(
                         Cluster(kafka.central, "central"), central_topics(kafka, types)
                     )

@@ -15,7 +15,6 @@ class CheckStatus(StrEnum):
 
     PASSED = "well"
     FINDING = "finding"
-    # nothing depends on it here, or what it is asked through is away, which is a finding of its own
     SKIPPED = "not asked"
 
 

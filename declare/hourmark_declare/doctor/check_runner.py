@@ -24,7 +24,7 @@ from hourmark_declare.doctor import (
 from hourmark_declare.doctor.check_result import CheckResult, finding_result
 
 CheckFunction = Callable[[Config], Iterator[CheckResult]]
-ANSWER_SECONDS: Final = 60.0  # Kafka's own client takes 15 s for a question
+ANSWER_SECONDS: Final = 60.0  # a request of the Kafka client takes up to 15 s
 CHECKS: Final[Mapping[str, CheckFunction]] = {
     "machine": machine_check.check_machine,
     "clocks": clocks_check.check_clocks,
@@ -58,16 +58,16 @@ def run_checks(
         Results of all checks that ran.
     """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
-    told = {kind: functools.partial(_told, kind, ask, config) for kind, ask in kinds.items()}
+    told = {kind: functools.partial(_run_check, kind, ask, config) for kind, ask in kinds.items()}
     found = ask_all(told, seconds)
-    return [answer for kind in kinds for answer in found.get(kind, [_late(kind, seconds)])]
+    return [answer for kind in kinds for answer in found.get(kind, [_timed_out(kind, seconds)])]
 
 
-def _told(kind: str, ask: CheckFunction, config: Config) -> list[CheckResult]:
+def _run_check(kind: str, ask: CheckFunction, config: Config) -> list[CheckResult]:
     answers = []
     try:
         for answer in ask(config):
-            answers.append(_redacted(answer))  # one by one: what came before an error counts
+            answers.append(_redacted(answer))  # one by one, to keep the results before an error
     except HourmarkError as error:
         answers.append(
             finding_result(
@@ -77,7 +77,7 @@ def _told(kind: str, ask: CheckFunction, config: Config) -> list[CheckResult]:
                 "see that it runs, and that the configuration names it",
             )
         )
-    except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it
+    except Exception as error:  # noqa: BLE001  # the results of other checks must not be lost
         said = redact(f"{type(error).__name__}: {error}")
         answers.append(
             finding_result(
@@ -96,7 +96,7 @@ def _redacted(answer: CheckResult) -> CheckResult:
     )
 
 
-def _late(kind: str, seconds: float) -> CheckResult:
+def _timed_out(kind: str, seconds: float) -> CheckResult:
     return finding_result(
         kind,
         "server",

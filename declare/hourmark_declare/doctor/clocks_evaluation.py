@@ -8,7 +8,7 @@ from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
 
 CHECK: Final = "clocks"
-APART_MS_MAX: Final = CLOCKS_APART_MS_MAX // 5  # found long before closing stops for it
+APART_MS_MAX: Final = CLOCKS_APART_MS_MAX // 5  # reported long before it stops closing
 
 
 def evaluate_clock(

@@ -15,7 +15,7 @@ from hourmark.process.certificates import load_cas, load_pair
 
 _ANSWER_S: Final = 10.0
 _BYTES_MAX: Final = 64 * 1024
-TICK_MS: Final = 1000  # of the header Date
+TICK_MS: Final = 1000  # resolution of the header Date
 
 
 class TimedResponse(NamedTuple):
@@ -55,7 +55,7 @@ def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedRespon
     except HTTPError as error:
         with error:
             status, body, date = error.code, error.read(_BYTES_MAX), error.headers.get("Date")
-    except HTTPException as error:  # what it says may hold a password of the URL
+    except HTTPException as error:  # its text may contain a password from the URL
         raise OSError(f"no HTTP ({type(error).__name__})") from error
     return TimedResponse(status, body, _date_ms(date), begun_ms, _now_ms())
 

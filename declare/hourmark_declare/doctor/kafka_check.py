@@ -55,7 +55,7 @@ def _site(kafka: Kafka, name: str) -> Iterator[CheckResult]:
     edge: Facts = {}
     types: Sequence[EventType] | None = None
     try:
-        brokers, edge = _asked(kafka.edge, name, lambda topic: topic)
+        brokers, edge = _read_cluster(kafka.edge, name, lambda topic: topic)
         yield from evaluate_brokers(name, kafka.edge, brokers)
         yield from evaluate_access(name, edge)
         try:
@@ -78,19 +78,19 @@ def _site(kafka: Kafka, name: str) -> Iterator[CheckResult]:
             name, kafka.edge, edge, _wanted(_edge_topics(kafka, types, edge), types, edge)
         )
     except Unavailable as error:
-        yield _away(name, error)
+        yield _unavailable(name, error)
     if kafka.central is not None:
         try:
             yield from _central(kafka, kafka.central, edge, types)
         except Unavailable as error:
-            yield _away("central", error)
+            yield _unavailable("central", error)
 
 
 def _central(
     kafka: Kafka, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None
 ) -> Iterator[CheckResult]:
     alias = kafka.edge_alias
-    brokers, central = _asked(settings, "central", lambda name: edge_topic(name, alias))
+    brokers, central = _read_cluster(settings, "central", lambda name: edge_topic(name, alias))
     yield from evaluate_brokers("central", settings, brokers)
     yield from evaluate_access("central", central)
     named = {central_topic(name, alias): facts for name, facts in central.items()}
@@ -101,7 +101,9 @@ def _central(
     )
 
 
-def _asked(settings: KafkaCluster, name: str, at_edge: Callable[[str], str]) -> tuple[int, Facts]:
+def _read_cluster(
+    settings: KafkaCluster, name: str, at_edge: Callable[[str], str]
+) -> tuple[int, Facts]:
     """Return the number of running brokers and Hourmark's topics by their edge names."""
     must_listen(settings, name)
     cluster = Cluster(settings, name)
@@ -124,7 +126,7 @@ def _metadata(cluster: Cluster) -> ClusterMetadata:
 def _is_ours(topic: str, at_edge: Callable[[str], str]) -> bool:
     try:
         name = at_edge(topic)
-    except ValueError:  # another site's
+    except ValueError:  # a topic of another site
         return False
     return name in _OF_HOURMARK or name.startswith(EVENTS_PREFIX)
 
@@ -157,12 +159,12 @@ def _edge_topics(
     kafka: Kafka, types: Sequence[EventType] | None, there: Facts
 ) -> list[WantedTopic]:
     wanted = edge_topics(kafka, types or ())
-    if TOKENS in there:  # made with the first token, as that of types is
+    if TOKENS in there:  # created with the first token, with the settings of the topic of types
         wanted += [dataclasses.replace(t, name=TOKENS) for t in wanted if t.name == TYPES]
     return wanted
 
 
-def _away(cluster: str, error: Unavailable) -> CheckResult:
+def _unavailable(cluster: str, error: Unavailable) -> CheckResult:
     return finding_result(
         CHECK,
         cluster,

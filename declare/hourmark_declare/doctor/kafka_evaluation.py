@@ -14,7 +14,7 @@ from hourmark_declare.doctor.check_result import CheckResult, finding_result, pa
 CHECK: Final = "kafka"
 _APPLY: Final = "`hourmark types apply` makes it"
 _RIGHTS: Final[Mapping[str, Mapping[str, str]]] = {
-    # cluster: right: who cannot work without it
+    # cluster: right: the component that needs it
     "edge": {
         "WRITE": "delivery services",
         "READ": "the mirror, or the ETL where there is none,",
@@ -23,7 +23,7 @@ _RIGHTS: Final[Mapping[str, Mapping[str, str]]] = {
     "central": {"WRITE": "the mirror", "READ": "the ETL", "DESCRIBE": "the ETL"},
 }
 _AT_LEAST: Final[Mapping[str, str]] = {
-    # setting: what comes of less
+    # setting: consequence of a lower value
     "min.insync.replicas": "what is acknowledged may be on fewer brokers than configured, and be lost with them",
     "retention.ms": "records are deleted before whoever was away for so long has read them",
     "max.message.bytes": "larger records are refused, and ranges with them wait for ever",

@@ -9,7 +9,7 @@ from hourmark_declare.doctor.check_result import CheckResult, finding_result, pa
 
 CHECK: Final = "ledger"
 SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
-    # setting: (what comes of off, what to do)
+    # setting: (consequence of off, remedy)
     "fsync": (
         "what was committed is lost, or damaged, when its machine stops",
         "set fsync = on, then reload",
@@ -29,9 +29,9 @@ SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 VERSION: Final = "server_version_num"
-VERSION_MIN: Final = 10  # psycopg 3 speaks with none before
+VERSION_MIN: Final = 10  # psycopg 3 supports no older version
 RIGHTS: Final[Mapping[str, tuple[str, str]]] = {
-    # question: (what comes of no, what to do)
+    # query: (consequence of false, remedy)
     "has_schema_privilege(current_schema(), 'CREATE')": (
         (
             "this user may make no tables: `hourmark types apply` cannot make the ledger, "

@@ -15,7 +15,7 @@ from hourmark_declare.doctor.check_result import (
 
 CHECK: Final = "machine"
 PYTHON_MIN: Final = (3, 11)
-FREE_BYTES_MIN: Final = 1 << 30  # a state folder that fills up stops its component
+FREE_BYTES_MIN: Final = 1 << 30  # a component stops when its state folder is full
 FREE_NAMES_MIN: Final = 10_000
 
 

@@ -10,7 +10,7 @@ from hourmark.records.hours import Hour
 from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
 
 CHECK: Final = "retention"
-_PART: Final = 0.5  # of the time that records are kept: what is left is for whoever mends it
+_PART: Final = 0.5  # share of the retention after which a finding leaves time to resolve it
 _H_MS: Final = 3_600_000
 
 

@@ -21,11 +21,11 @@ from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
 from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
 from hourmark_etl.storage import Entry, NotFound, open_storage
 
-_ENDED_MS: Final = 3_600_000  # a doctor ends within a minute
+_ENDED_MS: Final = 3_600_000  # a folder of this age belongs to no running doctor
 _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
 _DIRECT: Final = build_opener(
     ProxyHandler({})
-)  # as storage asks: a cluster's addresses are not the internet's
+)  # no proxy, as in storage: cluster addresses are internal
 
 
 def check_storage(config: Config) -> Iterator[CheckResult]:
@@ -44,7 +44,7 @@ def check_storage(config: Config) -> Iterator[CheckResult]:
             )
         else:
             yield from probe_storage(storage)
-    except NotFound:  # whoever writes first owns it
+    except NotFound:  # the first writer creates and owns it
         yield passed_result(
             CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
         )

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
 
 CHECK: Final = "storage"
-FREE_PERCENT_MIN: Final = 5.0  # a NameNode does not spread blocks well over what is fuller
+FREE_PERCENT_MIN: Final = 5.0  # a NameNode does not distribute blocks well on fuller disks
 
 
 def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[CheckResult]:

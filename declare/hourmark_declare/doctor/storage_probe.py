@@ -37,16 +37,16 @@ def probe_storage(storage: Storage) -> Iterator[CheckResult]:
     """
     folder = f"{FOLDER}{uuid.uuid4().hex}"
     try:
-        answers = list(_tried(storage, folder))
+        answers = list(_probe(storage, folder))
     finally:
-        left = list(_deleted(storage, folder))
+        left = list(_delete(storage, folder))
     yield from (*answers, *left)
 
 
-def _deleted(storage: Storage, folder: str) -> Iterator[CheckResult]:
+def _delete(storage: Storage, folder: str) -> Iterator[CheckResult]:
     try:
         storage.delete(folder)
-    except StorageError as error:  # as in safe mode: what was found before is told all the same
+    except StorageError as error:  # such as safe mode: report the earlier results nevertheless
         yield finding_result(
             CHECK,
             _SUBJECT,
@@ -55,7 +55,7 @@ def _deleted(storage: Storage, folder: str) -> Iterator[CheckResult]:
         )
 
 
-def _tried(storage: Storage, folder: str) -> Iterator[CheckResult]:
+def _probe(storage: Storage, folder: str) -> Iterator[CheckResult]:
     try:
         storage.write_new(f"{folder}/one/file", b"one")
         storage.write_new(f"{folder}/two/file", b"two")
@@ -68,7 +68,7 @@ def _tried(storage: Storage, folder: str) -> Iterator[CheckResult]:
             "give the user of the ETL the right to write there, and room",
         )
     else:
-        wrong = list(_taken(storage, folder))
+        wrong = list(_accepted_overwrites(storage, folder))
         yield from wrong
         if not wrong:
             yield passed_result(
@@ -78,7 +78,7 @@ def _tried(storage: Storage, folder: str) -> Iterator[CheckResult]:
             )
 
 
-def _taken(storage: Storage, folder: str) -> Iterator[CheckResult]:
+def _accepted_overwrites(storage: Storage, folder: str) -> Iterator[CheckResult]:
     one, two = f"{folder}/one", f"{folder}/two"
     if (
         not _refused(lambda: storage.write_new(f"{one}/file", b"another"))

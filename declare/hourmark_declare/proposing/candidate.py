@@ -11,8 +11,10 @@ from hourmark.records.record_start import record_start
 from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, Source
 from hourmark.rules.line_rule import DECLARED
 
-MESSAGE: Final = "message"  # the field of what is left of a line, and of a line that did not fit
-_ALWAYS: Final = Limits(lateness_seconds=10**10)  # how old a sample is says nothing of its form
+MESSAGE: Final = "message"  # field for the rest of a line, or for a line that does not match
+_ALWAYS: Final = Limits(
+    lateness_seconds=10**10
+)  # the age of a sample does not matter for its format
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

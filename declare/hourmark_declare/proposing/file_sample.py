@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from hourmark.errors import UsageError
 
-LINES_MAX: Final = 1000  # of the beginning, and as many of the end
+LINES_MAX: Final = 1000  # lines at either end
 _BYTES_MAX: Final = 1 << 20  # read at either end
 _PACKED: Final = {
     b"\x1f\x8b": "gzip",
@@ -67,10 +67,10 @@ def read_sample(path: Path) -> FileSample:
     whole = status.st_size <= len(head) + len(tail)
     first = (
         (head + tail).split(b"\n") if whole else head.split(b"\n")[:-1]
-    )  # its last line may go on
+    )  # the last line may be incomplete
     last = (
         first[LINES_MAX:] if whole else tail.split(b"\n")[1:]
-    )  # and the first of these may have begun before
+    )  # the first of these may be incomplete
     if not any(first):
         raise UsageError(
             f"{path} has no line yet; name a file that has some, so that their form can be seen"

@@ -15,7 +15,7 @@ from hourmark_declare.proposing.timestamps import (
 from hourmark_declare.proposing.value_types import optional_field
 
 _LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERG|SEVERE|LOG|PANIC"
-# Forms of a level, and how many lines must have it so; a word that begins a sentence is none.
+# Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
 _LEVEL_FORMS: Final = (
     (rf"[\[<(]?(?P<level>{_LEVELS})\b[\]>):]*", 0.5),
     (rf"[\[<(](?P<level>(?i:{_LEVELS}))[\]>)]:?", 0.5),
@@ -42,11 +42,11 @@ _ACCESS_FIELDS: Final = {
     "agent": "string",
     MESSAGE: "bytes",
 }
-_CLOSED: Final = r"[\])]?:?[ \t]*"  # what may stand right behind a time
+_CLOSED: Final = r"[\])]?:?[ \t]*"  # what may follow a timestamp directly
 _DASHED: Final = r"(?:[\-|][ \t]+)?"
-_CATCHING: Final = {"time": "observed", "field": MESSAGE}  # what lines of another form need
+_CATCHING: Final = {"time": "observed", "field": MESSAGE}  # required for lines that do not match
 _UNSTAMPED_MIN: Final = (
-    0.02  # fewer lines without a time than that are no sign of records of several
+    0.02  # a smaller share of lines without a timestamp does not indicate multi-line records
 )
 
 
@@ -76,7 +76,7 @@ def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
     """
     if (found := find_common_timestamp(lines)) is None:
         return
-    behind = _behind(
+    behind = _separator_pattern(
         [
             line[at.end :]
             for line in lines
@@ -84,8 +84,8 @@ def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
         ]
     )
     if found.before is not None and found.share < 1 - _UNSTAMPED_MIN:
-        yield _stamped(found, behind, records=True)
-    yield _stamped(found, behind, records=False)
+        yield _timestamped(found, behind, records=True)
+    yield _timestamped(found, behind, records=False)
 
 
 def plain_text_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
@@ -96,10 +96,10 @@ def plain_text_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
     )
 
 
-def _stamped(found: CommonTimestamp, behind: str, *, records: bool) -> Candidate:
+def _timestamped(found: CommonTimestamp, behind: str, *, records: bool) -> Candidate:
     before = r".{0,120}?" if found.before is None else _quoted(found.before)
     stamp = f"(?P<time>{found.form.pattern})"
-    end = r"\r?\n?" if records else ""  # of a first line that says no more than the time
+    end = r"\r?\n?" if records else ""  # for a first line with only the timestamp
     pattern = f"{'(?s)' if records else ''}{before}{stamp}{behind}{end}(?P<{MESSAGE}>.*)"
     line = {"payload": "pattern", "pattern": pattern, "time_format": found.form.format, **_CATCHING}
     fields = (
@@ -111,7 +111,7 @@ def _stamped(found: CommonTimestamp, behind: str, *, records: bool) -> Candidate
     return Candidate(form=form, line=line, fields=fields, record_start=start, catches_all=True)
 
 
-def _behind(rests: Sequence[bytes]) -> str:
+def _separator_pattern(rests: Sequence[bytes]) -> str:
     """Return the pattern between timestamp and message: level and dash, if most lines have them."""
     rests = _without(_CLOSED, rests)
     dash, rests = _dash(rests)

@@ -33,7 +33,7 @@ CANDIDATE_SOURCES: Final[Sequence[Callable[[Sequence[bytes]], Iterator[Candidate
     timestamped_candidates,
     plain_text_candidates,
 )
-GOOD: Final = 0.9  # of all records: the first form that so many have is taken
+GOOD: Final = 0.9  # share of matching records at which the first such format is selected
 _TOLD: Final = 3
 
 
@@ -87,7 +87,7 @@ def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
     for candidate in itertools.chain.from_iterable(
         form(sample.lines) for form in CANDIDATE_SOURCES
     ):
-        if (proposal := _judged(sample, name, candidate, zone, host)) is None:
+        if (proposal := _evaluate(sample, name, candidate, zone, host)) is None:
             continue
         if proposal.share >= GOOD and candidate.form != "lines of text without a time":
             return proposal
@@ -97,7 +97,7 @@ def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
     return best if best.share > 0.5 else text
 
 
-def _judged(
+def _evaluate(
     sample: FileSample, name: str, candidate: Candidate, zone: str, host: str
 ) -> Proposal | None:
     context = ReadContext(
@@ -105,7 +105,7 @@ def _judged(
     )
     try:
         records, of_all = (
-            _tried(sample, name, form, context) for form in (candidate.without_catch_all, candidate)
+            _parse(sample, name, form, context) for form in (candidate.without_catch_all, candidate)
         )
     except ValueError:
         return None
@@ -129,11 +129,11 @@ def _judged(
     )
 
 
-def _tried(
+def _parse(
     sample: FileSample, name: str, candidate: Candidate, context: ReadContext
 ) -> list[LineResult]:
     trial, tail = LineTrial.from_declarations(candidate.to_declarations(name)), sample.tail
-    if candidate.record_start:  # what stands before the first beginning is the rest of a record
+    if candidate.record_start:  # lines before the first start belong to a cut record
         begins = re.compile(candidate.record_start.encode())
         tail = list(itertools.dropwhile(lambda line: begins.match(line) is None, tail))
     both = itertools.chain(

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-_WITHIN: Final = 120  # bytes of a line in which its time begins
-_DATES: Final = (  # what is looked for, its pattern in a type, and as `strptime` has it
+_WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
+_DATES: Final = (  # search pattern, pattern in a type file, and `strptime` format
     (r"\d{4}-\d\d-\d\d", r"\d{4}-\d\d-\d\d", "%Y-%m-%d"),
     (r"\d{4}/\d\d/\d\d", r"\d{4}/\d\d/\d\d", "%Y/%m/%d"),
     (r"\d{1,2}/[A-Z][a-z]{2}/\d{4}", r"\d{1,2}/[A-Z][a-z]{2}/\d{4}", "%d/%b/%Y"),
@@ -24,8 +24,8 @@ _REST: Final = (
     r"(?:19|20)\d\d\b)?"
 )
 _TIMES: Final = [
-    (re.compile(f"(?P<date>{looked}){_REST}".encode()), of_date, fmt)
-    for looked, of_date, fmt in _DATES
+    (re.compile(f"(?P<date>{search}){_REST}".encode()), of_date, fmt)
+    for search, of_date, fmt in _DATES
 ]
 
 
@@ -95,7 +95,7 @@ class CommonTimestamp(NamedTuple):
 
     before: bytes | None
     form: TimestampFormat
-    share: float  # of the lines that are not blank
+    share: float
 
 
 def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
@@ -115,6 +115,6 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
         return CommonTimestamp(most, form, count / len(written))
     if (
         len(found) < len(written) and 2 * before[first] >= count
-    ):  # the first line of each record, and times further down in it
+    ):  # records whose later lines also contain timestamps
         return CommonTimestamp(first, form, before[first] / len(written))
     return CommonTimestamp(None, form, before.total() / len(written))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 
-FIELDS_MAX: Final = 100  # of one type: more are kept in a map
+FIELDS_MAX: Final = 100  # fields of one type; others are kept in a map
 _LONGS: Final = range(-(1 << 63), 1 << 63)
 
 
