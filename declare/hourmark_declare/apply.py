@@ -47,11 +47,22 @@ class RulesTopic(Protocol):
     """The topic `hourmark.types` of one edge cluster."""
 
     def read(self) -> RulesBook:
-        """Read all records of the topic."""
+        """Read all records of the topic; the book is empty if there are none.
+
+        Raises:
+            Unavailable: The cluster does not answer.
+        """
         ...
 
     def publish(self, records: Sequence[Record]) -> None:
-        """Append records and return once all in-sync replicas have them."""
+        """Append records and return once all in-sync replicas have them.
+
+        Args:
+            records: Keys and values, appended in this order.
+
+        Raises:
+            Unavailable: The cluster does not acknowledge them.
+        """
         ...
 
 

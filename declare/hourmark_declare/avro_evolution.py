@@ -49,7 +49,12 @@ def _parsed(schema: Schema) -> Any:
 
 
 def _other_meanings(written: Schema, reader: Schema) -> Iterator[str]:
-    """Yield descriptions of fields whose values would be read with another meaning."""
+    """Yield a description of each field whose values would be read with another meaning.
+
+    Args:
+        written: Record schema of the written data.
+        reader: Record schema to read with.
+    """
     fields = {f["name"]: f for f in written["fields"]}
     for field in reader["fields"]:
         found = [name for name in (field["name"], *field.get("aliases", ())) if name in fields]
@@ -72,13 +77,11 @@ def _other_meanings(written: Schema, reader: Schema) -> Iterator[str]:
 
 
 def _is_or_has(kind: Any, name: str) -> bool:
-    """Return whether a type is, or is a union with, `name`, without the other of bytes and string."""
     branches = kind if isinstance(kind, list) else [kind]
     return name in branches and not any(other in branches for other in _TEXTS if other != name)
 
 
 def _meanings(kind: Any) -> list[Any]:
-    """Return logical type and scale of each value within a type, in order; empty for plain types."""
     if isinstance(kind, list):
         return sorted((m for branch in kind for m in _meanings(branch)), key=repr)
     if not isinstance(kind, Mapping):

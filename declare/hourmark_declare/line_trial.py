@@ -44,7 +44,7 @@ class LineResult:
 
     @property
     def is_event(self) -> bool:
-        """Return whether the line becomes an event, not a dead letter or nothing."""
+        """Return whether the line becomes an event; False for dead letters and blank lines."""
         return self.type is not None and self.reason is None
 
 
@@ -101,7 +101,10 @@ def select_source(declared: Declarations, source: str | None, event_type: str | 
 
 
 class LineTrial:
-    """Parser of sample lines under one revision of the rules, as in the delivery service."""
+    """Parser of sample lines under one revision of the rules, as in the delivery service.
+
+    Compiles the rules once; an instance can parse any number of lines.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self._rules, self._compiled = rules, CompiledRules(rules)

@@ -26,15 +26,34 @@ class RegistryClient(Protocol):
     """
 
     def register(self, topic: str, schema: Schema) -> int:
-        """Register a schema under the topic's subject and return its new or existing id."""
+        """Register a schema under the topic's subject.
+
+        Args:
+            topic: Topic whose subject `<topic>-value` gets the schema.
+            schema: Avro record schema.
+
+        Returns:
+            Its schema id, which is new unless the schema was registered before.
+
+        Raises:
+            Unavailable: The registry does not answer.
+        """
         ...
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """Return the id of a schema under the topic's subject; None if it is not registered there."""
+        """Return the id of a schema under the topic's subject; None if it is not registered there.
+
+        Raises:
+            Unavailable: The registry does not answer.
+        """
         ...
 
     def schema(self, schema_id: int) -> Schema | None:
-        """Return the schema with this id; None if the registry has none."""
+        """Return the schema with this id; None if the registry has none.
+
+        Raises:
+            Unavailable: The registry does not answer.
+        """
         ...
 
 

@@ -123,7 +123,6 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _show(tried: Iterable[LineResult], *, as_json: bool) -> bool:
-    """Print each result and the totals, and return whether any line is a dead letter."""
     types, reasons = collections.Counter[str](), collections.Counter[str]()
     for one in tried:
         if one.reason is not None:

@@ -14,7 +14,7 @@ _FOLDER: Final = "/zoneinfo/"
 
 
 def validate_zone(name: str) -> str:
-    """Return the time zone name if the delivery service knows it.
+    """Check that the delivery service knows a time zone, and return its name.
 
     Raises:
         UsageError: The name is not a known IANA time zone.

@@ -42,7 +42,14 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
 
 
 def describe_lag(lags: Sequence[Lag]) -> str:
-    """Describe in one line how many records are not copied and how many positions are stale."""
+    """Describe lag and stale positions in one line of text.
+
+    Args:
+        lags: Lag of each topic-partition.
+
+    Returns:
+        Text such as `1,200 records of 3 topic-partitions not copied yet`.
+    """
     behind = [lag.records for lag in lags if lag.records > 0]
     stale = sum(lag.records < 0 for lag in lags)
     said = (

@@ -203,22 +203,27 @@ def topic_filter(topics: Sequence[str]) -> Callable[[str], bool]:
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 
-def format_plan(found: Sequence[MirrorDifference]) -> Iterator[str]:
-    """Yield the differences as lines of text, followed by what to do about them."""
-    yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in found)
-    if not found:
+def format_plan(differences: Sequence[MirrorDifference]) -> Iterator[str]:
+    """Yield the differences as lines of text, followed by what to do about them.
+
+    Args:
+        differences: Differences to list; if empty, a single line states that there is nothing to
+            do.
+    """
+    yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in differences)
+    if not differences:
         yield (
             "nothing to do: remote topics are as those of the edge, and workers run with "
             "these settings"
         )
-    if any(d.kind is DifferenceKind.START for d in found):
+    if any(d.kind is DifferenceKind.START for d in differences):
         yield "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
-    if any(d.kind is DifferenceKind.RESTART for d in found):
+    if any(d.kind is DifferenceKind.RESTART for d in differences):
         yield (
             "restart `hourmark mirror run` on each host, with the same settings: its workers "
             "take them at their start"
         )
-    if any(d.kind is DifferenceKind.TOO_MANY_PARTITIONS for d in found):
+    if any(d.kind is DifferenceKind.TOO_MANY_PARTITIONS for d in differences):
         yield (
             "Kafka takes no partition away; `hourmark mirror verify` names what is in those "
             "that the edge does not have"

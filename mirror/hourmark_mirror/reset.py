@@ -96,14 +96,20 @@ def read_stored_positions(
     ]
 
 
-def stale_positions(found: Iterable[StoredPosition]) -> list[StoredPosition]:
+def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]:
     """Return all positions of topics that were recreated at the edge.
 
     A topic counts as recreated if any of its positions is past the edge's log end. All positions of
-    such a topic are invalid, even where the new log has already grown past them. Partitions without
-    a known edge end do not count, because a broker that has just started may not list them yet.
+    such a topic are invalid, even where the new log has already grown past them.
+
+    Args:
+        positions: Stored positions; those without a known edge end do not count, because a broker
+            that has just started may not list the partition yet.
+
+    Returns:
+        Empty if no topic was recreated.
     """
-    rows = list(found)
+    rows = list(positions)
     recreated = {
         one.partition.topic
         for one in rows
@@ -113,7 +119,7 @@ def stale_positions(found: Iterable[StoredPosition]) -> list[StoredPosition]:
 
 
 def refuse_while_workers_run(sites: MirrorSites) -> None:
-    """Raise UsageError if any worker of this mirror is in its group.
+    """Refuse to continue if any worker of this mirror is in its group.
 
     Raises:
         UsageError: At least one worker is a member; the message names the hosts.
@@ -129,7 +135,9 @@ def refuse_while_workers_run(sites: MirrorSites) -> None:
         )
 
 
-def reset_positions(work_dir: Path, sites: MirrorSites, chosen: Sequence[StoredPosition]) -> None:
+def reset_positions(
+    work_dir: Path, sites: MirrorSites, positions: Sequence[StoredPosition]
+) -> None:
     """Delete stored positions, so that the mirror copies these topic-partitions from their start.
 
     Before that, lowers the copied offsets in the state of checks and watch, so that both still
@@ -138,7 +146,7 @@ def reset_positions(work_dir: Path, sites: MirrorSites, chosen: Sequence[StoredP
     Args:
         work_dir: `mirror.work_dir`, which holds the state of checks and watch.
         sites: Both clusters.
-        chosen: Positions to delete.
+        positions: Positions to delete.
 
     Raises:
         UsageError: A worker of this mirror runs, or the folder cannot be used.
@@ -148,27 +156,27 @@ def reset_positions(work_dir: Path, sites: MirrorSites, chosen: Sequence[StoredP
     topics = {t.name: t for t in sites.topics()}
     there = [
         p
-        for p in (one.partition for one in chosen)
+        for p in (one.partition for one in positions)
         if p.topic in topics and p.partition in topics[p.topic].partitions
     ]
     ids, starts = {name: t.topic_id for name, t in topics.items()}, sites.edge.starts(there)
     watched = WatchStateStore(work_dir)
-    with watched.locked() as memory:
-        watched.save(lower_coverage(memory, ids, starts))
+    with watched.locked() as state:
+        watched.save(lower_coverage(state, ids, starts))
         checks = VerificationState(work_dir, sites.edge.cluster_id())
         checks.lower_positions(ids, starts)
         checks.save()
-        delete_positions(sites, chosen)
+        delete_positions(sites, positions)
 
 
 def lower_coverage(
-    memory: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
+    state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
     """Return the watch state with covered offsets lowered to where copying starts again.
 
     Args:
-        memory: Current watch state.
-        ids: Topic ids by edge topic name; topics with another id in `memory` stay unchanged.
+        state: Current watch state.
+        ids: Topic ids by edge topic name; topics with another id in `state` stay unchanged.
         starts: First edge offset that is copied again, by topic-partition.
     """
 
@@ -185,12 +193,12 @@ def lower_coverage(
         name: dataclasses.replace(known, partitions=again(name, known.partitions))
         if ids.get(name) == known.topic_id
         else known
-        for name, known in memory.topics.items()
+        for name, known in state.topics.items()
     }
-    return dataclasses.replace(memory, topics=topics)
+    return dataclasses.replace(state, topics=topics)
 
 
-def delete_positions(sites: MirrorSites, chosen: Iterable[StoredPosition]) -> None:
+def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) -> None:
     """Delete stored positions by writing a tombstone for each of their keys.
 
     Raises:
@@ -198,7 +206,7 @@ def delete_positions(sites: MirrorSites, chosen: Iterable[StoredPosition]) -> No
         Unavailable: The central cluster does not answer.
     """
     refuse_while_workers_run(sites)
-    records = [(one.key.decode(), None) for one in chosen]
+    records = [(one.key.decode(), None) for one in positions]
     append_all(
         sites.central.settings, positions_topic(sites.alias), records, _KEY_BYTES_MAX, as_java=True
     )
@@ -215,14 +223,14 @@ def delete_positions(sites: MirrorSites, chosen: Iterable[StoredPosition]) -> No
 @topic_option
 @click.option(
     "--all",
-    "also_well",
+    "all_positions",
     is_flag=True,
     help="All positions of the topics named, whether or not any looks stale.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def reset_offsets(
-    config: Config, topics: tuple[str, ...], also_well: bool, yes: bool, as_json: bool
+    config: Config, topics: tuple[str, ...], all_positions: bool, yes: bool, as_json: bool
 ) -> None:
     """Copy topics from the start again after they were deleted and recreated at the edge.
 
@@ -236,7 +244,7 @@ def reset_offsets(
     names them. Use --topic with --all after a target was truncated.
     """
     set_up_logging(config.log_level)
-    if also_well and not topics:
+    if all_positions and not topics:
         raise click.UsageError("--all wants the topics to be named: --topic")
     sites = MirrorSites(config)
     refuse_while_workers_run(sites)  # before the confirmation prompt
@@ -246,7 +254,7 @@ def reset_offsets(
             f"the mirror has no position in {' or '.join(topics)}: `hourmark mirror lag` "
             "names its topics"
         )
-    chosen = found if also_well else stale_positions(found)
+    chosen = found if all_positions else stale_positions(found)
     if chosen and not yes:
         click.echo("\n".join(map(str, chosen)), err=True)
         click.confirm(

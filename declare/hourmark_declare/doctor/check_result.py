@@ -43,15 +43,34 @@ class CheckResult:
 
 
 def passed_result(check: str, subject: str, seen: str) -> CheckResult:
-    """Return a result without a problem."""
+    """Return a result for a check that found no problem.
+
+    Args:
+        check: Name of the check, as in `--only`.
+        subject: Server, topic, folder or setting that was checked.
+        seen: What was observed.
+    """
     return CheckResult(check, subject, CheckStatus.PASSED, seen)
 
 
 def finding_result(check: str, subject: str, seen: str, to_do: str) -> CheckResult:
-    """Return a finding: a problem that violates a guarantee or soon will."""
+    """Return a result for a problem that violates a guarantee or soon will.
+
+    Args:
+        check: Name of the check, as in `--only`.
+        subject: Server, topic, folder or setting that was checked.
+        seen: What was observed.
+        to_do: Remedy.
+    """
     return CheckResult(check, subject, CheckStatus.FINDING, seen, to_do)
 
 
 def skipped_result(check: str, subject: str, why: str) -> CheckResult:
-    """Return a result for something that was not checked, with the reason."""
+    """Return a result for something that was not checked.
+
+    Args:
+        check: Name of the check, as in `--only`.
+        subject: Server, topic, folder or setting.
+        why: Reason why it was not checked.
+    """
     return CheckResult(check, subject, CheckStatus.SKIPPED, why)

@@ -51,11 +51,11 @@ def run_checks(
     Args:
         config: Configuration that names the servers.
         only: Names of the checks to run; empty for all.
-        table: Checks by name.
+        table: Check functions by name.
         seconds: Time limit for all checks.
 
     Returns:
-        Results of all checks that ran.
+        Results of the selected checks.
     """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
     told = {kind: functools.partial(_run_check, kind, ask, config) for kind, ask in kinds.items()}

@@ -17,13 +17,16 @@ from hourmark_etl.ledger.standing import standing
 
 
 def check_clocks(config: Config) -> Iterator[CheckResult]:
-    """Compare this machine's clock with each configured server's clock.
+    """Compare this machine's clock with the clock of each configured server.
 
-    Kafka is not checked because it does not report its clock. A server that is down yields a
-    skipped result; it is a finding of its own check.
+    Covers the schema registry, WebHDFS, delivery services and PostgreSQL. Kafka does not report its
+    clock.
+
+    Args:
+        config: Configuration that names the servers.
 
     Yields:
-        One result for each server.
+        One result for each server; skipped if the server is down, which other checks report.
     """
     for subject, url, context in _http_servers(config):
         try:

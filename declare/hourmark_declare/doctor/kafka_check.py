@@ -42,10 +42,13 @@ Facts = Mapping[str, TopicFacts]
 
 
 def check_kafka(config: Config) -> Iterator[CheckResult]:
-    """Check each edge cluster, its central cluster, and whether both match, site by site.
+    """Check brokers, access rights and topics of each edge cluster and its central cluster.
+
+    Args:
+        config: Configuration of all sites.
 
     Yields:
-        Results for brokers, access rights and topics; one finding for a cluster that is down.
+        Results, site by site; one finding for a cluster that is down.
     """
     for n, kafka in enumerate(config.kafka.sites):
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")
@@ -104,7 +107,7 @@ def _central(
 def _read_cluster(
     settings: KafkaCluster, name: str, at_edge: Callable[[str], str]
 ) -> tuple[int, Facts]:
-    """Return the number of running brokers and Hourmark's topics by their edge names."""
+    """Return the number of running brokers, and Hourmark's topics by their edge names."""
     must_listen(settings, name)
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)

@@ -329,7 +329,13 @@ def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[CheckResult]
 
 
 def _less(given: str | None, needed: str) -> bool:
-    """Return whether a numeric setting is below the required value; -1 means unlimited."""
+    """Return whether a numeric topic setting is below the required value.
+
+    Args:
+        given: Current value, -1 for unlimited; None if the cluster does not report it, which counts
+            as sufficient.
+        needed: Required value, -1 for unlimited.
+    """
     if given is None or given == "-1":
         return False
     return needed == "-1" or int(given) < int(needed)

@@ -23,6 +23,12 @@ def check_ledger(config: Config) -> Iterator[CheckResult]:
     """Check whether the ledger exists, answers and has a current version.
 
     For PostgreSQL, also checks durability settings and privileges.
+
+    Args:
+        config: Configuration that names the ledger.
+
+    Yields:
+        One result for each aspect; a single finding if the ledger cannot be read.
     """
     try:
         found = standing(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)

@@ -24,7 +24,14 @@ from hourmark_etl.ledger.engines import sqlite_file
 
 
 def check_machine(config: Config) -> Iterator[CheckResult]:
-    """Check whether this machine meets the requirements of the components it would run."""
+    """Check Python, open file limit, disk space and Java of this machine.
+
+    Args:
+        config: Configuration of the components that would run here.
+
+    Yields:
+        One result for each requirement.
+    """
     yield evaluate_python(sys.version_info[:3])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield evaluate_open_files(

@@ -33,7 +33,11 @@ class FreeSpace:
 
 
 def evaluate_python(version: Sequence[int]) -> CheckResult:
-    """Evaluate whether a Python version, such as (3, 11, 7), is supported."""
+    """Evaluate whether a Python version is supported.
+
+    Args:
+        version: Version numbers, such as (3, 11, 7).
+    """
     needed, given = (".".join(map(str, v)) for v in (PYTHON_MIN, version[:3]))
     if tuple(version[:2]) < PYTHON_MIN:
         return finding_result(

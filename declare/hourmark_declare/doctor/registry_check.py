@@ -25,7 +25,17 @@ CHECK: Final = "registry"
 
 
 def check_registry(config: Config) -> Iterator[CheckResult]:
-    """Check whether the schema registry answers and has the schemas that the ledger knows."""
+    """Check whether the schema registry answers and has the schemas that the ledger knows.
+
+    Args:
+        config: Configuration that names registry and ledger.
+
+    Yields:
+        Results; the schemas are skipped if the ledger cannot be read.
+
+    Raises:
+        Unavailable: The registry does not answer.
+    """
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
         registry.schema(1)  # any answer shows that the registry is up
         yield passed_result(CHECK, "registry.url", "it answers")

@@ -19,9 +19,13 @@ from hourmark_etl.ledger.overview import fixed_hours
 
 
 def check_retention(config: Config) -> Iterator[CheckResult]:
-    """Check, for each cluster, whether topics keep records longer than the oldest open hour is old.
+    """Check whether topics keep records long enough for the oldest open hour of each type.
 
-    A ledger or cluster that is down yields a skipped result; it is a finding of its own check.
+    Args:
+        config: Configuration that names ledger and clusters.
+
+    Yields:
+        Results for each cluster; skipped if ledger or cluster are down, which other checks report.
     """
     try:
         with existing_ledger(config) as ledger:

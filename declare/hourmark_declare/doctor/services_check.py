@@ -23,7 +23,14 @@ CHECK: Final = "services"
 
 
 def check_services(config: Config) -> Iterator[CheckResult]:
-    """Check each of `tailer.service_urls`; yields a skipped result if there are no tailer sources."""
+    """Check whether each delivery service in `tailer.service_urls` is ready.
+
+    Args:
+        config: Configuration with the group `tailer`.
+
+    Yields:
+        One result for each URL, or a single skipped result if there are no tailer sources.
+    """
     if not config.tailer.sources:
         yield skipped_result(
             CHECK, "tailer.service_urls", "without tailer.sources nothing is sent to them"

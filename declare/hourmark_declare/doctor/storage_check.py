@@ -29,7 +29,19 @@ _DIRECT: Final = build_opener(
 
 
 def check_storage(config: Config) -> Iterator[CheckResult]:
-    """Check whether the storage root can be listed and written, and the state of an HDFS NameNode."""
+    """Check whether the storage root can be listed and refuses overwrites.
+
+    For HDFS, also checks the state of the NameNode. Creates and deletes a temporary folder.
+
+    Args:
+        config: Configuration with the group `storage`.
+
+    Yields:
+        One result for each aspect.
+
+    Raises:
+        StorageError: The storage does not answer.
+    """
     storage = open_storage(config.storage)
     try:
         entries = storage.list("")

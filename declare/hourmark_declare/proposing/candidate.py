@@ -42,7 +42,11 @@ class Candidate:
         return name if self.line else SYSLOG.name
 
     def type_file(self, name: str) -> dict[str, Any]:
-        """Return the content of the type file for a type name."""
+        """Return the content of the type file.
+
+        Args:
+            name: Name of the type.
+        """
         return {
             "name": name,
             "line": dict(self.line),
@@ -50,7 +54,11 @@ class Candidate:
         }
 
     def source(self, name: str) -> dict[str, Any]:
-        """Return the entry of `sources.toml` for a source name."""
+        """Return the entry of `sources.toml` for a source of this format.
+
+        Args:
+            name: Name of the source.
+        """
         catch_all = {"catch_all": name} if self.catches_all else {}
         return {"name": name, "format": self.format, "types": [self.type_name(name)], **catch_all}
 
@@ -60,7 +68,10 @@ class Candidate:
         return dataclasses.replace(self, catches_all=False)
 
     def to_declarations(self, name: str) -> Declarations:
-        """Return declarations with this type and source, which accept lines of any age.
+        """Return declarations with this type and its source, which accept lines of any age.
+
+        Args:
+            name: Name of the source and its type.
 
         Raises:
             ValueError: The declaration or one of its patterns is invalid.

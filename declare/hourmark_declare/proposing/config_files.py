@@ -51,7 +51,11 @@ def render_files(
 
 
 def render_type_files(proposals: Sequence[Proposal]) -> dict[Path, str]:
-    """Return the texts of the type files, by path; the built-in type `syslog` has none."""
+    """Return the texts of the type files, by path in the configuration folder.
+
+    Args:
+        proposals: Proposals, one for each type; the built-in type `syslog` has no file.
+    """
     return {Path("types", f"{p.name}.toml"): _type_file(p) for p in proposals if p.candidate.line}
 
 
@@ -108,12 +112,20 @@ def _sources(proposals: Sequence[Proposal], choices: ConfigChoices) -> str:
 
 
 def render_sources(proposals: Sequence[Proposal]) -> str:
-    """Return the source entries for `sources.toml`."""
+    """Return the source entries for `sources.toml`.
+
+    Args:
+        proposals: Proposals, one for each source.
+    """
     return render_toml({"source": [p.candidate.source(p.name) for p in proposals]})
 
 
 def render_limits(lateness: int) -> str:
-    """Return the table `[limits]` for `sources.toml`, with a lateness limit in seconds."""
+    """Return the table `[limits]` for `sources.toml`, with a comment.
+
+    Args:
+        lateness: Maximum age of a line in seconds.
+    """
     return (
         f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an "
         "event. The default is "

@@ -47,7 +47,7 @@ def json_line_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
     if rows := parse_json_objects(lines):
         more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
         time = detect_time_settings(rows)
-        fields = infer_fields(rows, leave=[_MORE, time.get("time_field", "")])
+        fields = infer_fields(rows, excluded=[_MORE, time.get("time_field", "")])
         line = {"payload": "json", **time, "unknown": "keep", "unknown_field": _MORE}
         yield Candidate(form="JSON lines", line=line, fields=(*fields, more))
 
@@ -62,7 +62,7 @@ def logfmt_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
         for key, value in row.items():
             columns[key].append(value)
     time = detect_time_settings(rows)
-    known = infer_fields(rows, leave=[_MORE, time.get("time_field", "")])
+    known = infer_fields(rows, excluded=[_MORE, time.get("time_field", "")])
     fields = [optional_field(of["name"], infer_text_type(columns[of["name"]])) for of in known]
     more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
     line = {"payload": "logfmt", **time, "unknown": "keep", "unknown_field": _MORE}
@@ -140,7 +140,6 @@ def detect_time_format(values: Sequence[Any]) -> str | None:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """Return the key-value pairs of a line that consists of little else; empty otherwise."""
     found = [*_PAIR.finditer(line)]
     told = sum(match.end() - match.start() for match in found)
     return (

@@ -99,7 +99,14 @@ class CommonTimestamp(NamedTuple):
 
 
 def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
-    """Return the most frequent timestamp format of these lines; None if no line has a timestamp."""
+    """Return the timestamp format that most lines with a timestamp share.
+
+    Args:
+        lines: Lines of a log file; blank ones are ignored.
+
+    Returns:
+        Format, the text before it and its share of the lines; None if no line has a timestamp.
+    """
     written = [line for line in lines if line.strip()]
     found = [(line, of) for line in written if (of := find_timestamp(line)) is not None]
     if not found:

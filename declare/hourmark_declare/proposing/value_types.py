@@ -14,18 +14,18 @@ FIELDS_MAX: Final = 100  # fields of one type; others are kept in a map
 _LONGS: Final = range(-(1 << 63), 1 << 63)
 
 
-def optional_field(name: str, of: str) -> dict[str, Any]:
+def optional_field(name: str, avro_type: str) -> dict[str, Any]:
     """Return an Avro field that may be null.
 
     Args:
         name: Field name.
-        of: Avro type name, such as `long`.
+        avro_type: Avro type name, such as `long`.
     """
-    return {"name": name, "type": ["null", of]}
+    return {"name": name, "type": ["null", avro_type]}
 
 
 def infer_fields(
-    rows: Iterable[Mapping[str, Any]], leave: Sequence[str] = ()
+    rows: Iterable[Mapping[str, Any]], excluded: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Return Avro fields for the keys of these rows, in order of first occurrence, at most 100.
 
@@ -33,7 +33,7 @@ def infer_fields(
 
     Args:
         rows: Values by key, one mapping for each line.
-        leave: Keys to leave out.
+        excluded: Keys to leave out.
     """
     values: dict[str, list[Any]] = {}
     for row in rows:
@@ -42,7 +42,7 @@ def infer_fields(
     usable = [
         key
         for key in values
-        if FIELD_NAME.fullmatch(key) and key not in ENVELOPE_NAMES and key not in leave
+        if FIELD_NAME.fullmatch(key) and key not in ENVELOPE_NAMES and key not in excluded
     ]
     types = ((key, infer_json_type(values[key])) for key in usable)
     return [optional_field(key, of) for key, of in types if of is not None][:FIELDS_MAX]

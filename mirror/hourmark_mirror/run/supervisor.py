@@ -104,8 +104,15 @@ class TaskFailureDetector:
 
 
 @dataclasses.dataclass
-class _Guarded:
-    """Failure detector wrapper that logs errors once instead of raising, and retries with backoff."""
+class _ErrorTolerantDetector:
+    """Failure detector that logs errors of another detector once and retries it with backoff.
+
+    Attributes:
+        watch: Detector to call.
+        clock: Source of monotonic time.
+        pause_s: Current pause after an error, in seconds.
+        again_s: Monotonic time before which the detector is not called.
+    """
 
     watch: FailureDetector
     clock: Clock
@@ -165,7 +172,7 @@ class MirrorSupervisor:
             OSError: The first process cannot be started.
         """
         pause_s = BACKOFF_S[0]
-        watches = [_Guarded(watch, self.clock) for watch in self.watches]
+        watches = [_ErrorTolerantDetector(watch, self.clock) for watch in self.watches]
         process: SupervisedProcess | None = None
         while not self.stopping.is_set():
             for watch in watches:
@@ -192,7 +199,7 @@ class MirrorSupervisor:
         return 0
 
     def _supervise(
-        self, process: SupervisedProcess, watches: Sequence[_Guarded]
+        self, process: SupervisedProcess, watches: Sequence[_ErrorTolerantDetector]
     ) -> tuple[int, str | None]:
         _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
         try:

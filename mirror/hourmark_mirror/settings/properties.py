@@ -148,7 +148,13 @@ def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> d
 
 
 def secret_properties(config: Config) -> dict[str, str]:
-    """Return the secret properties of both clusters, to be written to the file of `secrets_path`."""
+    """Return the secret properties of both clusters, by MirrorMaker's property names.
+
+    They are written to the file of `secrets_path`, to which the other properties refer.
+
+    Raises:
+        ConfigError: No separate central cluster is configured, or a login cannot be used.
+    """
     return secret_settings(config.kafka.edge_alias, config.kafka.edge) | secret_settings(
         TARGET_ALIAS, target_cluster(config)
     )
@@ -162,7 +168,13 @@ def secrets_path(config: Config) -> Path:
 def render_java_properties(values: Mapping[str, str]) -> str:
     """Render properties as text in the format of `java.util.Properties.load`.
 
-    Characters that are not printable ASCII are escaped, so ISO 8859-1 can encode the text.
+    Characters that are not printable ASCII are escaped, so the text can be encoded as ISO 8859-1.
+
+    Args:
+        values: Property values by name.
+
+    Returns:
+        One line `name=value` for each property, in the same order.
     """
     return "".join(f"{_escape(name)}={_escape(value)}\n" for name, value in values.items())
 

@@ -89,7 +89,14 @@ def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dic
 
 
 def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
-    """Return the secret properties of one cluster under MirrorMaker's names; empty if it has none.
+    """Return the secret properties of one cluster under MirrorMaker's names.
+
+    Args:
+        alias: Alias of the cluster, used as the prefix of each property.
+        cluster: Cluster settings with librdkafka properties.
+
+    Returns:
+        Login and passwords by property name; empty if the cluster has none.
 
     Raises:
         ConfigError: The SASL mechanism is not supported.
@@ -101,9 +108,16 @@ def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
 
 
 def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
-    """Raise ConfigError if a bootstrap address contains `@`.
+    """Raise ConfigError if a bootstrap address contains a user name.
 
-    Java rejects an address with a user name, and its log would show the password.
+    Java rejects such an address, and its log would show the password.
+
+    Args:
+        alias: Alias of the cluster, used in the error.
+        cluster: Cluster settings with the addresses.
+
+    Raises:
+        ConfigError: An address contains `@`.
     """
     if "@" in cluster.bootstrap:
         raise ConfigError(
@@ -114,10 +128,17 @@ def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
 
 
 def check_private_key(alias: str, cluster: KafkaCluster) -> None:
-    """Raise ConfigError if Java cannot read the private key of the cluster settings.
+    """Raise ConfigError if Java cannot read the private key of a cluster's settings.
 
     Java accepts only PKCS #8 in PEM, and would otherwise log an error for every connection. Does
     nothing if no key is configured.
+
+    Args:
+        alias: Alias of the cluster, used in the error.
+        cluster: Cluster settings, of which `ssl.key.location` is read.
+
+    Raises:
+        ConfigError: The file cannot be read or holds no PKCS #8 key.
     """
     file = cluster.properties.get("ssl.key.location")
     if file is None:

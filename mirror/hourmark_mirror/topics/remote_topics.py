@@ -68,7 +68,7 @@ def remote_topic_differences(
 
 
 def apply_differences(
-    config: Config, sites: MirrorSites, found: Iterable[MirrorDifference]
+    config: Config, sites: MirrorSites, differences: Iterable[MirrorDifference]
 ) -> None:
     """Create remote topics, add partitions and change settings to resolve the differences.
 
@@ -77,13 +77,13 @@ def apply_differences(
     Args:
         config: Configuration with both clusters.
         sites: Clients of both clusters.
-        found: Differences from `remote_topic_differences`.
+        differences: Differences from `remote_topic_differences`.
 
     Raises:
         Unavailable: A cluster does not answer.
     """
     wanted = {t.name: t for t in expected_remote_topics(config, sites)}
-    for difference in found:
+    for difference in differences:
         topic = wanted.get(difference.subject)
         if topic is None or not difference.applicable:
             continue
@@ -98,10 +98,17 @@ def apply_differences(
 
 
 def ensure_remote_topics(config: Config, sites: MirrorSites) -> list[str]:
-    """Create the missing remote topics and return their names.
+    """Create the missing remote topics.
 
     Logs other differences as warnings and leaves them to `hourmark mirror apply`: a mirror that
     refused to start because of them would copy nothing.
+
+    Args:
+        config: Configuration with both clusters.
+        sites: Clients of both clusters.
+
+    Returns:
+        Names of the created topics; empty if none was missing.
 
     Raises:
         Unavailable: A cluster does not answer.

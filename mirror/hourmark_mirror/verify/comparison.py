@@ -46,7 +46,13 @@ class FaultSpan:
     count: int = 1
 
     def continues_with(self, kind: FaultKind, edge: int | None, central: int | None) -> bool:
-        """Return whether a record with this fault directly follows the span."""
+        """Return whether a record directly follows the span and has the same fault.
+
+        Args:
+            kind: Kind of fault of the record.
+            edge: Edge offset of the record; only used for missing records.
+            central: Offset on the target; None for missing records.
+        """
         last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
         return kind == self.kind and last is not None and now == last + 1
 
@@ -94,7 +100,10 @@ class RecordComparison:
 
 
 class _Side:
-    """Record iterator with a look-ahead window, for one side of a comparison."""
+    """Record iterator with a look-ahead window, for one side of a comparison.
+
+    The window holds the next records in offset order, at most as many as the constructor states.
+    """
 
     def __init__(self, records: Iterator[RecordDigest], window: int) -> None:
         self._records = records

@@ -40,7 +40,10 @@ class ComparedPartition(NamedTuple):
 
 
 class ContentComparer:
-    """Comparer of edge topic-partitions with their copies on the central cluster."""
+    """Comparer of edge topic-partitions with their copies on the central cluster.
+
+    Opens readers for each comparison and closes them afterwards.
+    """
 
     def __init__(
         self,

@@ -13,10 +13,12 @@ from hourmark_mirror.verify.verification import VerificationResult
 def result_to_json(verdict: VerificationResult) -> dict[str, Any]:
     """Return a verification result as a JSON-serializable dict.
 
+    Args:
+        verdict: Result to convert.
+
     Returns:
-        Keys `ok`, `alarms` (texts), `named` (alarms as dicts), `behind`, `left_out` and
-        `partitions`,
-        whose items have counts and `faults` (spans).
+        Keys `ok`, `alarms` (texts), `named` (alarms as dicts), `behind` (texts), `left_out` (count)
+        and `partitions`, whose items have counts and `faults` (spans).
     """
     return {
         "ok": verdict.ok,
@@ -43,7 +45,14 @@ def _partition(compared: ComparedPartition) -> dict[str, Any]:
 
 
 def format_result(verdict: VerificationResult) -> list[str]:
-    """Return a verification result as lines of text: one for each finding, then a summary."""
+    """Return a verification result as lines of text.
+
+    Args:
+        verdict: Result to format.
+
+    Returns:
+        One line for each finding, then a summary line.
+    """
     lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [
         f"BEHIND {behind}" for behind in verdict.behind
     ]

@@ -61,7 +61,10 @@ class VerificationResult(NamedTuple):
 
 
 class Verification:
-    """One verification of a mirror against the edge's current end offsets."""
+    """One verification of a mirror against the edge's current end offsets.
+
+    Call `run` once; it blocks while it waits for the mirror and compares records.
+    """
 
     def __init__(
         self, config: Config, clock: Clock, *, topics: Sequence[str], accept: bool
@@ -234,7 +237,6 @@ class Verification:
         return found
 
     def _without_reported(self, found: Sequence[Alarm]) -> list[Alarm]:
-        """Drop accepted alarms that an earlier verification reported with the same text."""
         return [alarm for alarm in found if not (self._accept and alarm in self._checks.alarms)]
 
     def _changed_meanwhile(self) -> list[Alarm]:

@@ -43,7 +43,15 @@ class TopicCheckpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Content:
-    """Content of the state file. `accepted` lists topics and partitions accepted as central-only."""
+    """Content of the state file.
+
+    Attributes:
+        edge_cluster_id: Kafka cluster id of the edge.
+        topics: Checkpoint of each edge topic, by name.
+        alarms: Alarms that are not accepted.
+        accepted: Topics and partitions accepted to exist only on the central cluster.
+        format: Version of the file format.
+    """
 
     edge_cluster_id: str
     topics: dict[str, TopicCheckpoint]
@@ -134,16 +142,22 @@ class VerificationState:
                 }
                 self.topics[name] = TopicCheckpoint(check.topic_id, stands)
 
-    def raise_alarms(self, found: Sequence[Alarm]) -> list[Alarm]:
+    def raise_alarms(self, alarms: Sequence[Alarm]) -> list[Alarm]:
         """Add alarms to the state and return all alarms that are not accepted.
 
-        The state keeps the first text of an alarm, because its evidence may be deleted later. The
-        returned list has the text of `found` where an alarm is found again.
+        An alarm is identified by name and subject. If it is already known, the state keeps the
+        earlier text, because its evidence may be deleted, and the returned list has the new text.
+
+        Args:
+            alarms: Alarms of the current verification.
+
+        Returns:
+            Earlier and new alarms; empty if there are none.
         """
-        now, before = ({(a.name, a.subject): a for a in alarms} for alarms in (found, self.alarms))
+        now, before = ({(a.name, a.subject): a for a in group} for group in (alarms, self.alarms))
         self.alarms = [
             *{**now, **before}.values()
-        ]  # the first text: it tells of evidence that goes
+        ]  # keep the first text: its evidence may be deleted
         return [*{**before, **now}.values()]
 
     def save(self) -> None:

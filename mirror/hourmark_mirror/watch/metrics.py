@@ -62,21 +62,27 @@ class MirrorMetrics:
         self._verified.set(math.nan)  # also before the first observation
         self.record_alarms([])
 
-    def record_observation(self, seen: Observation, found: WatchResult) -> None:
-        """Set lag, retention and sampling metrics from one observation and its evaluation."""
-        behind_s = [(seen.now_ms - v.through_ms) / 1000 for v in found.verified.values()]
+    def record_observation(self, observation: Observation, found: WatchResult) -> None:
+        """Set the lag, retention and sampling metrics after an observation.
+
+        Args:
+            observation: Current observation.
+            found: Result of evaluating it.
+        """
+        behind_s = [(observation.now_ms - v.through_ms) / 1000 for v in found.verified.values()]
         endless = [math.inf] if UnverifiedReason.NOT_COMPARED in found.unverified.values() else []
         self._verified.set(max([*behind_s, *endless], default=math.nan))
         self._compared.set(sum(v.compared for v in found.verified.values()))
-        self._observed.set(seen.now_ms / 1000)
+        self._observed.set(observation.now_ms / 1000)
         stands = (
-            (end, max(seen.positions.get(p, 0), seen.starts[p])) for p, end in seen.ends.items()
+            (end, max(observation.positions.get(p, 0), observation.starts[p]))
+            for p, end in observation.ends.items()
         )
         self._lag.set(sum(max(0, end - at) for end, at in stands))
         whole = (
-            ms / 1000 for ms in seen.retention_ms.values() if ms >= 0
+            ms / 1000 for ms in observation.retention_ms.values() if ms >= 0
         )  # nothing waits: the whole retention is left
-        self._left.set(min([*retention_left_s(seen).values(), *whole], default=math.inf))
+        self._left.set(min([*retention_left_s(observation).values(), *whole], default=math.inf))
 
     def record_alarms(self, alarms: Sequence[Alarm]) -> None:
         """Set the number of active alarms for each alarm name, 0 if there are none."""

@@ -42,7 +42,10 @@ PARTITIONS_READ_MAX: Final = 100  # partitions read per observation
 
 
 class UncopiedTimestamps:
-    """Cache of the timestamps of each partition's first uncopied record, least recently read first."""
+    """Cache of the timestamps of first uncopied records, by partition.
+
+    Limits the number of reads per observation and prefers partitions that were read longest ago.
+    """
 
     def __init__(self) -> None:
         self._read: dict[Partition, tuple[int, int | None]] = {}
@@ -91,7 +94,10 @@ CLOCKS_APART_MS: Final = 300_000  # maximum difference between this clock and th
 
 
 class MirrorObserver:
-    """Observer of both clusters of a mirror. Not thread-safe."""
+    """Observer that reads the current state of both clusters of a mirror. Not thread-safe.
+
+    Keeps clients and readers open; the caller must close it.
+    """
 
     def __init__(
         self,
@@ -152,7 +158,7 @@ class MirrorObserver:
         )
         ids = sites.central.topics({r.topic for r in there})
         configs = sites.edge.topic_configs(t.name for t in topics)
-        seen = Observation(
+        observation = Observation(
             now_ms=self._clock.now_ms(),
             ids={t.name: t.topic_id for t in topics},
             remote_ids={
@@ -172,8 +178,8 @@ class MirrorObserver:
             if self._counts_workers
             else None,
         )
-        samples = self._sampler.sample(unsampled_ranges(seen, before), remotes)
-        return self._read(dataclasses.replace(seen, samples=samples), before, remotes)
+        samples = self._sampler.sample(unsampled_ranges(observation, before), remotes)
+        return self._read(dataclasses.replace(observation, samples=samples), before, remotes)
 
     def _failures(self) -> tuple[TaskFailure, ...]:
         anew, records = self._status.poll()
@@ -190,32 +196,34 @@ class MirrorObserver:
         }
 
     def _read(
-        self, seen: Observation, before: WatchState, remotes: Mapping[Partition, Partition]
+        self, observation: Observation, before: WatchState, remotes: Mapping[Partition, Partition]
     ) -> Observation:
-        if recreated({name: known.topic_id for name, known in before.topics.items()}, seen.ids):
+        if recreated(
+            {name: known.topic_id for name, known in before.topics.items()}, observation.ids
+        ):
             self._uncopied = UncopiedTimestamps()  # an offset may hold another record now
         behind = {
-            p: _next(seen, p)
-            for p, end in seen.ends.items()
-            if end > _next(seen, p) and _was_behind(seen, before, p)
+            p: _next(observation, p)
+            for p, end in observation.ends.items()
+            if end > _next(observation, p) and _was_behind(observation, before, p)
         }
         first = self._uncopied.select_reads(
-            dict(sorted(behind.items(), key=lambda entry: entry[1] - seen.ends[entry[0]]))
+            dict(sorted(behind.items(), key=lambda entry: entry[1] - observation.ends[entry[0]]))
         )
-        moved = partitions_trimmed_on_target(seen, before)
-        still = stalled_partitions(seen, before)[:PARTITIONS_READ_MAX]
+        moved = partitions_trimmed_on_target(observation, before)
+        still = stalled_partitions(observation, before)[:PARTITIONS_READ_MAX]
         if not (first or moved or still):
-            return dataclasses.replace(seen, uncopied_ms=self._uncopied.record_reads({}, {}))
+            return dataclasses.replace(observation, uncopied_ms=self._uncopied.record_reads({}, {}))
         with (
             contextlib.closing(open_reader(self._sites.edge, self._max_bytes)) as edge,
             contextlib.closing(open_reader(self._sites.central, self._max_bytes)) as central,
         ):
             return dataclasses.replace(
-                seen,
+                observation,
                 uncopied_ms=self._uncopied.record_reads(first, _first_times(edge, first)),
-                blocking=self._blocking(edge, seen, remotes, still),
+                blocking=self._blocking(edge, observation, remotes, still),
                 cut_off=self._cut_off(
-                    edge, central, seen, {p: remotes[p] for p in moved[:PARTITIONS_READ_MAX]}
+                    edge, central, observation, {p: remotes[p] for p in moved[:PARTITIONS_READ_MAX]}
                 ),
                 unread=frozenset(moved[PARTITIONS_READ_MAX:]),
             )
@@ -223,7 +231,7 @@ class MirrorObserver:
     def _blocking(
         self,
         edge: CommittedReader,
-        seen: Observation,
+        observation: Observation,
         remotes: Mapping[Partition, Partition],
         still: Sequence[Partition],
     ) -> dict[Partition, OversizedRecord]:
@@ -233,7 +241,7 @@ class MirrorObserver:
         for p in there:
             limit = min(int(configs[remotes[p].topic]["max.message.bytes"]), 2 * self._max_bytes)
             for message in itertools.islice(
-                _messages(edge, p, _next(seen, p), seen.ends[p]), BLOCKING_MAX
+                _messages(edge, p, _next(observation, p), observation.ends[p]), BLOCKING_MAX
             ):
                 size, offset = (
                     len(message.key() or b"") + len(message.value() or b""),
@@ -248,7 +256,7 @@ class MirrorObserver:
         self,
         edge: CommittedReader,
         central: CommittedReader,
-        seen: Observation,
+        observation: Observation,
         moved: Mapping[Partition, Partition],
     ) -> dict[Partition, TruncatedRecord]:
         configs = self._sites.central.topic_configs({r.topic for r in moved.values()})
@@ -257,29 +265,31 @@ class MirrorObserver:
             kept_ms = int(configs[remote.topic]["retention.ms"])
             if int(configs[remote.topic].get("retention.bytes", "-1")) >= 0:
                 continue  # deletion by size may affect records of any age
-            young_ms = seen.now_ms - kept_ms + CLOCKS_APART_MS if kept_ms >= 0 else 0
+            young_ms = observation.now_ms - kept_ms + CLOCKS_APART_MS if kept_ms >= 0 else 0
             at_edge = self._sites.edge.at_time([p], young_ms)[p]
-            copied = min(seen.positions.get(p, 0), seen.ends[p])
+            copied = min(observation.positions.get(p, 0), observation.ends[p])
             first = _first_since(edge, p, at_edge, copied, young_ms)
             if first is None:
                 continue
-            since_ms, end = first.timestamp_ms - 1, seen.remote_ends[p]
+            since_ms, end = first.timestamp_ms - 1, observation.remote_ends[p]
             with digests_since(self._sites.central, central, remote, since_ms, end) as there:
                 missing = all(
                     record.digest != first.digest for record in itertools.islice(there, NEIGHBOURS)
                 )
             if missing:
-                found[p] = TruncatedRecord(first.offset, first.timestamp_ms, seen.remote_starts[p])
+                found[p] = TruncatedRecord(
+                    first.offset, first.timestamp_ms, observation.remote_starts[p]
+                )
         return found
 
 
-def _next(seen: Observation, p: Partition) -> int:
-    return max(seen.positions.get(p, 0), seen.starts[p])
+def _next(observation: Observation, p: Partition) -> int:
+    return max(observation.positions.get(p, 0), observation.starts[p])
 
 
-def _was_behind(seen: Observation, before: WatchState, p: Partition) -> bool:
+def _was_behind(observation: Observation, before: WatchState, p: Partition) -> bool:
     known = before.partition_state(p)
-    return known is None or _next(seen, p) < known.end
+    return known is None or _next(observation, p) < known.end
 
 
 def _first_times(reader: CommittedReader, begins: Mapping[Partition, int]) -> dict[Partition, int]:

@@ -47,17 +47,17 @@ class WatchStateStore:
             UsageError: The folder cannot be used, or the file is damaged.
         """
         with exclusive_lock(self.path, self._timeout_s):
-            yield max(self._read(), self._unwritten, key=lambda memory: memory.looked_ms)
+            yield max(self._read(), self._unwritten, key=lambda state: state.looked_ms)
 
-    def save(self, memory: WatchState) -> None:
+    def save(self, state: WatchState) -> None:
         """Write the state durably. Call it only while the state is locked.
 
         Raises:
             Unavailable: Writing fails; the state is kept in memory.
         """
-        self._unwritten = memory
+        self._unwritten = state
         try:
-            write_durably(self.path, _MEMORY.dump_json(memory, indent=1))
+            write_durably(self.path, _MEMORY.dump_json(state, indent=1))
         except OSError as error:
             raise Unavailable(
                 f"{self.path} cannot be written: {error.strerror}; see to its disk: a "

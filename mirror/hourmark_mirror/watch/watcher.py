@@ -39,12 +39,16 @@ class Observer(Protocol):
 
 
 class MirrorWatch:
-    """Repeated observation of a mirror, reported in the log and as metrics."""
+    """Watch that repeatedly observes a mirror, stores the state and reports alarms.
+
+    Alarms go to the log and to metrics. `report_unwatched` and `observing_s` may be called from
+    other threads.
+    """
 
     def __init__(
         self,
         observer: Observer,
-        memory: WatchStateStore,
+        store: WatchStateStore,
         limits: AlarmLimits,
         metrics: MirrorMetrics,
         clock: Clock,
@@ -53,12 +57,12 @@ class MirrorWatch:
 
         Args:
             observer: Source of observations.
-            memory: Durable watch state.
+            store: Durable watch state.
             limits: Thresholds of the alarms.
             metrics: Metrics to set after each observation.
             clock: Source of monotonic time.
         """
-        self._observer, self._memory, self._limits = observer, memory, limits
+        self._observer, self._store, self._limits = observer, store, limits
         self._metrics, self._clock = metrics, clock
         self._observed_s = self._began_s = clock.monotonic_s()
         self._log, self._report_lock = AlarmLog(), threading.Lock()
@@ -75,12 +79,12 @@ class MirrorWatch:
                 reported before the state is stored.
             UsageError: The state file is damaged or its folder cannot be used.
         """
-        with self._memory.locked() as before:
-            seen = self._observer.observe(before)
-            found = evaluate_alarms(seen, before, self._limits, accept=accept)
-            self._metrics.record_observation(seen, found)
+        with self._store.locked() as before:
+            observation = self._observer.observe(before)
+            found = evaluate_alarms(observation, before, self._limits, accept=accept)
+            self._metrics.record_observation(observation, found)
             self._report([*found.alarms, *self._unwatched])
-            self._memory.save(found.memory)
+            self._store.save(found.state)
         self._observed_s, self._unwatched = self._clock.monotonic_s(), []
         self._report(found.alarms)
         return found
@@ -88,10 +92,13 @@ class MirrorWatch:
     def run(self, stopping: threading.Event) -> None:
         """Observe the mirror every 10 seconds until `stopping` is set.
 
-        Reports stored losses first. Unavailable clusters do not end the loop.
+        Reports stored losses first. If a cluster is unavailable, logs it and continues.
+
+        Raises:
+            UsageError: The state file is damaged or its folder cannot be used.
         """
         try:
-            with self._memory.locked() as before:
+            with self._store.locked() as before:
                 self._report(before.standing)
         except Unavailable as error:
             self._report_error(error)
@@ -105,7 +112,7 @@ class MirrorWatch:
 
     @property
     def observing_s(self) -> float:
-        """Return the seconds since the last observation began."""
+        """Return the seconds since the current or, if none is running, the last observation began."""
         return self._clock.monotonic_s() - self._began_s
 
     def report_unwatched(self, why: str) -> None:
@@ -142,7 +149,10 @@ def _end() -> None:
 
 
 class StuckWatchMonitor:
-    """Monitor thread that raises an alarm, and finally ends the process, if an observation hangs."""
+    """Monitor that raises an alarm, and finally ends the process, if an observation hangs.
+
+    Runs in a daemon thread of its own, because Python cannot interrupt a thread that hangs.
+    """
 
     def __init__(self, watch: MirrorWatch, end: Callable[[], None] = _end) -> None:
         self._watch, self._end = watch, end

@@ -58,7 +58,7 @@ class Looks:
     ) -> list[Alarm]:
         self.now = dataclasses.replace(self.now, now_ms=self.now.now_ms + after_ms, **changes)
         found = evaluate_alarms(self.now, self.memory, self.limits, accept=accept)
-        self.memory = found.memory
+        self.memory = found.state
         return found.alarms
 
     def names(
@@ -179,7 +179,7 @@ def test_at_a_first_look_only_what_goes_on_now_is_judged() -> None:
     first = evaluate_alarms(new, WatchState(), AlarmLimits(24, {}))
     assert first.alarms == []
     (alarm,) = evaluate_alarms(
-        dataclasses.replace(new, starts={P: 60}), first.memory, AlarmLimits(24, {})
+        dataclasses.replace(new, starts={P: 60}), first.state, AlarmLimits(24, {})
     ).alarms
     assert "offsets 50 to 59 may be missing" in alarm.seen
     behind = dataclasses.replace(WELL, starts={P: 70}, positions={P: 60})

@@ -107,7 +107,7 @@ class Looks:
         found = evaluate_alarms(
             self.looker.observe(self.memory), self.memory, AlarmLimits(24.0, {})
         )
-        self.memory = found.memory
+        self.memory = found.state
         return found.alarms
 
 

@@ -60,7 +60,7 @@ class Played:
         start: int = 0,
     ) -> None:
         self.folder, self.forgotten = folder, False
-        self.watched = evaluate_alarms(WELL, WatchState(), AlarmLimits(24.0, {})).memory
+        self.watched = evaluate_alarms(WELL, WatchState(), AlarmLimits(24.0, {})).state
         WatchStateStore(folder).save(self.watched)
         checks = VerificationState(folder, "c")
         checks.topics[P.topic] = TopicCheckpoint("id-1", {0: 100})

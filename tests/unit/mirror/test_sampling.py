@@ -107,7 +107,7 @@ def test_nothing_is_verified_of_a_backlog_that_was_there_before_the_first_look_u
     found = evaluate_alarms(behind, WatchState(), AlarmLimits(24.0, {}))
     assert (found.verified, found.unverified) == ({}, {A: UnverifiedReason.NOT_COMPARED})
     later = dataclasses.replace(behind, now_ms=behind.now_ms + 10_000)
-    found = evaluate_alarms(later, found.memory, AlarmLimits(24.0, {}))
+    found = evaluate_alarms(later, found.state, AlarmLimits(24.0, {}))
     assert (found.verified, found.unverified) == ({}, {A: UnverifiedReason.NOT_COMPARED}), (
         "it stands still"
     )
@@ -117,7 +117,7 @@ def test_nothing_is_verified_of_a_backlog_that_was_there_before_the_first_look_u
         positions={P: 80},
         samples={P: SampleResult(UnsampledRange(60, 80), 20, old_ms, None)},
     )
-    found = evaluate_alarms(copied, found.memory, AlarmLimits(24.0, {}))
+    found = evaluate_alarms(copied, found.state, AlarmLimits(24.0, {}))
     assert (found.verified, found.unverified) == ({A: (old_ms, 20, 20)}, {}), (
         "it is verified through what was compared"
     )
