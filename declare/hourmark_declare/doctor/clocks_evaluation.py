@@ -24,7 +24,8 @@ def evaluate_clock(
         tick_ms: Resolution of the server time in milliseconds.
 
     Returns:
-        A finding if the clocks differ by more than a fifth of the tolerance for closing buckets.
+        A finding if the clocks differ by more than a fifth of the tolerance for closing buckets,
+        otherwise a passed result.
     """
     ahead_ms, behind_ms = clock_ms - ended_ms, begun_ms - (clock_ms + tick_ms)
     apart_ms, where = max((ahead_ms, "ahead of"), (behind_ms, "behind"))

@@ -68,18 +68,18 @@ class UncopiedTimestamps:
         return {p: behind[p] for p in [*new, *moved][:PARTITIONS_READ_MAX]}
 
     def record_reads(
-        self, asked: Mapping[Partition, int], times_ms: Mapping[Partition, int]
+        self, offsets: Mapping[Partition, int], times_ms: Mapping[Partition, int]
     ) -> dict[Partition, int]:
         """Store what was read and return all known timestamps of partitions that are behind.
 
         Args:
-            asked: Partitions and offsets from `select_reads`.
+            offsets: Partitions and offsets from `select_reads`.
             times_ms: Timestamps read, Unix milliseconds; partitions without a record are absent.
 
         Returns:
             Timestamp of the first uncopied record by partition, Unix milliseconds.
         """
-        for p, offset in asked.items():
+        for p, offset in offsets.items():
             self._read.pop(p, None)
             self._read[p] = offset, times_ms.get(p)
         return {p: time_ms for p, (_, time_ms) in self._read.items() if time_ms is not None}
