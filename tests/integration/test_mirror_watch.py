@@ -37,7 +37,7 @@ from hourmark_mirror.watch.alarms import AlarmLimits
 from hourmark_mirror.watch.metrics import MirrorMetrics
 from hourmark_mirror.watch.observer import MirrorObserver
 from hourmark_mirror.watch.watch_state_store import WatchStateStore
-from hourmark_mirror.watch.watcher import OBSERVE_INTERVAL_S, MirrorWatch
+from hourmark_mirror.watch.watcher import OBSERVE_INTERVAL_S, MirrorWatcher
 
 pytestmark = pytest.mark.stack
 
@@ -80,7 +80,7 @@ class Watched:
             max_message_bytes=sites.config.kafka.max_message_bytes,
             expected=list(expected),
         )
-        self.watch = MirrorWatch(
+        self.watch = MirrorWatcher(
             self.looker,
             WatchStateStore(sites.work_dir),
             AlarmLimits(24.0, expected),

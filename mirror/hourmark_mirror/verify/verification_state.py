@@ -42,7 +42,7 @@ class TopicCheckpoint:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Content:
+class _StoredChecks:
     """Content of the state file.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Content:
     format: Literal[1] = 1
 
 
-_CONTENT: Final = TypeAdapter(_Content)
+_CONTENT: Final = TypeAdapter(_StoredChecks)
 
 
 class VerificationState:
@@ -86,7 +86,7 @@ class VerificationState:
         self._cluster_id = edge_cluster_id
         self._take(self._read())
 
-    def _take(self, content: _Content) -> None:
+    def _take(self, content: _StoredChecks) -> None:
         self._known = content
         self.topics, self.alarms, self.accepted = (
             dict(content.topics),
@@ -94,11 +94,11 @@ class VerificationState:
             {*content.accepted},
         )
 
-    def _read(self) -> _Content:
+    def _read(self) -> _StoredChecks:
         try:
             return _CONTENT.validate_json(self._path.read_bytes())
         except FileNotFoundError:
-            return _Content(self._cluster_id, {})
+            return _StoredChecks(self._cluster_id, {})
         except OSError as error:
             raise UsageError(
                 f"{self._path} cannot be read: {error.strerror}; ask as a user who may "
@@ -167,7 +167,7 @@ class VerificationState:
             UsageError: The file cannot be read or written.
             Unavailable: Another process holds the lock too long.
         """
-        mine = _Content(self._cluster_id, self.topics, self.alarms, [*self.accepted])
+        mine = _StoredChecks(self._cluster_id, self.topics, self.alarms, [*self.accepted])
         with exclusive_lock(self._path):
             every = _merged(self._known, mine, self._read())
             try:
@@ -181,7 +181,7 @@ class VerificationState:
         self._take(every)
 
 
-def _merged(known: _Content, mine: _Content, theirs: _Content) -> _Content:
+def _merged(known: _StoredChecks, mine: _StoredChecks, theirs: _StoredChecks) -> _StoredChecks:
     names = sorted(known.topics.keys() | mine.topics.keys() | theirs.topics.keys())
     checks = {
         n: _check(known.topics.get(n), mine.topics.get(n), theirs.topics.get(n)) for n in names
@@ -191,7 +191,7 @@ def _merged(known: _Content, mine: _Content, theirs: _Content) -> _Content:
     )
     gone = before.keys() - now.keys()
     alarms = {**{what: now[what] for what in now if what not in before}, **others}
-    return _Content(
+    return _StoredChecks(
         mine.edge_cluster_id,
         {name: check for name, check in checks.items() if check is not None},
         [alarm for what, alarm in alarms.items() if what not in gone],

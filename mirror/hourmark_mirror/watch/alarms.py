@@ -17,7 +17,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.mirror import CONNECTOR, ahead, gaps, reached, recreated
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark_mirror.watch.observation import (
-    Observation,
+    MirrorObservation,
     PartitionState,
     TopicState,
     UnsampledRange,
@@ -94,7 +94,7 @@ class WatchResult(NamedTuple):
 
 
 def evaluate_alarms(
-    observation: Observation, before: WatchState, limits: AlarmLimits, *, accept: bool = False
+    observation: MirrorObservation, before: WatchState, limits: AlarmLimits, *, accept: bool = False
 ) -> WatchResult:
     """Return the active alarms after an observation, and the watch state for the next one.
 
@@ -147,7 +147,7 @@ def evaluate_alarms(
     )
 
 
-def retention_left_s(observation: Observation) -> dict[Partition, float]:
+def retention_left_s(observation: MirrorObservation) -> dict[Partition, float]:
     """Return the time until the edge's retention may delete the first uncopied record.
 
     Args:
@@ -165,7 +165,9 @@ def retention_left_s(observation: Observation) -> dict[Partition, float]:
     }
 
 
-def verified_topics(observation: Observation, state: WatchState) -> dict[str, TopicVerification]:
+def verified_topics(
+    observation: MirrorObservation, state: WatchState
+) -> dict[str, TopicVerification]:
     """Return the topics that samples have verified after an observation, and to which extent.
 
     Args:
@@ -179,7 +181,9 @@ def verified_topics(observation: Observation, state: WatchState) -> dict[str, To
     return {topic: said for topic, said in told.items() if isinstance(said, TopicVerification)}
 
 
-def unverified_topics(observation: Observation, state: WatchState) -> dict[str, UnverifiedReason]:
+def unverified_topics(
+    observation: MirrorObservation, state: WatchState
+) -> dict[str, UnverifiedReason]:
     """Return the topics that samples have not verified after an observation, and why.
 
     Args:
@@ -194,7 +198,7 @@ def unverified_topics(observation: Observation, state: WatchState) -> dict[str, 
 
 
 def _sampling_results(
-    observation: Observation, state: WatchState
+    observation: MirrorObservation, state: WatchState
 ) -> dict[str, TopicVerification | UnverifiedReason]:
     lost = {alarm.topic for alarm in state.standing}
     found: dict[str, TopicVerification | UnverifiedReason] = {}
@@ -214,7 +218,7 @@ def _sampling_results(
 
 
 def _of_parts(
-    observation: Observation, parts: list[tuple[Partition, PartitionState]]
+    observation: MirrorObservation, parts: list[tuple[Partition, PartitionState]]
 ) -> TopicVerification | UnverifiedReason:
     left = [known for p, known in parts if known.sampled < observation.ends[p]]
     if any(known.compared == 0 for known in left):
@@ -231,7 +235,7 @@ def _of_parts(
 
 
 def unsampled_ranges(
-    observation: Observation, before: WatchState
+    observation: MirrorObservation, before: WatchState
 ) -> dict[Partition, UnsampledRange]:
     """Return the offsets of each partition that were copied since its last sample.
 
@@ -254,7 +258,9 @@ def unsampled_ranges(
     return found
 
 
-def partitions_trimmed_on_target(observation: Observation, before: WatchState) -> list[Partition]:
+def partitions_trimmed_on_target(
+    observation: MirrorObservation, before: WatchState
+) -> list[Partition]:
     """Return the partitions whose log start on the target moved since it was last checked.
 
     Args:
@@ -268,7 +274,7 @@ def partitions_trimmed_on_target(observation: Observation, before: WatchState) -
     return [p for p, start in observation.remote_starts.items() if start > checked_start(p)]
 
 
-def stalled_partitions(observation: Observation, before: WatchState) -> list[Partition]:
+def stalled_partitions(observation: MirrorObservation, before: WatchState) -> list[Partition]:
     """Return partitions that are behind and whose position has not moved for 40 seconds.
 
     Args:
@@ -292,7 +298,7 @@ def stalled_partitions(observation: Observation, before: WatchState) -> list[Par
     ]
 
 
-def _recreated(observation: Observation, before: WatchState) -> Iterator[Alarm]:
+def _recreated(observation: MirrorObservation, before: WatchState) -> Iterator[Alarm]:
     for topic in recreated(
         {name: known.topic_id for name, known in before.topics.items()}, observation.ids
     ):
@@ -312,7 +318,7 @@ def _recreated(observation: Observation, before: WatchState) -> Iterator[Alarm]:
         yield Alarm(AlarmName.TOPIC_RECREATED, topic, seen_text, topic)
 
 
-def _known_gaps(observation: Observation, before: WatchState) -> list[Alarm]:
+def _known_gaps(observation: MirrorObservation, before: WatchState) -> list[Alarm]:
     """Return the stored gap alarms whose gap the mirror has already passed.
 
     Such a gap is found again on each observation until it is accepted, because the state keeps the
@@ -330,7 +336,7 @@ def _known_gaps(observation: Observation, before: WatchState) -> list[Alarm]:
     ]
 
 
-def _overtaken(observation: Observation, before: WatchState) -> Iterator[Alarm]:
+def _overtaken(observation: MirrorObservation, before: WatchState) -> Iterator[Alarm]:
     covered: dict[Partition, int] = dict(observation.positions)
     covered |= {
         p: known.covered
@@ -341,7 +347,7 @@ def _overtaken(observation: Observation, before: WatchState) -> Iterator[Alarm]:
         yield Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
 
 
-def _stale(observation: Observation) -> Iterator[Alarm]:
+def _stale(observation: MirrorObservation) -> Iterator[Alarm]:
     for p in ahead(observation.ends, observation.positions):
         text = (
             f"{p}: the mirror stands at {observation.positions[p]}, past the edge's end "
@@ -350,7 +356,7 @@ def _stale(observation: Observation) -> Iterator[Alarm]:
         yield Alarm(AlarmName.STALE_OFFSETS, str(p), text, p.topic)
 
 
-def _truncated(observation: Observation, before: WatchState) -> Iterator[Alarm]:
+def _truncated(observation: MirrorObservation, before: WatchState) -> Iterator[Alarm]:
     for topic, known in before.topics.items():
         if (
             known.remote_id is not None
@@ -380,7 +386,7 @@ def _truncated(observation: Observation, before: WatchState) -> Iterator[Alarm]:
         yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
 
 
-def _different(observation: Observation) -> Iterator[Alarm]:
+def _different(observation: MirrorObservation) -> Iterator[Alarm]:
     for p, sample in observation.samples.items():
         if sample.differs is not None:
             text = (
@@ -391,7 +397,7 @@ def _different(observation: Observation) -> Iterator[Alarm]:
             yield Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)
 
 
-def _missing(observation: Observation) -> Iterator[Alarm]:
+def _missing(observation: MirrorObservation) -> Iterator[Alarm]:
     for topic in sorted(observation.ids.keys() - observation.remote_ids.keys()):
         text = (
             f"topic {topic} has no remote topic on the central cluster: nothing of it is "
@@ -400,7 +406,7 @@ def _missing(observation: Observation) -> Iterator[Alarm]:
         yield Alarm(AlarmName.REMOTE_MISSING, topic, text, topic)
 
 
-def _near(observation: Observation, limits: AlarmLimits) -> Iterator[Alarm]:
+def _near(observation: MirrorObservation, limits: AlarmLimits) -> Iterator[Alarm]:
     for p, left_s in retention_left_s(observation).items():
         if left_s < min(limits.retention_hours * 3600, observation.retention_ms[p.topic] / 2000):
             text = (
@@ -411,7 +417,7 @@ def _near(observation: Observation, limits: AlarmLimits) -> Iterator[Alarm]:
             yield Alarm(AlarmName.RETENTION_NEAR, str(p), text, p.topic)
 
 
-def _blocked(observation: Observation, still: list[Partition]) -> Iterator[Alarm]:
+def _blocked(observation: MirrorObservation, still: list[Partition]) -> Iterator[Alarm]:
     for p, record in observation.blocking.items():
         if p in still:
             text = (
@@ -422,7 +428,7 @@ def _blocked(observation: Observation, still: list[Partition]) -> Iterator[Alarm
             yield Alarm(AlarmName.RECORD_BLOCKS, str(p), text, p.topic)
 
 
-def _stopped(observation: Observation, still: list[Partition]) -> Iterator[Alarm]:
+def _stopped(observation: MirrorObservation, still: list[Partition]) -> Iterator[Alarm]:
     for failure in observation.failures:
         yield Alarm(
             AlarmName.TASK_STOPPED, failure.name, f"{failure.name} does not run: {failure.cause}"
@@ -438,7 +444,9 @@ def _stopped(observation: Observation, still: list[Partition]) -> Iterator[Alarm
         yield Alarm(AlarmName.TASK_STOPPED, CONNECTOR, text)
 
 
-def _few_since_ms(observation: Observation, before: WatchState, limits: AlarmLimits) -> int | None:
+def _few_since_ms(
+    observation: MirrorObservation, before: WatchState, limits: AlarmLimits
+) -> int | None:
     if observation.workers is None or observation.workers >= limits.workers:
         return None
     return (
@@ -448,13 +456,15 @@ def _few_since_ms(observation: Observation, before: WatchState, limits: AlarmLim
     )
 
 
-def _few(observation: Observation, since_ms: int | None, limits: AlarmLimits) -> Iterator[Alarm]:
+def _few(
+    observation: MirrorObservation, since_ms: int | None, limits: AlarmLimits
+) -> Iterator[Alarm]:
     if since_ms is not None and observation.now_ms - since_ms >= FEW_MS:
         text = f"{observation.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
         yield Alarm(AlarmName.WORKER_MISSING, "mirror", text)
 
 
-def _quiet(observation: Observation, limits: AlarmLimits) -> Iterator[Alarm]:
+def _quiet(observation: MirrorObservation, limits: AlarmLimits) -> Iterator[Alarm]:
     for topic, expected_s in limits.expected_s.items():
         newest_ms = observation.newest_ms.get(topic)
         age_s = None if newest_ms is None else (observation.now_ms - newest_ms) / 1000
@@ -469,7 +479,7 @@ def _quiet(observation: Observation, limits: AlarmLimits) -> Iterator[Alarm]:
 
 
 def _remembered(
-    observation: Observation, before: WatchState, standing: tuple[Alarm, ...]
+    observation: MirrorObservation, before: WatchState, standing: tuple[Alarm, ...]
 ) -> WatchState:
     overtaken = {a.subject for a in standing if a.name == AlarmName.OVERTAKEN}
     parts: dict[str, dict[int, PartitionState]] = {name: {} for name in observation.ids}
@@ -488,7 +498,7 @@ def _remembered(
 
 
 def _known(
-    observation: Observation, before: WatchState, p: Partition, *, keep_covered: bool
+    observation: MirrorObservation, before: WatchState, p: Partition, *, keep_covered: bool
 ) -> PartitionState:
     known, position = (
         before.partition_state(p) if _same_topic(observation, before, p) else None,
@@ -545,7 +555,7 @@ def _known(
     )
 
 
-def _shifted_ms(observation: Observation, before: WatchState, since_ms: int) -> int:
+def _shifted_ms(observation: MirrorObservation, before: WatchState, since_ms: int) -> int:
     """Return an earlier time, shifted back by as much as the clock was set back since then.
 
     Durations measured from it therefore do not shrink.
@@ -553,17 +563,17 @@ def _shifted_ms(observation: Observation, before: WatchState, since_ms: int) -> 
     return since_ms - max(0, before.looked_ms - observation.now_ms)
 
 
-def _same_topic(observation: Observation, before: WatchState, p: Partition) -> bool:
+def _same_topic(observation: MirrorObservation, before: WatchState, p: Partition) -> bool:
     known = before.topics.get(p.topic)
     return known is not None and known.topic_id == observation.ids.get(p.topic)
 
 
-def _same_target(observation: Observation, before: WatchState, p: Partition) -> bool:
+def _same_target(observation: MirrorObservation, before: WatchState, p: Partition) -> bool:
     known = before.topics.get(p.topic)
     return known is not None and known.remote_id == observation.remote_ids.get(p.topic)
 
 
-def _uncopied(observation: Observation, p: Partition) -> int:
+def _uncopied(observation: MirrorObservation, p: Partition) -> int:
     return max(observation.positions.get(p, 0), observation.starts[p])
 
 

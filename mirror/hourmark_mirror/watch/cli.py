@@ -22,7 +22,7 @@ from hourmark_mirror.watch.alarms import AlarmLimits, WatchResult
 from hourmark_mirror.watch.metrics import MirrorMetrics
 from hourmark_mirror.watch.observer import MirrorObserver
 from hourmark_mirror.watch.watch_state_store import WatchStateStore
-from hourmark_mirror.watch.watcher import MirrorWatch, StuckWatchMonitor
+from hourmark_mirror.watch.watcher import MirrorWatcher, StuckWatchMonitor
 
 
 @click.command(
@@ -80,7 +80,9 @@ def watch(
         counts_workers=workers > 0,
     )
     limits = AlarmLimits(config.mirror.retention_alarm_hours, expected, workers)
-    watching = MirrorWatch(looker, WatchStateStore(config.mirror.work_dir), limits, metrics, clock)
+    watching = MirrorWatcher(
+        looker, WatchStateStore(config.mirror.work_dir), limits, metrics, clock
+    )
     with contextlib.closing(looker):
         if once:
             sys.exit(_once(watching, config.kafka.edge_alias, accept=accept, as_json=as_json))
@@ -95,7 +97,7 @@ def watch(
             stop()
 
 
-def _once(watching: MirrorWatch, site: str, *, accept: bool, as_json: bool) -> int:
+def _once(watching: MirrorWatcher, site: str, *, accept: bool, as_json: bool) -> int:
     found = watching.observe(accept=accept)
     if as_json:
         say_json(watch_result_to_json(site, found))

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark_mirror.watch.alarms import UnverifiedReason, WatchResult, retention_left_s
-from hourmark_mirror.watch.observation import Observation
+from hourmark_mirror.watch.observation import MirrorObservation
 
 WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LATE)
 
@@ -62,7 +62,7 @@ class MirrorMetrics:
         self._verified.set(math.nan)  # also before the first observation
         self.record_alarms([])
 
-    def record_observation(self, observation: Observation, found: WatchResult) -> None:
+    def record_observation(self, observation: MirrorObservation, found: WatchResult) -> None:
         """Set the lag, retention and sampling metrics after an observation.
 
         Args:

@@ -69,7 +69,7 @@ class TruncatedRecord(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class MirrorObservation:
     """State of both clusters at one time, keyed by edge topic or topic-partition.
 
     Offsets are the next to read. The order of reads makes the values consistent: positions, then

@@ -31,7 +31,7 @@ from hourmark_mirror.watch.alarms import (
     unsampled_ranges,
 )
 from hourmark_mirror.watch.observation import (
-    Observation,
+    MirrorObservation,
     OversizedRecord,
     TruncatedRecord,
     WatchState,
@@ -135,7 +135,7 @@ class MirrorObserver:
         self._status.close()
         self._sampler.close()
 
-    def observe(self, before: WatchState) -> Observation:
+    def observe(self, before: WatchState) -> MirrorObservation:
         """Read the current state of both clusters.
 
         Args:
@@ -158,7 +158,7 @@ class MirrorObserver:
         )
         ids = sites.central.topics({r.topic for r in there})
         configs = sites.edge.topic_configs(t.name for t in topics)
-        observation = Observation(
+        observation = MirrorObservation(
             now_ms=self._clock.now_ms(),
             ids={t.name: t.topic_id for t in topics},
             remote_ids={
@@ -196,8 +196,11 @@ class MirrorObserver:
         }
 
     def _read(
-        self, observation: Observation, before: WatchState, remotes: Mapping[Partition, Partition]
-    ) -> Observation:
+        self,
+        observation: MirrorObservation,
+        before: WatchState,
+        remotes: Mapping[Partition, Partition],
+    ) -> MirrorObservation:
         if recreated(
             {name: known.topic_id for name, known in before.topics.items()}, observation.ids
         ):
@@ -231,7 +234,7 @@ class MirrorObserver:
     def _blocking(
         self,
         edge: CommittedReader,
-        observation: Observation,
+        observation: MirrorObservation,
         remotes: Mapping[Partition, Partition],
         still: Sequence[Partition],
     ) -> dict[Partition, OversizedRecord]:
@@ -256,7 +259,7 @@ class MirrorObserver:
         self,
         edge: CommittedReader,
         central: CommittedReader,
-        observation: Observation,
+        observation: MirrorObservation,
         moved: Mapping[Partition, Partition],
     ) -> dict[Partition, TruncatedRecord]:
         configs = self._sites.central.topic_configs({r.topic for r in moved.values()})
@@ -283,11 +286,11 @@ class MirrorObserver:
         return found
 
 
-def _next(observation: Observation, p: Partition) -> int:
+def _next(observation: MirrorObservation, p: Partition) -> int:
     return max(observation.positions.get(p, 0), observation.starts[p])
 
 
-def _was_behind(observation: Observation, before: WatchState, p: Partition) -> bool:
+def _was_behind(observation: MirrorObservation, before: WatchState, p: Partition) -> bool:
     known = before.partition_state(p)
     return known is None or _next(observation, p) < known.end
 

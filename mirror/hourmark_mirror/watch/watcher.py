@@ -21,7 +21,7 @@ from hourmark.errors import Unavailable
 from hourmark.process.alarms import Alarm, AlarmLog, AlarmName
 from hourmark_mirror.watch.alarms import AlarmLimits, WatchResult, evaluate_alarms
 from hourmark_mirror.watch.metrics import MirrorMetrics
-from hourmark_mirror.watch.observation import Observation, WatchState
+from hourmark_mirror.watch.observation import MirrorObservation, WatchState
 from hourmark_mirror.watch.watch_state_store import WatchStateStore
 
 _LOG = logging.getLogger(__name__)
@@ -35,10 +35,10 @@ UNWATCHED_S: Final = (
 class Observer(Protocol):
     """Source of observations, such as `MirrorObserver`."""
 
-    def observe(self, before: WatchState) -> Observation: ...
+    def observe(self, before: WatchState) -> MirrorObservation: ...
 
 
-class MirrorWatch:
+class MirrorWatcher:
     """Watch that repeatedly observes a mirror, stores the state and reports alarms.
 
     Alarms go to the log and to metrics. `report_unwatched` and `observing_s` may be called from
@@ -154,7 +154,7 @@ class StuckWatchMonitor:
     Runs in a daemon thread of its own, because Python cannot interrupt a thread that hangs.
     """
 
-    def __init__(self, watch: MirrorWatch, end: Callable[[], None] = _end) -> None:
+    def __init__(self, watch: MirrorWatcher, end: Callable[[], None] = _end) -> None:
         self._watch, self._end = watch, end
 
     def start(self, stopping: threading.Event) -> None:

@@ -21,7 +21,7 @@ from hourmark_mirror.watch.alarms import (
     unsampled_ranges,
 )
 from hourmark_mirror.watch.observation import (
-    Observation,
+    MirrorObservation,
     OversizedRecord,
     TruncatedRecord,
     UnsampledRange,
@@ -32,7 +32,7 @@ A, P = "events.a", Partition("events.a", 0)
 HOUR_MS = 3_600_000
 LOOK_MS = 10_000
 NOW_MS = 1_800_000_000_000
-WELL = Observation(
+WELL = MirrorObservation(
     now_ms=NOW_MS,
     ids={A: "id-1"},
     remote_ids={A: "remote-1"},

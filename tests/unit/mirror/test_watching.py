@@ -25,9 +25,14 @@ from hourmark_mirror.watch import watch_state_store
 from hourmark_mirror.watch.alarms import AlarmLimits
 from hourmark_mirror.watch.cli import format_watch_result, watch_result_to_json
 from hourmark_mirror.watch.metrics import WATCHED, MirrorMetrics
-from hourmark_mirror.watch.observation import Observation, SampleResult, UnsampledRange, WatchState
+from hourmark_mirror.watch.observation import (
+    MirrorObservation,
+    SampleResult,
+    UnsampledRange,
+    WatchState,
+)
 from hourmark_mirror.watch.watch_state_store import WATCH_STATE_FILE, WatchStateStore
-from hourmark_mirror.watch.watcher import MirrorWatch
+from hourmark_mirror.watch.watcher import MirrorWatcher
 
 
 class Played:
@@ -37,7 +42,7 @@ class Played:
         self.seen, self.away = WELL, False
         self.looked: Callable[[], object] = lambda: None
 
-    def observe(self, before: WatchState) -> Observation:
+    def observe(self, before: WatchState) -> MirrorObservation:
         self.looked()
         if self.away:
             raise Unavailable("the central Kafka cluster did not answer")
@@ -49,9 +54,9 @@ class Played:
 
 def watch(
     folder: Path, played: Played, clock: FakeClock | None = None
-) -> tuple[MirrorWatch, MirrorMetrics]:
+) -> tuple[MirrorWatcher, MirrorMetrics]:
     metrics = MirrorMetrics()
-    return MirrorWatch(
+    return MirrorWatcher(
         played, WatchStateStore(folder), AlarmLimits(24.0, {}), metrics, clock or FakeClock()
     ), metrics
 
