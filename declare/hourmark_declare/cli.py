@@ -42,7 +42,7 @@ types.add_command(try_)
 @click.option(
     "--live",
     is_flag=True,
-    help="Ask the edge, too: which lines became dead letters, and would again?",
+    help="Also parse recent dead letters at the edge again with these declarations.",
 )
 @click.option(
     "--since",
@@ -109,21 +109,21 @@ def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Re
 @click.option(
     "--remove",
     is_flag=True,
-    help="Leave out types and sources in force that are not declared here.",
+    help="Remove types and sources in force that are not declared here.",
 )
 @click.option(
     "--refuse-lines",
     is_flag=True,
-    help="Lines that are events now may become dead letters: no program writes them.",
+    help="Allow lines that are events now to become dead letters.",
 )
 @click.option(
     "--lines",
     "sample",
     type=click.File("rb"),
-    help="Sample lines that come now: refuse what they would not satisfy.",
+    help="Sample of current lines, which must remain events.",
 )
 @click.option(
-    "--source", help="With --lines: the declared source that they are of. Default: the only one."
+    "--source", help="With --lines: the declared source of the lines. Default: the only one."
 )
 @config_option
 def apply(
@@ -156,7 +156,7 @@ def apply(
 
     declared = load_declarations(folder or config.types.dir)
     if source and sample is None:
-        raise UsageError("--source says what --lines are of: name a file of lines too")
+        raise UsageError("--source names the source of --lines: name a file of lines as well")
     samples = read_sample_lines(declared, sample, source) if sample else None
     with open_targets(config, _say) as targets:
         first = resolve_first_hour(config, first_hour, is_new=targets.ledger.book().latest is None)
@@ -173,7 +173,7 @@ def apply(
 @click.option(
     "--adopt",
     is_flag=True,
-    help="The ledger is an older copy: take from hourmark.types what it lacks.",
+    help="The ledger is an older copy: add what it lacks from hourmark.types.",
 )
 @_first_hour_option
 @json_option

@@ -49,7 +49,7 @@ _FOLDER: Final = Path("pipeline")  # the default of `hourmark run`
     help="Folder to write.",
 )
 @click.option(
-    "--name", help="Of the source and its type, where there is one file. Default: the file's name."
+    "--name", help="Name of the source and its type, for a single file. Default: the file's name."
 )
 @click.option(
     "--bucket-seconds",
@@ -269,7 +269,7 @@ def _write(out: Path, written: Mapping[Path, str], *, joins: bool) -> None:
     added_to = (SETTINGS, SOURCES) if joins else ()
     if there := [out / path for path in written if path not in added_to and (out / path).exists()]:
         raise UsageError(
-            f"{there[0]} is there already; name another folder with --out, or remove {out} first"
+            f"{there[0]} already exists; name another folder with --out, or remove {out} first"
         )
     for path, text in sorted(
         written.items(), key=lambda item: item[0] == SETTINGS

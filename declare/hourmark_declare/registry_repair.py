@@ -79,9 +79,9 @@ def repair_registry(
         standing = registry.schema(schema_id)
         if standing is not None and fingerprint(plain_spelling(standing)) != schema.fingerprint:
             raise Finding(
-                f"the schema registry says that id {schema_id} stands for "
+                f"the schema registry assigns id {schema_id} to "
                 f"{standing.get('name')} ({fingerprint(standing)}), the "
-                f"ledger knows it as {schema.meaning}: this cannot be mended there. Restore a "
+                f"ledger knows it as {schema.meaning}: this cannot be repaired there. Restore a "
                 "copy of the registry, or set "
                 "registry.url to an empty one and run this again; nothing was registered"
             )

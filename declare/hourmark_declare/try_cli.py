@@ -36,13 +36,13 @@ _LINES_MAX: Final = 10_000
     required=True,
     help="File of sample lines; - reads them from stdin.",
 )
-@click.option("--source", help="The declared source that they are of. Default: the only one.")
+@click.option("--source", help="The declared source of the lines. Default: the only one.")
 @click.option(
     "--type", "event_type", help="Try this type alone, in the first source that carries it."
 )
 @click.option(
     "--observed-at",
-    help="When they were read, e.g. 2026-11-21T05:00:00Z, for old samples. Default: now.",
+    help="Time of reading for old samples, e.g. 2026-11-21T05:00:00Z. Default: now.",
 )
 @click.option(
     "--zone", default="UTC", show_default=True, help="Time zone of the host, for times without one."
@@ -52,7 +52,7 @@ _LINES_MAX: Final = 10_000
     default=_LINES_MAX,
     show_default=True,
     type=click.IntRange(1),
-    help="Lines to read at most.",
+    help="Maximum number of lines to read.",
 )
 @dir_option
 @json_option

@@ -55,7 +55,7 @@ for _command in (watch, status, plan, apply, reset_offsets):
 @click.option(
     "--no-restart",
     is_flag=True,
-    help="End with MirrorMaker 2's exit code instead of starting it again.",
+    help="Exit with MirrorMaker 2's exit code instead of restarting it.",
 )
 def run(config: Config, no_restart: bool) -> None:
     """Run MirrorMaker 2 from the edge to the central cluster, exactly once, until SIGTERM.
@@ -193,18 +193,22 @@ def _or_dash(offset: int | None) -> str:
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="Seconds to wait.",
+    help="Maximum seconds to wait for the mirror.",
 )
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
-    help="Compare contents of so many topic-partitions only, chosen at random.",
+    help="Compare the contents of only this many randomly chosen topic-partitions.",
 )
-@click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
+@click.option(
+    "--seed",
+    type=int,
+    help="Seed of the choice of --sample. Default: a random one, which is printed.",
+)
 @click.option(
     "--accept",
     is_flag=True,
-    help="Accept what was found: its alarms end, but what is wrong still, or new, is told.",
+    help="Accept the findings: their alarms end. New ones, and causes that persist, are reported.",
 )
 @json_option
 def verify(

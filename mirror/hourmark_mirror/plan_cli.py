@@ -136,7 +136,7 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
 @click.command(epilog="Examples:  hourmark mirror apply    hourmark mirror apply --yes --json")
 @config_option
 @topic_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Create remote topics, add partitions and change settings to match the edge.

@@ -225,9 +225,9 @@ def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) ->
     "--all",
     "all_positions",
     is_flag=True,
-    help="All positions of the topics named, whether or not any looks stale.",
+    help="Reset all positions of the named topics, even if none is stale.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def reset_offsets(
     config: Config, topics: tuple[str, ...], all_positions: bool, yes: bool, as_json: bool
@@ -245,7 +245,7 @@ def reset_offsets(
     """
     set_up_logging(config.log_level)
     if all_positions and not topics:
-        raise click.UsageError("--all wants the topics to be named: --topic")
+        raise click.UsageError("--all requires --topic")
     sites = MirrorSites(config)
     refuse_while_workers_run(sites)  # before the confirmation prompt
     found = read_stored_positions(sites, topic_filter(topics))

@@ -35,8 +35,8 @@ def exclusive_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[No
     except OSError as error:
         raise UsageError(
             f"mirror.work_dir = {str(path.parent.parent)!r} cannot be used: {error.strerror}; "
-            "name a folder that this user may "
-            "write"
+            "name a folder that this user can "
+            "write to"
         ) from error
     with lock:
         _wait_for(lock, timeout_s)
@@ -53,7 +53,6 @@ def _wait_for(lock: IO[bytes], timeout_s: float) -> None:
             if time.monotonic() >= give_up_s:
                 raise Unavailable(
                     f"another process has held {lock.name} for {timeout_s:g} s, perhaps a "
-                    "`hourmark mirror watch` that stands "
-                    f"still; `fuser {lock.name}` tells which"
+                    f"`hourmark mirror watch` that hangs; `fuser {lock.name}` shows the process"
                 ) from error
         time.sleep(_POLL_S)

@@ -74,7 +74,7 @@ def _run_check(kind: str, ask: CheckFunction, config: Config) -> list[CheckResul
                 kind,
                 "server",
                 redact(str(error)),
-                "see that it runs, and that the configuration names it",
+                "check that it runs, and that the configuration names it",
             )
         )
     except Exception as error:  # noqa: BLE001  # the results of other checks must not be lost
@@ -83,8 +83,8 @@ def _run_check(kind: str, ask: CheckFunction, config: Config) -> list[CheckResul
             finding_result(
                 kind,
                 "doctor",
-                f"it could not look at all: {said}",
-                "look at it by hand, and report this",
+                f"the check failed: {said}",
+                "check it manually, and report this error",
             )
         )
     return answers
@@ -101,5 +101,5 @@ def _timed_out(kind: str, seconds: float) -> CheckResult:
         kind,
         "server",
         f"no answer within {seconds:g} s",
-        "see that it runs and is not overloaded, then ask again",
+        "check that it runs and is not overloaded, then try again",
     )

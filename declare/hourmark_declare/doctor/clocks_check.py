@@ -35,7 +35,7 @@ def check_clocks(config: Config) -> Iterator[CheckResult]:
             yield skipped_result(CHECK, subject, "it does not answer")
             continue
         if told.date_ms is None:
-            yield skipped_result(CHECK, subject, "it does not tell its clock")
+            yield skipped_result(CHECK, subject, "it does not report its clock")
         else:
             yield evaluate_clock(
                 subject, told.date_ms, told.begun_ms, told.ended_ms, tick_ms=http_request.TICK_MS

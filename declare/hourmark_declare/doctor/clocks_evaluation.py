@@ -35,7 +35,7 @@ def evaluate_clock(
             subject,
             f"its clock is {apart_ms / 1000:.0f} s {where} this machine's: from "
             f"{CLOCKS_APART_MS_MAX // 1000} s "
-            "on nothing closes, and late or future lines are told by it",
+            "on no bucket closes, and it decides which lines are late or in the future",
             "set both by NTP (chronyc tracking, timedatectl)",
         )
     return passed_result(

@@ -24,8 +24,8 @@ _RIGHTS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 _AT_LEAST: Final[Mapping[str, str]] = {
     # setting: consequence of a lower value
-    "min.insync.replicas": "what is acknowledged may be on fewer brokers than configured, and be lost with them",
-    "retention.ms": "records are deleted before whoever was away for so long has read them",
+    "min.insync.replicas": "acknowledged records may be on fewer brokers than configured, and be lost with them",
+    "retention.ms": "records are deleted before a component that was down for this long has read them",
     "max.message.bytes": "larger records are refused, and ranges with them wait for ever",
 }
 _UNTOLD: Final = TopicAccess()
@@ -190,9 +190,7 @@ def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[
                 f"it tells no id of {_named(without)}: a topic that was deleted and "
                 "recreated would be taken for the "
                 "one before",
-                "upgrade its brokers: topic ids came "
-                "with Kafka 2.8, and need the metadata "
-                "version of then",
+                "upgrade its brokers: topic ids require Kafka 2.8 and its metadata version",
             )
         )
     yield from found
@@ -323,7 +321,7 @@ def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[CheckResult]
             CHECK,
             subject,
             f"replicas of partitions {_listed(behind)} are away or behind",
-            "see that all brokers are up; they catch up by themselves (kafka-topics.sh "
+            "check that all brokers are up; they catch up automatically (kafka-topics.sh "
             "--describe --under-replicated-partitions)",
         )
 

@@ -86,14 +86,14 @@ def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> C
     subject = f"{setting} ({folder})"
     if space is None:
         return skipped_result(
-            CHECK, subject, "it is not there: what uses it has not run on this machine"
+            CHECK, subject, "it does not exist: its component has not run on this machine"
         )
     if space.bytes < FREE_BYTES_MIN:
         return finding_result(
             CHECK,
             subject,
             f"{space.bytes >> 20} MiB are free, at least {FREE_BYTES_MIN >> 20} should be",
-            f"free space on its disk, or move it ({setting}); where it is full, what uses it stops",
+            f"free space on its disk, or move it ({setting}); its component stops when it is full",
         )
     if space.inodes is not None and space.inodes < FREE_NAMES_MIN:
         return finding_result(

@@ -44,7 +44,7 @@ def check_registry(config: Config) -> Iterator[CheckResult]:
                 known = LedgerRules(ledger).schemas()
         except HourmarkError:
             yield skipped_result(
-                CHECK, "schemas", "which it must have, the ledger knows, and that cannot be asked"
+                CHECK, "schemas", "the expected schemas are in the ledger, which cannot be read"
             )
             return
         yield from evaluate_schemas(registry, known)

@@ -35,7 +35,7 @@ def check_retention(config: Config) -> Iterator[CheckResult]:
                 for name, at in fixed_hours(ledger, length_s).items()
             }
     except HourmarkError:
-        yield skipped_result(CHECK, "open hours", "the ledger knows them, and cannot be asked")
+        yield skipped_result(CHECK, "open hours", "they are in the ledger, which cannot be read")
         return
     clusters: list[tuple[str, KafkaCluster, dict[str, str]]] = []
     for n, site in enumerate(config.kafka.sites):

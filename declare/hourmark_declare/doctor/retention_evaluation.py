@@ -47,7 +47,7 @@ def evaluate_retention(
                 CHECK,
                 f"{cluster} {name}",
                 f"{what}: {comes_of}",
-                f"`hourmark bucket why {name} {hour}` says what it waits for; raise the "
+                f"`hourmark bucket why {name} {hour}` shows what it waits for; raise the "
                 "topic's retention.ms until it is closed",
             )
         )

@@ -24,7 +24,7 @@ def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[Che
             CHECK,
             "NameNode",
             "it is in safe mode: nothing can be written",
-            "see that its datanodes run; where it does not leave by itself: hdfs "
+            "check that its datanodes run; if it does not leave safe mode: hdfs "
             "dfsadmin -safemode get",
         )
     if missing := int(bean.get("NumberOfMissingBlocks", 0)):

@@ -51,7 +51,7 @@ def _delete(storage: Storage, folder: str) -> Iterator[CheckResult]:
             CHECK,
             _SUBJECT,
             f"what was tried cannot be deleted: {error}",
-            f"delete {folder} there, if it stands, once storage takes changes",
+            f"delete {folder}, if it exists, once storage accepts changes",
         )
 
 

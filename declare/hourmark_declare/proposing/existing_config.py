@@ -116,7 +116,7 @@ class ExistingConfig:
                     raise UsageError(
                         f"{file} is followed already, as source {source['name']} of "
                         f"{self.folder / SETTINGS}; `hourmark run` "
-                        f"goes on with it. To begin anew, remove {self.folder}, and what the "
+                        f"continues with it. To start over, remove {self.folder}, and what the "
                         "local stack holds by "
                         "`hourmark purge --yes`"
                     )

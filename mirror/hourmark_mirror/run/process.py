@@ -193,8 +193,7 @@ def _write(path: Path, content: bytes) -> None:
         write_durably(path, content)
     except OSError as error:
         raise Unavailable(
-            f"{path} cannot be written: {error.strerror}; see to its disk, and to who may "
-            "write there"
+            f"{path} cannot be written: {error.strerror}; check its disk and permissions"
         ) from error
 
 

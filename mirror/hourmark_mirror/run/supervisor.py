@@ -97,7 +97,7 @@ class TaskFailureDetector:
             and self._clock.monotonic_s() - self._began_s > START_S
         ):
             not_running = TaskFailure(
-                CONNECTOR, f"not running {START_S:g} s after the start; its log says why"
+                CONNECTOR, f"not running {START_S:g} s after the start; see its log for the cause"
             )
             return [*self._states.local_failures, not_running]
         return self._states.local_failures

@@ -93,9 +93,8 @@ class TaskStates:
                 self._outdated.discard(name)
         if unreadable:
             _LOG.warning(
-                "%d records of the status topic are none that MirrorMaker 2 writes, the first "
-                "of %s; they are passed over: who "
-                "else writes there?",
+                "%d records of the status topic were not written by MirrorMaker 2 and are ignored, the "
+                "first one of %s; check which other client writes to the topic",
                 len(unreadable),
                 unreadable[0],
             )

@@ -108,7 +108,7 @@ class ContentComparer:
             if self._clock.monotonic_s() >= give_up_s:
                 raise Unavailable(
                     f"a transaction on {open_[0]} of the central cluster does not end; "
-                    "who else writes there?"
+                    "check which other client writes there"
                 )
             self._clock.sleep(POLL_S)
         return ends

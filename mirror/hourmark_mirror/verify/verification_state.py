@@ -101,7 +101,7 @@ class VerificationState:
             return _StoredChecks(self._cluster_id, {})
         except OSError as error:
             raise UsageError(
-                f"{self._path} cannot be read: {error.strerror}; ask as a user who may "
+                f"{self._path} cannot be read: {error.strerror}; run the command as a user who can "
                 "read and write it"
             ) from error
         except ValidationError as error:
@@ -174,9 +174,9 @@ class VerificationState:
                 write_durably(self._path, _CONTENT.dump_json(every, indent=1))
             except OSError as error:
                 raise UsageError(
-                    f"{self._path} cannot be written: {error.strerror}; the next check will not "
-                    "know what this one found: make "
-                    "it writable, or room, and ask again"
+                    f"{self._path} cannot be written: {error.strerror}; the next verification will not "
+                    "know these findings: make the file "
+                    "writable or free disk space, then verify again"
                 ) from error
         self._take(every)
 

@@ -375,7 +375,7 @@ def _truncated(observation: MirrorObservation, before: WatchState) -> Iterator[A
             else None
         )
         if was is not None and end < was:
-            text = f"{p}: the target's end was {was}, and is {end}: what was between was taken away"
+            text = f"{p}: the target's end offset decreased from {was} to {end}: the records in between were removed"
             yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
     for p, cut in observation.cut_off.items():
         text = (

@@ -35,7 +35,7 @@ from hourmark_mirror.watch.watcher import MirrorWatcher, StuckWatchMonitor
 @click.option(
     "--once",
     is_flag=True,
-    help="Look once, print the alarms that stand, and end; exit code 1 where there are any.",
+    help="Observe once, print the active alarms and exit; exit code 1 if there are any.",
 )
 @click.option(
     "--accept",
@@ -48,7 +48,7 @@ from hourmark_mirror.watch.watcher import MirrorWatcher, StuckWatchMonitor
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="In place of mirror.metrics_port; 0: no metrics.",
+    help="Overrides mirror.metrics_port; 0 disables metrics.",
 )
 @json_option
 def watch(
@@ -65,7 +65,7 @@ def watch(
     served at mirror.metrics_port. For the meaning of each alarm and what to do, see docs/runbooks.
     """
     if not once and (accept or as_json):
-        raise click.UsageError("--accept and --json are of --once")
+        raise click.UsageError("--accept and --json require --once")
     set_up_logging(config.log_level)
     clock, metrics = SystemClock(), MirrorMetrics()
     expected = {

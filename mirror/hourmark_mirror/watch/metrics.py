@@ -29,7 +29,7 @@ class MirrorMetrics:
         self.registry = CollectorRegistry()
         self._alarms = Gauge(
             "hourmark_mirror_alarms",
-            "Alarms that stand, by their name.",
+            "Active alarms by name.",
             ["name"],
             registry=self.registry,
         )

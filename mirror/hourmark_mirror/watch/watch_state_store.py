@@ -72,7 +72,7 @@ class WatchStateStore:
             return WatchState()
         except OSError as error:
             raise Unavailable(
-                f"{self.path} cannot be read: {error.strerror}; see to its disk"
+                f"{self.path} cannot be read: {error.strerror}; check its disk"
             ) from error
         except ValidationError as error:
             raise UsageError(
