@@ -94,8 +94,7 @@ def select_source(declared: Declarations, source: str | None, event_type: str | 
         return carriers[0].model_copy(update={"types": [event_type], "catch_all": None})
     if len(named) != 1:
         raise UsageError(
-            "say which source the lines are of, --source; declared are: "
-            f"{', '.join(named) or 'none'}"
+            f"name the source of the lines, --source; declared are: {', '.join(named) or 'none'}"
         )
     return declared.sources[0]
 

@@ -100,7 +100,7 @@ def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str
     )
     yield f"MirrorMaker 2 installed here: {installed or 'unknown'}"
     if not group.workers.hosts:
-        yield "no worker is there now: what follows was said by those that were"
+        yield "no worker is running: the following states are the last ones reported"
     for name, s in group.states.items():
         if s.state != "UNASSIGNED":
             cause = f": {s.cause}" if s.state == "FAILED" else ""
@@ -213,11 +213,11 @@ def format_plan(differences: Sequence[MirrorDifference]) -> Iterator[str]:
     yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in differences)
     if not differences:
         yield (
-            "nothing to do: remote topics are as those of the edge, and workers run with "
+            "nothing to do: remote topics match those of the edge, and workers run with "
             "these settings"
         )
     if any(d.kind is DifferenceKind.START for d in differences):
-        yield "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
+        yield "start `hourmark mirror run`: no worker is running, so nothing is copied"
     if any(d.kind is DifferenceKind.RESTART for d in differences):
         yield (
             "restart `hourmark mirror run` on each host, with the same settings: its workers "

@@ -187,9 +187,9 @@ def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[
             finding_result(
                 CHECK,
                 cluster,
-                f"it tells no id of {_named(without)}: a topic that was deleted and "
-                "recreated would be taken for the "
-                "one before",
+                f"it reports no id for {_named(without)}: a topic that was deleted and "
+                "recreated would be mistaken for the "
+                "previous one",
                 "upgrade its brokers: topic ids require Kafka 2.8 and its metadata version",
             )
         )

@@ -73,7 +73,7 @@ def evaluate_schemas(
             yield finding_result(
                 CHECK,
                 subject,
-                f"it stands for another schema, {standing.get('name')}",
+                f"it belongs to another schema, {standing.get('name')}",
                 "restore a copy of the registry, or set registry.url to an empty one and "
                 "run `hourmark types repair`",
             )

@@ -40,7 +40,7 @@ def evaluate_retention(
         comes_of = (
             "what was not staged may be deleted already, and what is staged cannot be staged again"
             if age_ms > kept_ms
-            else "soon what was not staged is deleted"
+            else "unstaged records will be deleted soon"
         )
         found.append(
             finding_result(

@@ -50,7 +50,7 @@ def _delete(storage: Storage, folder: str) -> Iterator[CheckResult]:
         yield finding_result(
             CHECK,
             _SUBJECT,
-            f"what was tried cannot be deleted: {error}",
+            f"the test folder cannot be deleted: {error}",
             f"delete {folder}, if it exists, once storage accepts changes",
         )
 
@@ -74,7 +74,7 @@ def _probe(storage: Storage, folder: str) -> Iterator[CheckResult]:
             yield passed_result(
                 CHECK,
                 _SUBJECT,
-                "what is written is read; what stands is neither written over nor renamed over",
+                "written files can be read; existing ones are neither overwritten nor renamed over",
             )
 
 
@@ -84,14 +84,14 @@ def _accepted_overwrites(storage: Storage, folder: str) -> Iterator[CheckResult]
         not _refused(lambda: storage.write_new(f"{one}/file", b"another"))
         or storage.read(f"{one}/file") != b"one"
     ):
-        yield finding_result(CHECK, _SUBJECT, "a file that stands is written over", _USE_ANOTHER)
+        yield finding_result(CHECK, _SUBJECT, "an existing file is overwritten", _USE_ANOTHER)
     if not _refused(lambda: storage.rename_new(two, one)) or not storage.exists(f"{two}/file"):
         yield finding_result(
-            CHECK, _SUBJECT, "a folder is renamed onto one that stands, or into it", _USE_ANOTHER
+            CHECK, _SUBJECT, "a folder is renamed onto an existing one, or into it", _USE_ANOTHER
         )
     elif not _refused(lambda: storage.rename_new(two, f"{folder}/empty")):
         yield finding_result(
-            CHECK, _SUBJECT, "a folder is renamed onto an empty one that stands", _USE_ANOTHER
+            CHECK, _SUBJECT, "a folder is renamed onto an existing empty one", _USE_ANOTHER
         )
 
 

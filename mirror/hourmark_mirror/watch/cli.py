@@ -41,8 +41,8 @@ from hourmark_mirror.watch.watcher import MirrorWatcher, StuckWatchMonitor
     "--accept",
     is_flag=True,
     help=(
-        "With --once: accept losses that were told before: their alarms end, but for what is "
-        "wrong still. What it finds stands."
+        "With --once: accept losses that were reported before. Their alarms end unless the cause "
+        "persists; new losses are reported."
     ),
 )
 @click.option(

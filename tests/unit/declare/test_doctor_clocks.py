@@ -161,7 +161,7 @@ def test_without_sources_no_service_is_asked() -> None:
     ("age_h", "kept_h", "said"),
     [
         (84, 168, ""),
-        (85, 168, "soon what was not staged is deleted"),
+        (85, 168, "unstaged records will be deleted soon"),
         (169, 168, "what was not staged may be deleted already"),
         (9999, None, ""),
     ],

@@ -239,7 +239,7 @@ def test_a_right_that_a_component_needs_and_has_not_is_found(
 
 def test_topics_without_ids_are_found() -> None:
     (found,) = findings(evaluate_access("edge", with_access(TopicAccess(may=ALL, has_id=False))))
-    assert found.startswith(f"edge: it tells no id of {EVENTS}")
+    assert found.startswith(f"edge: it reports no id for {EVENTS}")
 
 
 @pytest.mark.parametrize("may", [ALL, None])

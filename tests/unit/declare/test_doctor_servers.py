@@ -153,7 +153,7 @@ def registry_of(*schemas: Any, topic: str = LETTERS.topic) -> MemoryRegistry:
             registry_of(LETTERS.schema, topic="events.other"),
             "it is not registered under subject events.dead-letters-value",
         ),
-        (registry_of(OTHER), "it stands for another schema, other"),
+        (registry_of(OTHER), "it belongs to another schema, other"),
     ],
 )
 def test_a_schema_that_the_registry_lost_or_changed_is_found(
@@ -231,7 +231,7 @@ def test_a_namenode_is_asked_how_it_stands_where_it_tells(
     assert answers[0].verdict is CheckStatus.PASSED
     assert [said.partition(":")[0] for said in findings(iter(answers))][:2] == [
         "nothing can be written",
-        "what was tried cannot be deleted",
+        "the test folder cannot be deleted",
     ]
     assert next(answer.verdict for answer in answers if answer.subject == "NameNode") is last
 

@@ -76,10 +76,10 @@ class ReadOnly(MemoryStorage):
 @pytest.mark.parametrize(
     ("storage", "said"),
     [
-        (WritesOver(), "a file that stands is written over"),
-        (RefusesAfterwards(), "a file that stands is written over"),
-        (RenamesInto(), "a folder is renamed onto one that stands, or into it"),
-        (RenamesOntoEmpty(), "a folder is renamed onto an empty one that stands"),
+        (WritesOver(), "an existing file is overwritten"),
+        (RefusesAfterwards(), "an existing file is overwritten"),
+        (RenamesInto(), "a folder is renamed onto an existing one, or into it"),
+        (RenamesOntoEmpty(), "a folder is renamed onto an existing empty one"),
         (ReadOnly(), "nothing can be written: "),
         (Full(), "nothing can be written: "),
     ],

@@ -295,7 +295,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")}
     with pytest.raises(
         UsageError,
-        match=r"a.log is followed already, as source a of .*hourmark.toml; `hourmark run` goes on",
+        match=r"a.log is followed already, as source a of .*hourmark.toml; `hourmark run` continues",
     ):
         invoked(*arguments)
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")} == before

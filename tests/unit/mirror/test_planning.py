@@ -116,7 +116,7 @@ def test_a_mirror_that_nobody_runs_is_named() -> None:
     assert (str(nobody), nobody.applicable) == ("worker: hosts: absent → at least one", False)
     assert (
         list(format_plan([nobody]))[-1]
-        == "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
+        == "start `hourmark mirror run`: no worker is running, so nothing is copied"
     )
     assert "workers run with these settings" in next(format_plan([]))
 
@@ -147,7 +147,7 @@ def test_status_hides_secrets_and_says_when_nobody_is_there() -> None:
     settings = {"tasks.max": "2", "target.cluster.sasl.jaas.config": 'password="planted-s3cret"'}
     group = WorkerGroup(Workers(), states, settings)
     text = "\n".join(format_status("edge", group, "4.3.0"))
-    assert "no worker is there now" in text
+    assert "no worker is running" in text
     assert (
         "FAILED     mirror-1:8783  4.3.0: RecordTooLargeException" in text
         and "UNASSIGNED" not in text
