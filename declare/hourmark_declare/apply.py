@@ -44,7 +44,7 @@ _OWN: Final = (KnownSchema.of(AUDIT, audit.SCHEMA), KnownSchema.of(HOSTS, host_r
 
 
 class RulesTopic(Protocol):
-    """The topic `hourmark.types` of one edge cluster."""
+    """Topic of rules revisions (`hourmark.types`) on one edge cluster."""
 
     def read(self) -> RulesBook:
         """Read all records of the topic; the book is empty if there are none.

@@ -20,13 +20,13 @@ from hourmark_etl.ledger.rules import LedgerRules
 
 
 class EdgeRulesTopic:
-    """The topic `hourmark.types` of one edge cluster."""
+    """Topic of rules revisions (`hourmark.types`) on the edge cluster of one site."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._cluster, self._bytes_max = kafka.edge, kafka.max_message_bytes
 
     def read(self) -> RulesBook:
-        """Read all records of the topic.
+        """Read all records of the topic; the book is empty if there are none.
 
         Raises:
             Unavailable: The cluster does not answer.
@@ -35,6 +35,9 @@ class EdgeRulesTopic:
 
     def publish(self, records: Sequence[Record]) -> None:
         """Append records and return once all in-sync replicas have them.
+
+        Args:
+            records: Keys and values, appended in this order.
 
         Raises:
             Unavailable: The cluster does not acknowledge them.

@@ -20,8 +20,7 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
 
     Returns:
         `RUNNING` if a process holds the lock of the work folder, otherwise `NOT_RUNNING`. The
-        detail
-        describes the lag, or why the clusters could not be read.
+        detail describes the lag, or why the clusters could not be read.
     """
     if not config.kafka.mirrored:
         return ComponentStatus(

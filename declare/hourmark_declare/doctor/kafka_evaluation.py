@@ -61,6 +61,9 @@ def evaluate_brokers(cluster: str, settings: KafkaCluster, brokers: int) -> Iter
         cluster: Name of the cluster in results.
         settings: Settings of the cluster.
         brokers: Number of running brokers.
+
+    Yields:
+        One or two results.
     """
     needed, in_sync = settings.replication_factor, settings.min_insync_replicas
     if in_sync > needed:
@@ -165,6 +168,9 @@ def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[
     Args:
         cluster: `edge` or `central`, which determines the required rights.
         topics: Existing topics by name.
+
+    Yields:
+        Findings, or one passed result; nothing if there are no topics.
     """
     found = []
     for right, who in _RIGHTS[cluster].items():

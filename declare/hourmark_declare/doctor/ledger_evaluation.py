@@ -54,6 +54,10 @@ def evaluate_postgresql(settings: Mapping[str, str]) -> Iterator[CheckResult]:
 
     Args:
         settings: PostgreSQL settings by name, among them `server_version_num`.
+
+    Yields:
+        A finding for an old version and for each setting that is off; a passed result if none is
+        off.
     """
     major = int(settings.get(VERSION, "0")) // 10_000
     if 0 < major < VERSION_MIN:
@@ -76,6 +80,9 @@ def evaluate_privileges(answers: Mapping[str, bool]) -> Iterator[CheckResult]:
 
     Args:
         answers: Result of each privilege query in `RIGHTS`, by query.
+
+    Yields:
+        A finding for each missing privilege, or one passed result.
     """
     lacking = [question for question in RIGHTS if not answers[question]]
     for question in lacking:

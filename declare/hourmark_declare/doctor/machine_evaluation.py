@@ -58,6 +58,9 @@ def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> 
         hard: Hard limit of open files; None if unlimited.
         connections_max: Setting `service.connections_max`.
         others: Number of other files that the service opens.
+
+    Returns:
+        A finding if the limit is below the sum of both, otherwise a passed result.
     """
     needed = connections_max + others
     if hard is not None and hard < needed:

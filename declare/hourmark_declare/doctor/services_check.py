@@ -54,6 +54,9 @@ def evaluate_service(url: str, status: int, body: bytes) -> CheckResult:
         url: URL to show in the result.
         status: HTTP status code; 200 means ready.
         body: Response body, JSON with `reasons` if the service is not ready.
+
+    Returns:
+        A passed result for status 200, otherwise a finding with the reasons.
     """
     if status == 200:
         return passed_result(CHECK, url, "ready")

@@ -18,6 +18,9 @@ def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[Che
     Args:
         bean: NameNodeInfo, as returned by the NameNode's /jmx.
         replication: Setting `storage.replication`.
+
+    Yields:
+        A finding for each problem, and a passed result if enough datanodes are live.
     """
     if bean.get("Safemode"):
         yield finding_result(

@@ -70,9 +70,13 @@ class TaskStates:
         self._outdated: set[str] = set()  # reported by an earlier run
 
     def update(self, records: Iterable[KeyValue]) -> None:
-        """Apply records of the status topic in order, and ignore records with other keys.
+        """Apply records of the status topic in order.
 
-        Records with a status key and an unreadable value are counted in one logged warning.
+        Records with other keys are ignored. Status records that cannot be read are ignored as well,
+        and counted in one logged warning.
+
+        Args:
+            records: Keys and values of the topic; a record without a value removes the state.
         """
         unreadable: list[str] = []
         for key, value in records:

@@ -36,7 +36,7 @@ class MirrorSites:
         self.central = Cluster(target_cluster(config), "central")
 
     def topics(self) -> list[TopicInfo]:
-        """Return the edge topics that the mirror copies, by name.
+        """Return the edge topics that the mirror copies, sorted by name.
 
         Raises:
             Unavailable: The cluster does not answer, or its brokers disagree on which topics exist.
@@ -63,16 +63,23 @@ class MirrorSites:
         return MirrorPositions(self.central.settings, self.alias)
 
     def remote_partition(self, partition: Partition) -> Partition:
-        """Return the remote topic-partition on the central cluster, whether or not it exists.
+        """Return the remote topic-partition for an edge topic-partition, whether or not it exists.
 
         It has the same partition number, and the topic name has the edge alias as its prefix.
+
+        Args:
+            partition: Topic-partition at the edge.
         """
         return Partition(central_topic(partition.topic, self.alias), partition.partition)
 
     def existing_remotes(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
-        """Return the existing remote topic-partition for each edge topic-partition.
+        """Return the remote topic-partition for each edge topic-partition, if it exists.
 
-        Edge topic-partitions without one on the central cluster are left out.
+        Args:
+            partitions: Topic-partitions at the edge.
+
+        Returns:
+            Remote topic-partition by edge topic-partition; those that do not exist are absent.
 
         Raises:
             Unavailable: The central cluster does not answer.
@@ -86,10 +93,12 @@ class MirrorSites:
         }
 
     def list_central_only(self) -> list[tuple[str, str]]:
-        """List remote topics and topic-partitions that have no counterpart at the edge.
+        """List remote topics and topic-partitions that do not exist at the edge.
 
         Returns:
-            Pairs of the edge topic name and a description such as `topic edge.events.click`.
+            Pairs of the edge topic name and a description of the remote topic or topic-partition,
+            such
+            as `("events.click", "topic edge.events.click")`; empty if there are none.
 
         Raises:
             Unavailable: A cluster does not answer.

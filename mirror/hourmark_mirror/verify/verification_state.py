@@ -113,12 +113,12 @@ class VerificationState:
 
     @property
     def ids(self) -> dict[str, str]:
-        """Return the topic id of each topic at the previous verification."""
+        """Return the topic id of each topic at the previous verification, by topic name."""
         return {name: check.topic_id for name, check in self.topics.items()}
 
     @property
     def positions(self) -> dict[Partition, int]:
-        """Return the mirror's positions at the previous verification."""
+        """Return the mirror's positions at the previous verification, by edge topic-partition."""
         return {
             Partition(name, p): offset
             for name, check in self.topics.items()

@@ -155,8 +155,7 @@ def retention_left_s(observation: MirrorObservation) -> dict[Partition, float]:
 
     Returns:
         Seconds by partition, negative if overdue. Contains only partitions that are behind and
-        whose
-        topic has limited retention.
+        whose topic has limited retention.
     """
     return {
         p: (written_ms + observation.retention_ms[p.topic] - observation.now_ms) / 1000
