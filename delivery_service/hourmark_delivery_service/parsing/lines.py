@@ -177,7 +177,9 @@ def unknown_type_rejection(name: str, source: Source) -> Rejected:
     return Rejected(DeadLetterReason.UNKNOWN_TYPE, detail, name)
 
 
-def check_plausible(time_ms: int, observed_at_ms: int, parsing: ParsingSettings, event_type: str) -> None:
+def check_plausible(
+    time_ms: int, observed_at_ms: int, parsing: ParsingSettings, event_type: str
+) -> None:
     """Check that the time of an event is plausible.
 
     Args:

@@ -208,7 +208,9 @@ class WorkerSupervisor:
 
 def _informed(config: Config) -> Config:
     # Passes on the brokers that the cluster has named meanwhile.
-    edge = config.kafka.edge.model_copy(update={"bootstrap": bootstrap_addresses(config.kafka.edge)})
+    edge = config.kafka.edge.model_copy(
+        update={"bootstrap": bootstrap_addresses(config.kafka.edge)}
+    )
     return config.model_copy(update={"kafka": config.kafka.model_copy(update={"edge": edge})})
 
 

@@ -45,7 +45,9 @@ class Harness:
         self.service = DeliveryService(
             self.config, clock or self.clock, self.queue, self.rules, self.metrics
         )
-        self.service.framing = Framing({True: framing_header(101), False: framing_header(103)}, framing_header(102))
+        self.service.framing = Framing(
+            {True: framing_header(101), False: framing_header(103)}, framing_header(102)
+        )
         self.service.first_report_sent = True
         transport = httpx.ASGITransport(create_app(self.service), raise_app_exceptions=False)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://service")

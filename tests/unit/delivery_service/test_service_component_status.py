@@ -140,9 +140,13 @@ def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None
         == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); said goodbye: web-3 (2 h ago)"
     )
     assert found.heard_at_ms == NOW_MS - 3000
-    assert status_from_reports([report("web-2", FRESH_MS / 1000 + 1)], NOW_MS).state is ComponentState.SILENT
     assert (
-        status_from_reports([report("web-3", 1, goodbye=True)], NOW_MS).state is ComponentState.NOT_RUNNING
+        status_from_reports([report("web-2", FRESH_MS / 1000 + 1)], NOW_MS).state
+        is ComponentState.SILENT
+    )
+    assert (
+        status_from_reports([report("web-3", 1, goodbye=True)], NOW_MS).state
+        is ComponentState.NOT_RUNNING
     )
     assert status_from_reports([], NOW_MS).detail == "nobody has reported lately"
 

@@ -73,7 +73,9 @@ def test_refused_it_waits_says_what_to_do_and_goes_on_with_a_new_token(
     give(host, good.text)
     with host.running(syslog()):
         wait_for(lambda: clicks(service) == 1, "the first line")
-        service.harness.service.access.token_store.feed([record(good.token.revoke(NOW_MS))], from_start=False)
+        service.harness.service.access.token_store.feed(
+            [record(good.token.revoke(NOW_MS))], from_start=False
+        )
         host.append(syslog())
         wait_for(lambda: "was revoked" in caplog.text, "it is told")
         give(host, other.text)
