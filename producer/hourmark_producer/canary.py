@@ -17,21 +17,21 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import HourmarkError
 from hourmark.log import set_up_logging
 from hourmark.process.stopping import stop_on_signals
-from hourmark_producer.report.metrics import canary_exposition
-from hourmark_producer.report.probes import answering
-from hourmark_producer.send.client import Busy, Refused, ServiceLink
+from hourmark_producer.report.metrics import render_canary_metrics
+from hourmark_producer.report.probes import serve_probes
+from hourmark_producer.send.client import DeliveryServiceClient, RequestRefused, ServiceUnavailable
 
 _LOG = logging.getLogger(__name__)
 
 RETRY_S = 5.0
 
 
-class Canary:
+class CanaryPoster:
     """Posts, and posts the same again until it is acknowledged: its name and time are in it, so it
     is there once.
     """
 
-    def __init__(self, link: ServiceLink, site: str, clock: Clock) -> None:
+    def __init__(self, link: DeliveryServiceClient, site: str, clock: Clock) -> None:
         self._link, self._site, self._clock = link, site, clock
         self._steady_s = (
             clock.monotonic_s()
@@ -46,7 +46,7 @@ class Canary:
             if self._body is None:
                 self._body = self._event(self._link.fresh().clock_ms)
             told = self._link.post_events(CANARY, self._body)
-        except (Busy, Refused) as error:
+        except (ServiceUnavailable, RequestRefused) as error:
             return self._not_yet(error)
         sent, self._body = self._body, None
         if letters := told.get("dead_letters"):
@@ -63,7 +63,7 @@ class Canary:
 
     def exposition(self) -> bytes:
         """Of /metrics."""
-        return canary_exposition(self._acknowledged_ms / 1000)
+        return render_canary_metrics(self._acknowledged_ms / 1000)
 
     def unwell(self) -> list[str]:
         """Of /healthz."""
@@ -106,9 +106,9 @@ def run(config: Config, site: str | None, metrics_port: int) -> None:
     set_up_logging(config.log_level)
     clock, stopping = SystemClock(), threading.Event()
     stop_on_signals(lambda _: stopping.set())
-    with contextlib.closing(ServiceLink(config.tailer, clock)) as link:
-        posting = Canary(link, site or config.kafka.edge_alias, clock)
-        with answering(posting, "127.0.0.1", metrics_port, "--metrics-port"):
+    with contextlib.closing(DeliveryServiceClient(config.tailer, clock)) as link:
+        posting = CanaryPoster(link, site or config.kafka.edge_alias, clock)
+        with serve_probes(posting, "127.0.0.1", metrics_port, "--metrics-port"):
             while not stopping.is_set():
                 began_s = clock.monotonic_s()
                 pause_s = INTERVAL_S if posting.post() else RETRY_S

@@ -33,11 +33,11 @@ from hourmark_producer.checkpoint.generations import owner
 from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import peek
 from hourmark_producer.files.patterns import Findings, Pattern, is_named_by, look
-from hourmark_producer.receive.inputs import JOURNAL, UDP, address_of
-from hourmark_producer.receive.sockets import listening
-from hourmark_producer.send.client import Busy, ServiceLink
+from hourmark_producer.receive.inputs import JOURNAL, UDP, parse_listen_address
+from hourmark_producer.receive.sockets import open_listener
+from hourmark_producer.send.client import DeliveryServiceClient, ServiceUnavailable
 from hourmark_producer.send.credentials import Credentials
-from hourmark_producer.send.services import Services
+from hourmark_producer.send.services import ServiceSelector
 
 _JOURNALCTL: Final = "journalctl"
 _TLS: Final = "tailer.syslog.tls"
@@ -45,11 +45,11 @@ _TLS: Final = "tailer.syslog.tls"
 
 def check_services(config: TailerConfig, clock: Clock) -> None:
     """Raise ConfigError where a service's URL, the token or a certificate cannot be used."""
-    Services(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
+    ServiceSelector(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
     Credentials(config, clock)
 
 
-def check_received(config: TailerConfig, listened: frozenset[str] = frozenset()) -> None:
+def check_receiving_inputs(config: TailerConfig, listened: frozenset[str] = frozenset()) -> None:
     """Raise ConfigError where a source cannot receive as its `input` says.
 
     Args: config: Settings of the tailer. listened: Inputs that this process listens at already;
@@ -70,9 +70,9 @@ def check_received(config: TailerConfig, listened: frozenset[str] = frozenset())
                 f"source {source.name}: {_JOURNALCTL} is not on the PATH; input = "
                 "'journald' needs it"
             )
-        if (address := address_of(source.input)) is not None:
+        if (address := parse_listen_address(source.input)) is not None:
             kind = socket.SOCK_DGRAM if address.kind == UDP else socket.SOCK_STREAM
-            listening((address.host, address.port), kind, source.name).close()
+            open_listener((address.host, address.port), kind, source.name).close()
 
 
 def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
@@ -83,11 +83,11 @@ def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
         ("tailer.state_dir", config.state_dir),
         ("tailer.second_state_dir", config.second_state_dir),
     ):
-        if folder is not None and (in_the_way := not_writable(folder)) is not None:
+        if folder is not None and (in_the_way := nearest_unwritable_path(folder)) is not None:
             yield setting, in_the_way
 
 
-def not_writable(folder: Path) -> Path | None:
+def nearest_unwritable_path(folder: Path) -> Path | None:
     """Return the folder, or the nearest path above it that exists, where it cannot be written to;
     None where it can.
     """
@@ -126,12 +126,14 @@ def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, cloc
             f"id {known}, not {host_id}"
         )
     check_services(config, clock)
-    check_received(
+    check_receiving_inputs(
         config, frozenset(source.input for source in running.sources if source.input is not None)
     )
 
 
-_BY_ITSELF: Final = "; a tailer runs on this tailer.state_dir, and listens there itself, perhaps"
+_MAYBE_OWN_LISTENER: Final = (
+    "; a tailer runs on this tailer.state_dir, and listens there itself, perhaps"
+)
 _UNUSUAL: Final = re.compile(r"[$~]|[@!+]\(")
 NAMED: Final = 5  # files of a source; the others are counted
 
@@ -139,7 +141,7 @@ Level = Literal["well", "warning", "error"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """One answer. An error keeps a tailer from its work, a warning may be as it shall be."""
 
     subject: str
@@ -147,7 +149,7 @@ class Checked:
     said: str
 
 
-def check(config: TailerConfig, clock: Clock) -> list[Checked]:
+def run_startup_checks(config: TailerConfig, clock: Clock) -> list[CheckResult]:
     """Everything, in the order of a start; `config` is in order by itself."""
     return [
         _state(config),
@@ -157,19 +159,19 @@ def check(config: TailerConfig, clock: Clock) -> list[Checked]:
     ]
 
 
-def _state(config: TailerConfig) -> Checked:
+def _state(config: TailerConfig) -> CheckResult:
     folder, subject = config.state_dir, "tailer.state_dir"
     state = StateFolder(folder, "tailer")
     try:
         for setting, path in unwritable_folders(config):
-            return Checked(
+            return CheckResult(
                 setting,
                 "error",
                 f"{path} cannot be written to by this user; name another folder, or grant access",
             )
         host_id, path = state.host_id(), folder / CHECKPOINT
         if not path.exists() and host_id is not None:
-            return Checked(
+            return CheckResult(
                 subject,
                 "error",
                 f"{folder} has a host id but no checkpoint: put {path.name} back, or "
@@ -177,38 +179,38 @@ def _state(config: TailerConfig) -> Checked:
             )
         known = peek(path) if path.exists() else None
     except HourmarkError as error:
-        return Checked(subject, "error", str(error))
+        return CheckResult(subject, "error", str(error))
     if known is None:
-        return Checked(subject, "well", f"{folder}: a first start, which makes it")
+        return CheckResult(subject, "well", f"{folder}: a first start, which makes it")
     holder = state.holder()
     runs = (
         f"; a tailer runs on it (process {holder}), a second one would be refused" if holder else ""
     )
-    return Checked(subject, "well", f"{folder}: {len(known.files)} files are known{runs}")
+    return CheckResult(subject, "well", f"{folder}: {len(known.files)} files are known{runs}")
 
 
-def _received(config: TailerConfig) -> Iterator[Checked]:
+def _received(config: TailerConfig) -> Iterator[CheckResult]:
     """What a start would meet as it begins to receive. A running tailer has its addresses
     itself.
     """
     try:
-        check_received(config)
+        check_receiving_inputs(config)
     except ConfigError as error:
         runs = StateFolder(config.state_dir, "tailer").holder() is not None
-        yield Checked(
-            "input", "warning" if runs else "error", f"{error}{_BY_ITSELF if runs else ''}"
+        yield CheckResult(
+            "input", "warning" if runs else "error", f"{error}{_MAYBE_OWN_LISTENER if runs else ''}"
         )
 
 
-def _source(source: TailedSource) -> Iterator[Checked]:
+def _source(source: TailedSource) -> Iterator[CheckResult]:
     subject = f"source {source.name}"
     if source.input is not None:
-        yield Checked(subject, "well", f"received: {source.input}")
+        yield CheckResult(subject, "well", f"received: {source.input}")
         return
     found = look([Pattern(path) for path in source.paths])
     files = [path for path in sorted(found.files) if not is_named_by(path, source.exclude)]
     if wrong := _problems(found, files):
-        yield Checked(
+        yield CheckResult(
             subject,
             "error",
             f"cannot be read: {_some(wrong)}; grant access, or mount what is not there",
@@ -216,10 +218,10 @@ def _source(source: TailedSource) -> Iterator[Checked]:
         return
     for pattern in source.paths:
         if (said := _pattern_warning(pattern, source)) is not None:
-            yield Checked(subject, "warning", said)
+            yield CheckResult(subject, "warning", said)
     if files:
         size = sum(found.files[path].st_size for path in files)
-        yield Checked(subject, "well", f"{len(files)} files, {size:,} bytes: {_some(files)}")
+        yield CheckResult(subject, "well", f"{len(files)} files, {size:,} bytes: {_some(files)}")
 
 
 def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
@@ -256,23 +258,23 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def _services(config: TailerConfig, clock: Clock) -> Iterator[Checked]:
+def _services(config: TailerConfig, clock: Clock) -> Iterator[CheckResult]:
     for url in config.service_urls:
         subject = f"service {shown(url)}"
         try:
-            link = ServiceLink(config.model_copy(update={"service_urls": [url]}), clock)
+            link = DeliveryServiceClient(config.model_copy(update={"service_urls": [url]}), clock)
         except ConfigError as error:
-            yield Checked(subject, "error", str(error))
+            yield CheckResult(subject, "error", str(error))
             return  # of token or certificates, which are those of all
         try:
             rules = link.fresh().rules
-        except Busy as error:
-            yield Checked(subject, "warning", f"{error}; lines wait until it answers")
+        except ServiceUnavailable as error:
+            yield CheckResult(subject, "warning", f"{error}; lines wait until it answers")
         except HourmarkError as error:
-            yield Checked(subject, "error", str(error))
+            yield CheckResult(subject, "error", str(error))
         else:
             none = "it knows no rules yet; run `hourmark types apply`"
-            yield Checked(
+            yield CheckResult(
                 subject,
                 "well" if rules else "warning",
                 f"answers, rules revision {rules}" if rules else none,

@@ -21,14 +21,14 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, printable, say_json
 from hourmark.process.allocator import give_back_large_blocks, give_back_what_is_free, use_one_arena
 from hourmark.process.stopping import release_reloads, stop_on_signals
-from hourmark_producer.check import check, check_reload
+from hourmark_producer.check import check_reload, run_startup_checks
 from hourmark_producer.checkpoint.installation import REREAD_REPEATS, locked, open_installation
-from hourmark_producer.reloading import Reloading
-from hourmark_producer.report.probes import answering
-from hourmark_producer.report.status import FILES_SHOWN, as_text, status_of
-from hourmark_producer.report.summary import Summary
+from hourmark_producer.reloading import ReloadHandler
+from hourmark_producer.report.probes import serve_probes
+from hourmark_producer.report.status import FILES_SHOWN, format_status, read_status
+from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.report.trace import trace
-from hourmark_producer.settings import checked
+from hourmark_producer.settings import validate_settings
 from hourmark_producer.tailer import Tailer
 from hourmark_producer.watch.descriptors import granted
 
@@ -142,11 +142,11 @@ def status(
     """
     group = context.find_root() if context.parent is None else context.parent
     config = load_config(config_file or group.params.get("config_file"))
-    found = status_of(config.tailer.state_dir, [source.name for source in config.tailer.sources])
+    found = read_status(config.tailer.state_dir, [source.name for source in config.tailer.sources])
     if as_json:
         say_json(dataclasses.asdict(found))
     else:
-        click.echo("\n".join(map(printable, as_text(found, every_file=every_file))))
+        click.echo("\n".join(map(printable, format_status(found, every_file=every_file))))
     if found.attention:
         raise SystemExit(1)
 
@@ -159,13 +159,15 @@ def _run(
 ) -> None:
     config = load_config(config_file)
     set_up_logging(config.log_level)
-    settings = checked(config.tailer)
+    settings = validate_settings(config.tailer)
     use_one_arena()
     give_back_large_blocks()
     stop = threading.Event()
     clock = SystemClock()
-    reloading = Reloading(
-        lambda: check_reload(checked(load_config(config_file).tailer), settings, host_id, clock),
+    reloading = ReloadHandler(
+        lambda: check_reload(
+            validate_settings(load_config(config_file).tailer), settings, host_id, clock
+        ),
         stop.set,
     )
     is_over = stop_on_signals(lambda _: stop.set())
@@ -193,7 +195,7 @@ def _run(
             # its CPU
             gc.freeze()
             give_back_what_is_free()
-            with answering(tailer, settings.metrics_host, settings.metrics_port):
+            with serve_probes(tailer, settings.metrics_host, settings.metrics_port):
                 summary = tailer.run(stop, drain=drain, once_s=once_s)
         finally:
             checkpoint.close()
@@ -210,7 +212,7 @@ def _run(
 def _check(config: Config, *, as_json: bool) -> None:
     answers = [
         dataclasses.replace(answer, subject=redact(answer.subject), said=redact(answer.said))
-        for answer in check(checked(config.tailer), SystemClock())
+        for answer in run_startup_checks(validate_settings(config.tailer), SystemClock())
     ]
     ok = not any(answer.level == "error" for answer in answers)
     if as_json:
@@ -235,7 +237,7 @@ def _left_waiting(settings: TailerConfig) -> str:
     )
 
 
-def _show(summary: Summary, *, as_json: bool) -> None:
+def _show(summary: RunSummary, *, as_json: bool) -> None:
     for path, count in summary.unterminated.items():
         _LOG.warning(
             "%s ends with %d bytes that are no whole line; they wait for its end", path, count

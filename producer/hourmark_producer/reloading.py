@@ -26,7 +26,7 @@ _HELD: Final = {signal.SIGHUP, *SIGNALS}
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Reloading:
+class ReloadHandler:
     """`read` raises HourmarkError where the configuration is not in order; `stop` ends the tailer.
 
     Safe in threads.

@@ -17,7 +17,7 @@ from hourmark_producer.receive.inputs import check_inputs
 _BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 
 
-def checked(settings: TailerConfig) -> TailerConfig:
+def validate_settings(settings: TailerConfig) -> TailerConfig:
     """The same; ConfigError names the setting that is wrong."""
     if not settings.sources:
         raise ConfigError(

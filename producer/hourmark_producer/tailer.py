@@ -36,18 +36,18 @@ from hourmark_producer.files.tracked_file import Files, Seen
 from hourmark_producer.history.beginnings import Beginnings
 from hourmark_producer.history.elsewhere import Elsewhere
 from hourmark_producer.history.remainders import Rests
-from hourmark_producer.receive.spools import Spools, followed, recover_all
-from hourmark_producer.reloading import Reloading
-from hourmark_producer.report import metrics, standing
-from hourmark_producer.report.probes import Health
-from hourmark_producer.report.summary import Summary, summed_up
+from hourmark_producer.receive.spools import SpoolReceivers, recover_spools, sources_as_files
+from hourmark_producer.reloading import ReloadHandler
+from hourmark_producer.report import metrics, snapshot
+from hourmark_producer.report.probes import TailerHealth
+from hourmark_producer.report.summary import RunSummary, summarize_run
 from hourmark_producer.send import clocks
-from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.client import DeliveryServiceClient
 from hourmark_producer.send.clocks import ClockFloor
-from hourmark_producer.send.flight import Lanes
-from hourmark_producer.send.follower import Follower, RefusedLines
-from hourmark_producer.send.reports import CaughtUp, Reporter, Target
-from hourmark_producer.send.senders import Senders
+from hourmark_producer.send.file_shipper import DeadLetterCounts, FileShipper
+from hourmark_producer.send.flight import InFlightSlots
+from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpClaim, HostReporter
+from hourmark_producer.send.senders import SenderPool
 from hourmark_producer.watch.descriptors import Descriptors
 from hourmark_producer.watch.hints import Hints
 from hourmark_producer.watch.pace import Glances, Pace, PendingBytes
@@ -55,7 +55,7 @@ from hourmark_producer.watch.retirement import Retirement
 from hourmark_producer.watch.scanner import Scanner
 
 
-class Standstill:
+class StallLimit:
     """Of a run. `limit_s`: None, it waits for ever."""
 
     def __init__(self, clock: Clock, limit_s: float | None) -> None:
@@ -99,26 +99,28 @@ class Tailer:
         host_name: str,
         identify: Callable[[int], Identity] = identify,
         open_files_max: int = 800,
-        reloading: Reloading | None = None,
+        reloading: ReloadHandler | None = None,
     ) -> None:
         self._config, self._clock, self._checkpoint = config, clock, checkpoint
         self._host_id, self._reloading = host_id, reloading
-        recover_all(config, checkpoint, identify)
+        recover_spools(config, checkpoint, identify)
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
-        self._refused = RefusedLines()
-        self._client = ServiceLink(config, clock, ClockFloor(config.state_dir / clocks.FILE))
+        self._refused = DeadLetterCounts()
+        self._client = DeliveryServiceClient(
+            config, clock, ClockFloor(config.state_dir / clocks.FILE)
+        )
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
         self._started_at_ms, self._stood_s = clock.now_ms(), float("-inf")
-        self._health = Health(clock, throttle, config.unwell_seconds)
+        self._health = TailerHealth(clock, throttle, config.unwell_seconds)
         self.unwell = self._health.reasons
         generations = Generations(
             [config.state_dir, *filter(None, [config.second_state_dir])], host_id
         )
         limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sizes = RangeSizes(limits, config.range_bytes_min)
-        sources = {source.name: source for source in followed(config)}
+        sources = {source.name: source for source in sources_as_files(config)}
         self._rests = Rests(
             files=self.files,
             checkpoint=checkpoint,
@@ -128,7 +130,7 @@ class Tailer:
             sources=sources,
         )
         elsewhere = Elsewhere(self.files, checkpoint)
-        self._follower = Follower(
+        self._follower = FileShipper(
             client=self._client,
             checkpoint=checkpoint,
             files=self.files,
@@ -142,10 +144,10 @@ class Tailer:
             clock=clock,
             host_id=host_id,
             host_name=host_name,
-            lanes=Lanes(),
+            lanes=InFlightSlots(),
             window_max=config.ranges_in_flight,
         )
-        self._senders = Senders(
+        self._senders = SenderPool(
             follower=self._follower,
             schedule=self._schedule,
             throttle=throttle,
@@ -176,7 +178,7 @@ class Tailer:
             ),
             beginnings=Beginnings(list(sources.values()), checkpoint.begun(), clock),
         )
-        self._spools = Spools(
+        self._spools = SpoolReceivers(
             config=config,
             files=self.files,
             checkpoint=checkpoint,
@@ -186,8 +188,8 @@ class Tailer:
             clock=clock,
             failed=self._fail,
         )
-        self._caught_up = {source.name: CaughtUp() for source in config.sources}
-        self._reporter = Reporter(
+        self._caught_up = {source.name: CaughtUpClaim() for source in config.sources}
+        self._reporter = HostReporter(
             client=self._client,
             describe=self._describe,
             throttle=throttle,
@@ -215,7 +217,7 @@ class Tailer:
 
     def run(
         self, stop: threading.Event, *, drain: bool = False, once_s: float | None = None
-    ) -> Summary:
+    ) -> RunSummary:
         """Work until `stop`, or, draining, until all is acknowledged.
 
         Finding where a drain cannot read something.
@@ -224,7 +226,7 @@ class Tailer:
         acknowledged, nor all of it reported.
         """
         drain = drain or once_s is not None
-        self._standstill = Standstill(self._clock, once_s)
+        self._standstill = StallLimit(self._clock, once_s)
         for file in self.files:
             if file.progress.in_flight:
                 self._schedule.add(file)
@@ -247,7 +249,7 @@ class Tailer:
         if self._failure is not None:
             raise self._failure
         goodbye, reasons = finished and once_s is None, self._refused.counts()
-        return summed_up(
+        return summarize_run(
             self._host_id, self.files, self._counters, reasons, finished=finished, goodbye=goodbye
         )
 
@@ -272,7 +274,7 @@ class Tailer:
             self._standstill.check(self._counters.ranges, self._pending.by_source().total())
             self._log_progress()
             self._throttle.sweep()
-            if self._clock.monotonic_s() - self._stood_s >= standing.EVERY_S:
+            if self._clock.monotonic_s() - self._stood_s >= snapshot.SAVE_INTERVAL_S:
                 self._keep_standing()
             if self._wait(stop, drain=drain or self._spools.ended_s is not None):
                 return True
@@ -326,10 +328,12 @@ class Tailer:
                 f"cannot look at {path}: {problem.strerror}; its source is not caught up",
             )
         if readings_ms:
-            targets: dict[str, list[Target]] = {source: [] for source in seen.complete}
+            targets: dict[str, list[AcknowledgmentTarget]] = {
+                source: [] for source in seen.complete
+            }
             for file in seen.astir:  # of all others all is acknowledged
                 if file.place.source in targets:
-                    targets[file.place.source].append(Target.of(file))
+                    targets[file.place.source].append(AcknowledgmentTarget.of(file))
             for source, those in targets.items():
                 self._caught_up[source].begin(readings_ms, those, at_s)
         self._glances.begin(self.files)
@@ -424,8 +428,8 @@ class Tailer:
         age_s = (stand.written_at_ms - stand.started_at_ms) / 1000  # where it was never caught up
         files = Counter(file.place.source for file in self.files if not file.is_gone)
         balances = self.balances()
-        return metrics.exposition(
-            metrics.Numbers(
+        return metrics.render_tailer_metrics(
+            metrics.TailerMetrics(
                 balances=balances,
                 losses={source: counters.losses(source) for source in balances},
                 files={source: files[source] for source in balances},
@@ -446,11 +450,11 @@ class Tailer:
             )
         )
 
-    def stand(self) -> standing.Standing:
+    def stand(self) -> snapshot.TailerSnapshot:
         """How it stands now. Safe to use from any thread."""
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
         claims = {source: claim.at_s() for source, claim in self._caught_up.items()}
-        return standing.Standing(
+        return snapshot.TailerSnapshot(
             pid=os.getpid(),
             started_at_ms=self._started_at_ms,
             written_at_ms=self._clock.now_ms(),
@@ -460,14 +464,16 @@ class Tailer:
                 source: None if at_s is None else max(0.0, now_s - at_s)
                 for source, at_s in claims.items()
             },
-            troubles=[standing.Trouble.of(condition) for condition in self._throttle.ongoing()],
-            latest_trouble=standing.Trouble.of(latest) if latest else None,
+            troubles=[
+                snapshot.ConditionSnapshot.of(condition) for condition in self._throttle.ongoing()
+            ],
+            latest_trouble=snapshot.ConditionSnapshot.of(latest) if latest else None,
             services=self._client.services.standings(),
         )
 
     def _keep_standing(self) -> None:
         self._stood_s = self._clock.monotonic_s()
-        standing.keep(self._config.state_dir, self.stand())
+        snapshot.save_snapshot(self._config.state_dir, self.stand())
 
     def _log_progress(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 _LENGTH_DIGITS_MAX: Final = 10
 
 
-class Framed(NamedTuple):
+class FramingResult(NamedTuple):
     """What some bytes came to.
 
     `too_long`: how many messages; `skipped`: bytes of such messages, of parts too. `flaw`: why it
@@ -33,7 +33,7 @@ class Framed(NamedTuple):
     flaw: str = ""
 
 
-class Framer:
+class SyslogFramer:
     """Of one connection."""
 
     def __init__(self, message_bytes_max: int) -> None:
@@ -48,7 +48,7 @@ class Framer:
         """Of a message under way."""
         return len(self._rest)
 
-    def feed(self, data: bytes) -> Framed:
+    def feed(self, data: bytes) -> FramingResult:
         """Messages that are whole by now."""
         if self._counted is None and data:
             self._counted = data[:1].isdigit()
@@ -63,7 +63,7 @@ class Framer:
         rest, self._rest = self._rest, b""
         return rest
 
-    def _feed_lines(self, data: bytes) -> Framed:
+    def _feed_lines(self, data: bytes) -> FramingResult:
         *whole, rest = (self._rest + data.replace(b"\0", b"\n")).split(b"\n")
         too_long = skipped = 0
         if self._skipping and whole:
@@ -78,9 +78,9 @@ class Framer:
         if len(rest) > self._max:
             too_long, skipped, rest, self._skipping = too_long + 1, skipped + len(rest), b"", True
         self._rest = rest
-        return Framed(whole, too_long, skipped)
+        return FramingResult(whole, too_long, skipped)
 
-    def _feed_counted(self, data: bytes) -> Framed:
+    def _feed_counted(self, data: bytes) -> FramingResult:
         skipped = min(self._skip, len(data))
         self._skip -= skipped
         content, start, too_long = self._rest + data[skipped:], 0, 0
@@ -89,7 +89,7 @@ class Framer:
             begin = content.find(b" ", start, start + _LENGTH_DIGITS_MAX + 1)
             digits = content[start : begin if begin >= 0 else start + _LENGTH_DIGITS_MAX + 1]
             if not digits.isdigit() or digits.startswith(b"0") or len(digits) > _LENGTH_DIGITS_MAX:
-                return Framed(
+                return FramingResult(
                     messages,
                     too_long,
                     skipped,
@@ -108,13 +108,13 @@ class Framer:
             messages.append(content[begin : begin + length])
             start = begin + length
         self._rest = content[start:]
-        return Framed(messages, too_long, skipped)
+        return FramingResult(messages, too_long, skipped)
 
 
 _NEWLINE: Final = b"#012"
 
 
-def line_of(message: bytes) -> bytes:
+def message_to_line(message: bytes) -> bytes:
     """With its newline; nothing of a message that says nothing."""
     said = message.rstrip(b"\r\n\0")
     if b"\n" in said:

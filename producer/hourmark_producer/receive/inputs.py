@@ -20,7 +20,7 @@ _ALLOWED: Final = (
 )
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen, and for what."""
 
     kind: str
@@ -28,7 +28,7 @@ class Address(NamedTuple):
     port: int
 
 
-def address_of(text: str) -> Address | None:
+def parse_listen_address(text: str) -> ListenAddress | None:
     """None: no socket. ValueError where it is none of what is allowed."""
     if text in (STDIN, JOURNAL):
         return None
@@ -41,7 +41,7 @@ def address_of(text: str) -> Address | None:
         or parts.query
     ):
         raise ValueError(_ALLOWED)
-    return Address(parts.scheme, parts.hostname, parts.port)
+    return ListenAddress(parts.scheme, parts.hostname, parts.port)
 
 
 def check_inputs(settings: TailerConfig) -> None:
@@ -73,7 +73,7 @@ def check_inputs(settings: TailerConfig) -> None:
 
 def _check_input(text: str, where: str, settings: TailerConfig) -> None:
     try:
-        address = address_of(text)
+        address = parse_listen_address(text)
     except ValueError:
         raise ConfigError(f"{where}.input = {text!r:.200}: {_ALLOWED}") from None
     if address is not None and address.kind == TLS and settings.syslog.tls.certificate is None:

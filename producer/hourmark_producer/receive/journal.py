@@ -41,10 +41,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hourmark.errors import ConfigError
 from hourmark.process.durable import write_durably
-from hourmark_producer.receive.receiver import READ_BYTES, Polled
+from hourmark_producer.receive.receiver import READ_BYTES, ReadCallback
 
 if TYPE_CHECKING:
-    from hourmark_producer.receive.receiver import Receiver
+    from hourmark_producer.receive.receiver import SourceReceiver
 
 _NUMBER_FIELDS: Final = (("priority", "PRIORITY"), ("pid", "_PID"))
 _DIGITS_MAX: Final = 10  # a sender chooses PRIORITY freely; process ids have 7 digits
@@ -59,7 +59,7 @@ _TEXTS: Final = (
 )
 
 
-def entry_line(entry: bytes) -> bytes:
+def entry_to_line(entry: bytes) -> bytes:
     """With its newline. ValueError where it is no entry."""
     fields = json.loads(entry)
     if not isinstance(fields, dict) or not isinstance(fields.get("__CURSOR"), str):
@@ -79,12 +79,12 @@ def entry_line(entry: bytes) -> bytes:
     )
 
 
-def cursor_of(line: bytes) -> str:
+def line_cursor(line: bytes) -> str:
     """Of a line that `entry_line` made; ValueError."""
     return str(json.loads(line)["cursor"])
 
 
-def number_of(cursor: str) -> tuple[str, int] | None:
+def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
     """Return the id of the sequence that an entry is of, and its number there; None where the
     cursor does not say.
 
@@ -96,7 +96,7 @@ def number_of(cursor: str) -> tuple[str, int] | None:
     return (match[1], int(match[2], 16)) if match else None
 
 
-def cursor_within(parts: bytes) -> str:
+def find_cursor(parts: bytes) -> str:
     """Return the cursor in a part of an entry's JSON; empty where it is not there.
 
     Quotes within texts are escaped.
@@ -144,7 +144,7 @@ _ENDS_BYTES: Final = (
 _LOG = logging.getLogger(__name__)
 
 
-class Journal:
+class JournalInput:
     """All of it, or from `read_from` on, as of a source. `program`: another one, in tests."""
 
     is_lost_in_between = False
@@ -156,7 +156,7 @@ class Journal:
         self._since = ""
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
-        self._rest = _Rest()
+        self._rest = _EntryBuffer()
         self._cursor = ""
         self._awaited = ""  # the cursor of the entry that must come first
         self._is_lost = False  # the entry of the cursor is gone: all is read that is not known
@@ -178,11 +178,11 @@ class Journal:
             and not self._is_doubted
         )
 
-    def open(self, receiver: Receiver) -> None:
+    def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
         last = receiver.segments.last_line()
         try:
-            self._cursor = cursor_of(last) if last else ""
+            self._cursor = line_cursor(last) if last else ""
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"source {receiver.source}: the last line in {receiver.segments.folder} is none "
@@ -192,7 +192,7 @@ class Journal:
         self._numbers = _read_numbers(receiver.segments.folder / _NUMBERS)
         self._know(self._cursor)
         if not self._cursor and self._read_from != "start":
-            self._since = _beginning(
+            self._since = _start_time(
                 receiver.segments.folder / _SINCE, self._read_from, receiver.clock.now_ms()
             )
         try:
@@ -236,14 +236,18 @@ class Journal:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert self._process.stdout is not None, "it is a pipe"
-        self._descriptor, self._follows, self._rest = self._process.stdout.fileno(), follow, _Rest()
+        self._descriptor, self._follows, self._rest = (
+            self._process.stdout.fileno(),
+            follow,
+            _EntryBuffer(),
+        )
         self._number, self._is_doubted, self._quiet_since_s = (
             None,
             follow,
             self._receiver.clock.monotonic_s(),
         )
         os.set_blocking(self._descriptor, False)
-        self._receiver.watch(self._descriptor, Polled(self._read))
+        self._receiver.watch(self._descriptor, ReadCallback(self._read))
 
     def _read(self) -> bool:
         self._is_sure = False
@@ -266,16 +270,16 @@ class Journal:
             return False
         return len(data) < READ_BYTES
 
-    def _take(self, entry: bytes | Passed) -> bool:
+    def _take(self, entry: bytes | OversizedEntry) -> bool:
         """Receive an entry that is not known; whether the next one follows.
 
         ValueError where it is none.
         """
-        if isinstance(entry, Passed):
-            cursor, line = cursor_within(entry.ends), b""
+        if isinstance(entry, OversizedEntry):
+            cursor, line = find_cursor(entry.ends), b""
         else:
-            line = entry_line(entry)
-            cursor = cursor_of(line)
+            line = entry_to_line(entry)
+            cursor = line_cursor(line)
         awaited, self._awaited = self._awaited, ""
         if awaited and cursor != awaited:
             self.close()
@@ -287,7 +291,7 @@ class Journal:
         if not is_next and not self._is_there():
             self.close()  # and begin again at its place
             return False
-        if isinstance(entry, Passed):
+        if isinstance(entry, OversizedEntry):
             self._receiver.losses.add(
                 f"entries of the journal longer than {ENTRY_BYTES_MAX} bytes", lost_bytes=entry.size
             )
@@ -300,7 +304,7 @@ class Journal:
 
     def _is_next(self, cursor: str) -> bool:
         """Whether no number was left out before this entry."""
-        if (number := number_of(cursor)) is None:
+        if (number := parse_sequence_number(cursor)) is None:
             return True
         before, self._number = self._number, number[1]
         return before is None or self._number == before + 1
@@ -318,18 +322,18 @@ class Journal:
             ).stdout
         except (OSError, subprocess.TimeoutExpired):
             return False
-        self._is_sure = cursor_within(said) == self._cursor
+        self._is_sure = find_cursor(said) == self._cursor
         return self._is_sure
 
     def _is_known(self, cursor: str) -> bool:
-        number = number_of(cursor)
+        number = parse_sequence_number(cursor)
         return number is not None and number[1] <= self._numbers.get(number[0], -1)
 
     def _know(self, cursor: str) -> None:
         """Remember the entry's number; durably where a sequence begins, as the last line tells of
         the latest one only.
         """
-        if (number := number_of(cursor)) is None:
+        if (number := parse_sequence_number(cursor)) is None:
             return
         sequence, at = number
         is_new = sequence not in self._numbers
@@ -398,14 +402,14 @@ class Journal:
         )
 
 
-class Passed(NamedTuple):
+class OversizedEntry(NamedTuple):
     """An entry that is too long. `ends`: its first and last bytes; `size`: all of them."""
 
     ends: bytes
     size: int
 
 
-class _Rest:
+class _EntryBuffer:
     """What has come of an entry that is not whole yet."""
 
     def __init__(self) -> None:
@@ -413,7 +417,7 @@ class _Rest:
         self._count = 0
         self._begin = b""  # of one that is too long
 
-    def feed(self, data: bytes) -> Iterator[bytes | Passed]:
+    def feed(self, data: bytes) -> Iterator[bytes | OversizedEntry]:
         """Yield entries that are whole by now."""
         *ends, rest = data.split(b"\n")
         for end in ends:
@@ -430,10 +434,10 @@ class _Rest:
             self._begin = self._begin or content[:_ENDS_BYTES]
             self._parts = [content[-_ENDS_BYTES:]]
 
-    def _whole(self) -> bytes | Passed:
+    def _whole(self) -> bytes | OversizedEntry:
         content, count, begin = b"".join(self._parts), self._count, self._begin
         self._parts, self._count, self._begin = [], 0, b""
-        return Passed(begin + b" " + content, count) if begin else content
+        return OversizedEntry(begin + b" " + content, count) if begin else content
 
 
 def _read_numbers(file: Path) -> dict[str, int]:
@@ -445,7 +449,7 @@ def _read_numbers(file: Path) -> dict[str, int]:
     return {str(sequence): int(number) for sequence, number in found.items()}
 
 
-def _beginning(file: Path, read_from: str, now_ms: int) -> str:
+def _start_time(file: Path, read_from: str, now_ms: int) -> str:
     """As journalctl takes it, `@` and Unix seconds.
 
     A first look decides it, and the next ones go by it until there is a line.

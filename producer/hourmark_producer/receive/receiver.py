@@ -28,9 +28,9 @@ from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.counters import Counters, Loss
-from hourmark_producer.receive.segments import Segments, Unsynced
+from hourmark_producer.receive.segments import SegmentNotSynced, SegmentStore
 
-TOLD_EVERY_S: Final = 1.0  # a flood is one occasion a second
+LOSS_COMMIT_INTERVAL_S: Final = 1.0  # a flood is one occasion a second
 _LOG = logging.getLogger(__name__)
 
 
@@ -57,7 +57,7 @@ class ReceivingLosses:
         now_s = self._clock.monotonic_s()
         if not self._pending:
             return True
-        if not at_once and now_s - self._told_s < TOLD_EVERY_S:
+        if not at_once and now_s - self._told_s < LOSS_COMMIT_INTERVAL_S:
             return False
         losses = [
             Loss(
@@ -94,7 +94,7 @@ _LAST_ROUNDS: Final = 64  # of a stop
 _HELD_WAIT_S: Final = 0.05  # between looks whether there is room
 
 
-class Polled(NamedTuple):
+class ReadCallback(NamedTuple):
     """What to do with what is ready.
 
     `read`: whether it left nothing there. `when_held`: also where there is no room.
@@ -104,7 +104,7 @@ class Polled(NamedTuple):
     when_held: bool = False
 
 
-class Input(Protocol):
+class ReceivingInput(Protocol):
     """What a source receives. Used by the receiver's thread, but for `open`."""
 
     is_lost_in_between: bool  # what comes while nobody receives is lost, and the sender cannot know
@@ -118,7 +118,7 @@ class Input(Protocol):
         """
         ...
 
-    def open(self, receiver: Receiver) -> None:
+    def open(self, receiver: SourceReceiver) -> None:
         """Watch what there is. ConfigError where that cannot be had."""
         ...
 
@@ -132,12 +132,12 @@ class Input(Protocol):
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class Receiver:
+class SourceReceiver:
     """One source's. `failed` is called with an error that ends the tailer."""
 
     source: str
-    input: Input
-    segments: Segments
+    input: ReceivingInput
+    segments: SegmentStore
     losses: ReceivingLosses
     throttle: Throttle
     clock: Clock
@@ -160,7 +160,7 @@ class Receiver:
         """Begin to receive. `to_end`: what there is now."""
         self.to_end = to_end
         self._selector.register(
-            self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True)
+            self._wake_r, selectors.EVENT_READ, ReadCallback(self._woken, when_held=True)
         )
         self.count_the_run_before()
         was_open = self.segments.was_left_open()
@@ -213,7 +213,7 @@ class Receiver:
             )
             return self._settled >= goal or self.has_ended
 
-    def watch(self, what: int, polled: Polled) -> None:
+    def watch(self, what: int, polled: ReadCallback) -> None:
         """From now on."""
         if self.is_held and not polled.when_held:
             self._paused.append(selectors.SelectorKey(what, what, selectors.EVENT_READ, polled))
@@ -291,7 +291,7 @@ class Receiver:
         try:
             self.segments.append(content)
             self.throttle.over(f"spool disk {self.source}")
-        except Unsynced:
+        except SegmentNotSynced:
             raise
         except OSError as error:
             self.throttle.warn(

@@ -43,14 +43,14 @@ _LAST: Final = "last"
 _BLOCK_BYTES: Final = 1 << 16
 
 
-class Unsynced(Unavailable):
+class SegmentNotSynced(Unavailable):
     """The disk did not take what was written; nobody knows what of it is there.
 
     Nothing can be relied on any more.
     """
 
 
-class Segments:
+class SegmentStore:
     """Written by one thread, released by another: `sealed_bytes` and `release`."""
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
@@ -61,7 +61,7 @@ class Segments:
             bytes_max,
             min(SEGMENT_BYTES_MAX, bytes_max // _OF_SPOOL),
         )
-        self._sealed = {path.stem: path.stat().st_size for path in listed(folder)}
+        self._sealed = {path.stem: path.stat().st_size for path in list_segments(folder)}
         self._number = max([self._kept()[0], *map(int, self._sealed)])
         self._descriptor: int | None = None
         self._size = 0
@@ -166,7 +166,7 @@ class Segments:
         try:
             os.fdatasync(descriptor)
         except OSError as error:
-            raise Unsynced(
+            raise SegmentNotSynced(
                 f"{self.folder}/{self._number:010d}.log cannot be synced: {error.strerror}"
             ) from error
 
@@ -192,25 +192,27 @@ def _last_line(path: Path) -> bytes:
     return found[found.rfind(b"\n", 0, -1) + 1 :]
 
 
-def listed(folder: Path) -> Iterator[Path]:
+def list_segments(folder: Path) -> Iterator[Path]:
     """All segments of a folder, done or not, in their order."""
     for path in sorted(folder.iterdir()):
         if path.suffix in (".log", ".done") and path.stem.isdigit():
             yield path
 
 
-def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Identity]) -> None:
+def recover_segments(
+    folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Identity]
+) -> None:
     """Before anything is appended or followed. OSError, CheckpointFailed: it must not be yet."""
     if not folder.is_dir():
         return
     known = Files(checkpoint.files())
-    for path in listed(folder):
+    for path in list_segments(folder):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             file = known.match(identify(descriptor))
             if path.suffix == ".done":
                 if file is not None:
-                    checkpoint.commit(end_of(file)[0])
+                    checkpoint.commit(segment_removal_changes(file)[0])
                 path.unlink()
                 continue
             size = _cut_to_lines(descriptor, file.progress.position.offset if file else 0)
@@ -220,7 +222,7 @@ def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Iden
             os.close(descriptor)
 
 
-def end_of(file: TrackedFile) -> tuple[list[Change], Position | None]:
+def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], Position | None]:
     """That a segment is gone, as changes.
 
     Where there are no birth times, the next on its inode is its next generation.

@@ -31,11 +31,11 @@ from hourmark.config.groups import SyslogTls
 from hourmark.errors import ConfigError
 from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
 from hourmark_producer.conditions import Throttle
-from hourmark_producer.receive.framing import Framer, line_of
-from hourmark_producer.receive.receiver import READ_BYTES, Polled
+from hourmark_producer.receive.framing import SyslogFramer, message_to_line
+from hourmark_producer.receive.receiver import READ_BYTES, ReadCallback
 
 if TYPE_CHECKING:
-    from hourmark_producer.receive.receiver import Receiver
+    from hourmark_producer.receive.receiver import SourceReceiver
 
 _BACKLOG: Final = 128
 _HANDSHAKE_S: Final = 10.0
@@ -46,7 +46,7 @@ _KERNEL_BYTES: Final = (
 _LOG = logging.getLogger(__name__)
 
 
-class Streams:
+class SyslogStreamInput:
     """One address to listen at."""
 
     is_lost_in_between = False
@@ -60,7 +60,7 @@ class Streams:
         message_bytes_max: int,
         connections_max: int,
         idle_s: float,
-        tls: Tls | None = None,
+        tls: ListenerTls | None = None,
     ) -> None:
         self._asked = address
         self._message_bytes_max, self._connections_max, self._idle_s = (
@@ -69,14 +69,14 @@ class Streams:
             idle_s,
         )
         self._tls = tls
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, SyslogConnection] = {}
         self._accepts_from_s: float | None = (
             None  # monotonic; until then the listener is not watched
         )
 
-    def open(self, receiver: Receiver) -> None:
+    def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
-        self._listener = listening(self._asked, socket.SOCK_STREAM, receiver.source)
+        self._listener = open_listener(self._asked, socket.SOCK_STREAM, receiver.source)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._watch_listener()
         _LOG.info(
@@ -85,7 +85,7 @@ class Streams:
 
     def _watch_listener(self) -> None:
         self._accepts_from_s = None
-        self._receiver.watch(self._listener.fileno(), Polled(self._accept))
+        self._receiver.watch(self._listener.fileno(), ReadCallback(self._accept))
 
     @property
     def is_at_hand(self) -> bool:
@@ -147,13 +147,13 @@ class Streams:
             accepted.close()
             self._warn(f"begin {peer}", f"{peer} is refused: {error}")
             return
-        connection = Connection(
-            wrapped, peer, Framer(self._message_bytes_max), self._receiver.clock.monotonic_s()
+        connection = SyslogConnection(
+            wrapped, peer, SyslogFramer(self._message_bytes_max), self._receiver.clock.monotonic_s()
         )
         self._connections[wrapped.fileno()] = connection
-        self._receiver.watch(wrapped.fileno(), Polled(lambda: self._read(connection)))
+        self._receiver.watch(wrapped.fileno(), ReadCallback(lambda: self._read(connection)))
 
-    def _read(self, connection: Connection) -> bool:
+    def _read(self, connection: SyslogConnection) -> bool:
         try:
             data = connection.read()
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -162,13 +162,13 @@ class Streams:
             self._end(connection, f"broke off: {error.strerror or error}")
             return True
         if not data:
-            self._receiver.receive(line_of(connection.framer.end()))
+            self._receiver.receive(message_to_line(connection.framer.end()))
             self._end(connection, "")
             return True
         connection.active_s = self._receiver.clock.monotonic_s()
         framed = connection.framer.feed(data)
         for message in framed.messages:
-            self._receiver.receive(line_of(message))
+            self._receiver.receive(message_to_line(message))
         if framed.skipped:
             what = f"longer than {self._message_bytes_max} bytes (tailer.syslog.message_bytes_max)"
             self._receiver.losses.add(f"messages {what}", lost_bytes=framed.skipped)
@@ -182,7 +182,7 @@ class Streams:
             self._end(connection, f"cannot be understood: {framed.flaw} (RFC 6587)")
         return len(data) < READ_BYTES
 
-    def _end(self, connection: Connection, why: str) -> None:
+    def _end(self, connection: SyslogConnection, why: str) -> None:
         if why:
             self._warn(
                 f"end {connection.peer}", f"a connection from {connection.peer} {why}; it is closed"
@@ -199,10 +199,12 @@ class Streams:
         )
 
 
-class Connection:
+class SyslogConnection:
     """One, since its sender is accepted. `active_s`: when it said something last, monotonic."""
 
-    def __init__(self, connected: socket.socket, peer: str, framer: Framer, now_s: float) -> None:
+    def __init__(
+        self, connected: socket.socket, peer: str, framer: SyslogFramer, now_s: float
+    ) -> None:
         self.socket, self.peer, self.framer, self.active_s = connected, peer, framer, now_s
 
     @property
@@ -229,7 +231,7 @@ class Connection:
         return data
 
 
-def listening(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
+def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
     """A socket that does not block; ConfigError where the address cannot be had."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     made = socket.socket(family, kind)
@@ -259,7 +261,7 @@ _MEMINFO: Final = struct.Struct(
 )  # linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of its numbers
 
 
-class Datagrams:
+class SyslogDatagramInput:
     """One address to listen at."""
 
     is_lost_in_between = True
@@ -271,12 +273,12 @@ class Datagrams:
         self._asked, self._message_bytes_max = address, message_bytes_max
         self._dropped = 0  # by the kernel, since the socket is there
 
-    def open(self, receiver: Receiver) -> None:
+    def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
-        self._socket = listening(self._asked, socket.SOCK_DGRAM, receiver.source)
+        self._socket = open_listener(self._asked, socket.SOCK_DGRAM, receiver.source)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM_KERNEL_BYTES)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        receiver.watch(self._socket.fileno(), Polled(self._read, when_held=True))
+        receiver.watch(self._socket.fileno(), ReadCallback(self._read, when_held=True))
         _LOG.info(
             "source %s listens for syslog over UDP at %s port %d", receiver.source, *self.address
         )
@@ -311,7 +313,7 @@ class Datagrams:
                 lost_bytes=len(message),
             )
         else:
-            self._receiver.receive(line_of(message))
+            self._receiver.receive(message_to_line(message))
 
     def _count_dropped(self) -> None:
         """Report what the kernel has dropped since the call before."""
@@ -328,7 +330,7 @@ class Datagrams:
 _GROUP: Final = "tailer.syslog.tls"
 
 
-class Tls:
+class ListenerTls:
     """Certificates of one listener. ConfigError where they cannot be used."""
 
     def __init__(self, settings: SyslogTls, throttle: Throttle) -> None:

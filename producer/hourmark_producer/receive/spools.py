@@ -21,11 +21,15 @@ from hourmark_producer.counters import Counters
 from hourmark_producer.files.identity import Identity
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import NEVER, Files, Progress, TrackedFile
-from hourmark_producer.receive.inputs import JOURNAL, STDIN, TLS, UDP, address_of
-from hourmark_producer.receive.journal import Journal
-from hourmark_producer.receive.receiver import Input, Receiver, ReceivingLosses
-from hourmark_producer.receive.segments import Segments, end_of, recover
-from hourmark_producer.receive.sockets import Datagrams, Streams, Tls
+from hourmark_producer.receive.inputs import JOURNAL, STDIN, TLS, UDP, parse_listen_address
+from hourmark_producer.receive.journal import JournalInput
+from hourmark_producer.receive.receiver import ReceivingInput, ReceivingLosses, SourceReceiver
+from hourmark_producer.receive.segments import (
+    SegmentStore,
+    recover_segments,
+    segment_removal_changes,
+)
+from hourmark_producer.receive.sockets import ListenerTls, SyslogDatagramInput, SyslogStreamInput
 from hourmark_producer.receive.standard_input import StandardInput
 
 SETTLED_WITHIN_S: Final = (
@@ -35,7 +39,7 @@ STOP_WITHIN_S: Final = 5.0
 _LOG = logging.getLogger(__name__)
 
 
-def followed(config: TailerConfig) -> list[TailedSource]:
+def sources_as_files(config: TailerConfig) -> list[TailedSource]:
     """All sources, as files: those that receive have the paths of their segments."""
     return [
         source
@@ -50,13 +54,13 @@ def followed(config: TailerConfig) -> list[TailedSource]:
     ]
 
 
-def recover_all(
+def recover_spools(
     config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], Identity]
 ) -> None:
     """Put in order what a kill left, before files are followed."""
     for source in config.sources:
         if source.input is not None:
-            recover(_folder(config, source), checkpoint, identify)
+            recover_segments(_folder(config, source), checkpoint, identify)
     received = {source.name for source in config.sources if source.input is not None}
     root = config.state_dir / "spool"
     for folder in sorted(root.iterdir()) if root.is_dir() else []:
@@ -68,7 +72,7 @@ def recover_all(
 
 
 @dataclasses.dataclass(kw_only=True)
-class Spools:
+class SpoolReceivers:
     """Receivers of one tailer. Used by the scanning thread. `failed`: what ends the tailer."""
 
     config: TailerConfig
@@ -139,7 +143,7 @@ class Spools:
             if receiver is not None and self._is_done(file, receiver.segments):
                 self._remove(file, receiver.segments)
 
-    def _is_done(self, file: TrackedFile, segments: Segments) -> bool:
+    def _is_done(self, file: TrackedFile, segments: SegmentStore) -> bool:
         size = segments.sealed_bytes(Path(file.place.seen_at).stem)
         if (
             size is None
@@ -155,13 +159,13 @@ class Spools:
             and self.schedule.is_idle(file)
         )
 
-    def _remove(self, file: TrackedFile, segments: Segments) -> None:
+    def _remove(self, file: TrackedFile, segments: SegmentStore) -> None:
         name = Path(file.place.seen_at).stem
         try:
             if self.receivers[file.place.source].input.resumes:
                 segments.keep_last(name)
             segments.set_done(name)
-            end, next_generation = end_of(file)
+            end, next_generation = segment_removal_changes(file)
             self.checkpoint.commit(end)
             if next_generation is None:
                 self.files.retire(file)
@@ -184,17 +188,17 @@ class Spools:
     def _receives(self, source: str) -> bool:
         return self._listen or self.receivers[source].input.has_end
 
-    def _receiver(self, source: TailedSource) -> Receiver:
+    def _receiver(self, source: TailedSource) -> SourceReceiver:
         assert source.input is not None, "others receive nothing"
         folder = _folder(self.config, source)
         try:
-            segments = Segments(folder, self.config.spool.bytes_max)
+            segments = SegmentStore(folder, self.config.spool.bytes_max)
         except OSError as error:
             raise ConfigError(
                 f"source {source.name}: {folder} cannot be used ({error.strerror}); "
                 "tailer.state_dir is where"
             ) from error
-        return Receiver(
+        return SourceReceiver(
             source=source.name,
             input=self._input(source),
             segments=segments,
@@ -206,22 +210,22 @@ class Spools:
             failed=self.failed,
         )
 
-    def _input(self, source: TailedSource) -> Input:
+    def _input(self, source: TailedSource) -> ReceivingInput:
         text = source.input or ""
         if text == STDIN:
             return StandardInput(self.config.line_bytes_max)
         if text == JOURNAL:
-            return Journal(source.read_from)
-        address, syslog = address_of(text), self.config.syslog
+            return JournalInput(source.read_from)
+        address, syslog = parse_listen_address(text), self.config.syslog
         assert address is not None, "all others are addresses"
         if address.kind == UDP:
-            return Datagrams((address.host, address.port), syslog.message_bytes_max)
-        return Streams(
+            return SyslogDatagramInput((address.host, address.port), syslog.message_bytes_max)
+        return SyslogStreamInput(
             (address.host, address.port),
             message_bytes_max=syslog.message_bytes_max,
             connections_max=syslog.connections_max,
             idle_s=syslog.idle_seconds,
-            tls=Tls(syslog.tls, self.throttle) if address.kind == TLS else None,
+            tls=ListenerTls(syslog.tls, self.throttle) if address.kind == TLS else None,
         )
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from hourmark_producer.receive.receiver import READ_BYTES, Polled
+from hourmark_producer.receive.receiver import READ_BYTES, ReadCallback
 
 if TYPE_CHECKING:
-    from hourmark_producer.receive.receiver import Receiver
+    from hourmark_producer.receive.receiver import SourceReceiver
 
 _STDIN: Final = 0
 
@@ -30,9 +30,9 @@ class StandardInput:
         self._line_bytes_max, self._descriptor = line_bytes_max, descriptor
         self._rest = b""
 
-    def open(self, receiver: Receiver) -> None:
+    def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
-        receiver.watch(self._descriptor, Polled(self._read))
+        receiver.watch(self._descriptor, ReadCallback(self._read))
 
     def tend(self, now_s: float) -> None:
         pass

@@ -13,7 +13,7 @@ from typing import Final
 
 from hourmark_producer.checkpoint.books import Balance
 from hourmark_producer.counters import Losses
-from hourmark_producer.send.services import ServiceStanding
+from hourmark_producer.send.services import ServiceStatus
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "hourmark_tailer_"
@@ -23,7 +23,7 @@ Sample = tuple[Mapping[str, str], float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
+class TailerMetrics:
     """One moment of a tailer. By source where it is a mapping; times are Unix seconds, 0 for
     never.
     """
@@ -33,7 +33,7 @@ class Numbers:
     files: Mapping[str, int]
     lag_seconds: Mapping[str, float]
     dead_letters: Mapping[str, Mapping[str, int]]
-    services: Sequence[ServiceStanding]
+    services: Sequence[ServiceStatus]
     ranges: int
     events: int
     conditions: int
@@ -44,12 +44,12 @@ class Numbers:
     reload_ok: bool = True
 
 
-def exposition(numbers: Numbers) -> bytes:
+def render_tailer_metrics(numbers: TailerMetrics) -> bytes:
     """Prometheus' text format, version 0.0.4."""
     return "".join(_lines(numbers)).encode()
 
 
-def canary_exposition(acknowledged_at_s: float) -> bytes:
+def render_canary_metrics(acknowledged_at_s: float) -> bytes:
     """Of a canary, in the same format."""
     said = "Unix time of the last canary that a delivery service acknowledged, 0 for never."
     return "".join(
@@ -63,7 +63,7 @@ def canary_exposition(acknowledged_at_s: float) -> bytes:
     ).encode()
 
 
-def _lines(numbers: Numbers) -> Iterator[str]:
+def _lines(numbers: TailerMetrics) -> Iterator[str]:
     def books(name: str) -> list[Sample]:
         return [
             ({"source": source}, getattr(balance, name))

@@ -27,7 +27,7 @@ _REQUEST_S: Final = 2.0  # for one request; another waits as long, so nobody can
 _LOG = logging.getLogger(__name__)
 
 
-class Told(Protocol):
+class ProbeTarget(Protocol):
     """What is asked. Both may raise HourmarkError."""
 
     def exposition(self) -> bytes:
@@ -40,8 +40,8 @@ class Told(Protocol):
 
 
 @contextlib.contextmanager
-def answering(
-    told: Told, host: str, port: int, named: str = "tailer.metrics_port"
+def serve_probes(
+    told: ProbeTarget, host: str, port: int, named: str = "tailer.metrics_port"
 ) -> Iterator[int]:
     """Answer meanwhile; the port. With port 0 nothing is answered. A port that is taken is said,
     and is no reason to stop.
@@ -86,7 +86,7 @@ class _Server(HTTPServer):
         """A client that went, or said nothing: nothing to be done."""
 
 
-def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
+def _handler(told: ProbeTarget) -> type[BaseHTTPRequestHandler]:
     def metrics() -> tuple[int, str, bytes]:
         return 200, CONTENT_TYPE, told.exposition()
 
@@ -135,7 +135,7 @@ CHECKPOINT_KEYS: Final = (
 _MET_WITHIN_S: Final = 30.0
 
 
-class Health:
+class TailerHealth:
     """What is asked from outside, from what the tailer's threads tell it.
 
     Safe to use from several threads.

@@ -17,10 +17,10 @@ from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import KnownFile, peek
 from hourmark_producer.counters import Loss, Losses
 from hourmark_producer.files.examination import content_end
-from hourmark_producer.report.standing import EVERY_S, Standing, kept
-from hourmark_producer.send.services import ServiceStanding
+from hourmark_producer.report.snapshot import SAVE_INTERVAL_S, TailerSnapshot, load_snapshot
+from hourmark_producer.send.services import ServiceStatus
 
-_STALE_S = 6 * EVERY_S
+_STALE_S = 6 * SAVE_INTERVAL_S
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +56,25 @@ class SourceStatus:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class TailerStatus:
     """All of it. `pid`: of the tailer that runs, if one does."""
 
     pid: int | None
     state_dir: str
     host_id: str
     at_ms: int
-    standing: Standing | None
+    standing: TailerSnapshot | None
     attention: list[str]
     sources: list[SourceStatus]
     files: list[FileStatus]
     losses: list[Loss]
 
 
-def status_of(state_dir: Path, sources: Sequence[str]) -> Status:
+def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
     """`sources`: those of the configuration. UsageError, Unavailable."""
     pid = StateFolder(state_dir, "tailer").holder()
     known = peek(state_dir / CHECKPOINT)
-    standing, now_ms = kept(state_dir), time.time_ns() // 1_000_000
+    standing, now_ms = load_snapshot(state_dir), time.time_ns() // 1_000_000
     files = [_file(file, now_ms) for file in known.files]
     books = (
         balances(known.books, {file.file_id: file.pending_bytes for file in files})
@@ -92,7 +92,7 @@ def status_of(state_dir: Path, sources: Sequence[str]) -> Status:
         )
         for name in names
     ]
-    return Status(
+    return TailerStatus(
         pid=pid,
         state_dir=str(state_dir),
         host_id=known.host_id,
@@ -167,7 +167,9 @@ def _source(
     )
 
 
-def _lag_s(standing: Standing | None, source: str, pid: int | None, now_ms: int) -> float | None:
+def _lag_s(
+    standing: TailerSnapshot | None, source: str, pid: int | None, now_ms: int
+) -> float | None:
     if standing is None or (lag_s := standing.lag_seconds.get(source)) is None:
         return None
     return lag_s + (
@@ -177,7 +179,7 @@ def _lag_s(standing: Standing | None, source: str, pid: int | None, now_ms: int)
 
 def _attention(
     pid: int | None,
-    standing: Standing | None,
+    standing: TailerSnapshot | None,
     sources: list[SourceStatus],
     configured: Sequence[str],
     now_ms: int,
@@ -209,11 +211,11 @@ def _attention(
     return found
 
 
-def _age_s(standing: Standing, now_ms: int) -> float:
+def _age_s(standing: TailerSnapshot, now_ms: int) -> float:
     return max(0.0, (now_ms - standing.written_at_ms) / 1000)
 
 
-def _is_fresh(standing: Standing, now_ms: int) -> bool:
+def _is_fresh(standing: TailerSnapshot, now_ms: int) -> bool:
     return _age_s(standing, now_ms) < _STALE_S
 
 
@@ -221,7 +223,7 @@ FILES_SHOWN: Final = 50
 _LOSSES_SHOWN: Final = 10
 
 
-def as_text(status: Status, *, every_file: bool = False) -> Iterator[str]:
+def format_status(status: TailerStatus, *, every_file: bool = False) -> Iterator[str]:
     """Lines. Of many files those with the most to send; of many losses the latest."""
     running = f"running, process {status.pid}" if status.pid else "not running"
     yield f"{running}; {status.state_dir}, host id {status.host_id}"
@@ -266,7 +268,7 @@ def _source_text(source: SourceStatus) -> str:
     return f"{text}; {source.lost_bytes} bytes lost, unknown losses: {source.unknown_losses}"
 
 
-def _service(service: ServiceStanding) -> str:
+def _service(service: ServiceStatus) -> str:
     failing = service.failing_seconds
     how = "well" if failing is None else f"failing for {failing:.0f} s: {service.trouble}"
     return f"service {service.service}: {service.ranges} ranges, {how}"

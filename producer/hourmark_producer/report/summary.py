@@ -10,7 +10,7 @@ from hourmark_producer.files.tracked_file import TrackedFile
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class RunSummary:
     """`unterminated`: files whose last line has no end yet, and its bytes so far."""
 
     host_id: str
@@ -28,7 +28,7 @@ class Summary:
     unterminated: dict[str, int]
 
 
-def summed_up(
+def summarize_run(
     host_id: str,
     files: Iterable[TrackedFile],
     counters: Counters,
@@ -36,12 +36,12 @@ def summed_up(
     *,
     finished: bool,
     goodbye: bool,
-) -> Summary:
+) -> RunSummary:
     """At the end of a run. `reasons`: of dead letters, by source."""
     files = list(files)
     waiting = {file.place.seen_at: file.pending_bytes for file in files if file.pending_bytes}
     losses = counters.losses_in_all()
-    return Summary(
+    return RunSummary(
         host_id=host_id,
         files=len(files),
         ranges=counters.ranges,

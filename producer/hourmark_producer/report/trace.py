@@ -50,7 +50,7 @@ class _Content(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def begin_of_line(content: _Content, line: int) -> int | None:
+def find_line_offset(content: _Content, line: int) -> int | None:
     """The offset where `line` (from 1) begins; None where the file has no such line."""
     left, at = line - 1, 0
     while block := content.read(_BLOCK_BYTES):
@@ -67,7 +67,7 @@ def begin_of_line(content: _Content, line: int) -> int | None:
 _PACKED_BLOCK_BYTES: Final = 1 << 16
 
 
-class Unpacked(NamedTuple):
+class PackedFileScan(NamedTuple):
     """`begin`: of the line, in plain content of `size` bytes; None: there is no such line.
 
     `file`: the one it holds.
@@ -83,14 +83,14 @@ def is_packed(path: Path) -> bool:
     return path.name.endswith(PACKED)
 
 
-def unpacked(
+def scan_packed_file(
     path: Path, files: Sequence[KnownFile], line: int | None, offset: int | None
-) -> Unpacked:
+) -> PackedFileScan:
     """Reads it once, to its end. UsageError where that cannot be; OSError."""
     try:
-        watched = _Watched(Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files)
+        watched = _AnchorMatcher(Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files)
         try:
-            begin = offset if offset is not None else begin_of_line(watched, line or 1)
+            begin = offset if offset is not None else find_line_offset(watched, line or 1)
             while watched.read(_PACKED_BLOCK_BYTES):
                 pass
         finally:
@@ -99,10 +99,10 @@ def unpacked(
         raise UsageError(
             f"{path} cannot be unpacked: {error}; while it is being written, ask again later"
         ) from error
-    return Unpacked(begin, watched.size, watched.held[0] if len(watched.held) == 1 else None)
+    return PackedFileScan(begin, watched.size, watched.held[0] if len(watched.held) == 1 else None)
 
 
-class _Watched:
+class _AnchorMatcher:
     """Plain content, and which files' bytes before their positions stand there where they stood."""
 
     def __init__(self, plain: Plain, files: Sequence[KnownFile]) -> None:
@@ -129,7 +129,7 @@ class _Watched:
         self._plain.close()
 
 
-class Stage(enum.Enum):
+class TraceStage(enum.Enum):
     """Where a line is."""
 
     NOT_FOLLOWED = "not_followed"
@@ -144,16 +144,21 @@ class Stage(enum.Enum):
     @property
     def is_found(self) -> bool:
         """Whether the line is on its way, or about to be."""
-        return self not in (Stage.NOT_FOLLOWED, Stage.NO_SUCH_LINE, Stage.TRUNCATED, Stage.PACKED)
+        return self not in (
+            TraceStage.NOT_FOLLOWED,
+            TraceStage.NO_SUCH_LINE,
+            TraceStage.TRUNCATED,
+            TraceStage.PACKED,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class LineTrace:
     """An answer. `offset`: None where there is no such line. `losses`: occasions noted of its
     names.
     """
 
-    stage: Stage
+    stage: TraceStage
     path: str
     offset: int | None
     host_id: str
@@ -165,13 +170,13 @@ class Trace:
 
 def trace_line(
     state_dir: Path, path: Path, *, line: int | None = None, offset: int | None = None
-) -> Trace:
+) -> LineTrace:
     """`line`: from 1. `offset`: where a line begins. UsageError, Unavailable."""
     try:
         if is_packed(path):
             return _trace_packed(state_dir, path, line, offset)
         with path.open("rb") as content:
-            begin = offset if offset is not None else begin_of_line(content, line or 1)
+            begin = offset if offset is not None else find_line_offset(content, line or 1)
             known = peek(state_dir / "checkpoint.sqlite")
             size = os.fstat(content.fileno()).st_size
             file = _match(known, identify(content.fileno()), path)
@@ -181,25 +186,27 @@ def trace_line(
         raise UsageError(
             f"{path} cannot be read: {error.strerror}; name the file as it is called now"
         ) from error
-    stage = stage_of(file, begin, size, skipped=file is not None and _skipped(known, file.source))
+    stage = determine_stage(
+        file, begin, size, skipped=file is not None and _skipped(known, file.source)
+    )
     return _traced(known, path, stage, begin, file)
 
 
-def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> Trace:
+def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> LineTrace:
     known = peek(state_dir / "checkpoint.sqlite")
-    begin, size, file = unpacked(path, known.files, line, offset)
+    begin, size, file = scan_packed_file(path, known.files, line, offset)
     if file is not None:
-        stage = stage_of(file, begin, size, skipped=_skipped(known, file.source))
+        stage = determine_stage(file, begin, size, skipped=_skipped(known, file.source))
     else:
-        stage = Stage.NO_SUCH_LINE if begin is None or begin >= size else Stage.PACKED
+        stage = TraceStage.NO_SUCH_LINE if begin is None or begin >= size else TraceStage.PACKED
     return _traced(known, path, stage, begin, file)
 
 
 def _traced(
-    known: Peek, path: Path, stage: Stage, begin: int | None, file: KnownFile | None
-) -> Trace:
+    known: Peek, path: Path, stage: TraceStage, begin: int | None, file: KnownFile | None
+) -> LineTrace:
     noted = {str(path.absolute())} | ({file.path, file.seen_at} if file else set())
-    return Trace(
+    return LineTrace(
         stage=stage,
         path=str(path),
         offset=begin,
@@ -211,24 +218,26 @@ def _traced(
     )
 
 
-def stage_of(file: KnownFile | None, offset: int | None, size: int, *, skipped: bool) -> Stage:
+def determine_stage(
+    file: KnownFile | None, offset: int | None, size: int, *, skipped: bool
+) -> TraceStage:
     """`size`: the file's now.
 
     `skipped`: bytes of its source were passed over, and nobody noted which.
     """
     if file is None:
-        return Stage.NOT_FOLLOWED
+        return TraceStage.NOT_FOLLOWED
     if size < file.offset:
-        return Stage.TRUNCATED
+        return TraceStage.TRUNCATED
     if offset is None or offset >= size:
-        return Stage.NO_SUCH_LINE
+        return TraceStage.NO_SUCH_LINE
     if offset >= file.offset:
-        return Stage.NOT_READ
+        return TraceStage.NOT_READ
     if any(
         one.generation == file.generation and one.start <= offset < one.end for one in file.spooled
     ):
-        return Stage.SPOOLED
-    return Stage.ACKNOWLEDGED_OR_SKIPPED if skipped else Stage.ACKNOWLEDGED
+        return TraceStage.SPOOLED
+    return TraceStage.ACKNOWLEDGED_OR_SKIPPED if skipped else TraceStage.ACKNOWLEDGED
 
 
 def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
@@ -256,38 +265,38 @@ def _skipped(known: Peek, source: str) -> bool:
 _ROTATED: Final = re.compile(
     r"([.-][0-9]+)*\.(gz|bz2|xz|zst)$"
 )  # what logrotate and gzip add to a name
-_TOLD: Final = {
-    Stage.NOT_FOLLOWED: (
+_STAGE_TEXTS: Final = {
+    TraceStage.NOT_FOLLOWED: (
         "not followed: the checkpoint knows no such file",
         "does a pattern of tailer.sources name it, and has the tailer run since?",
     ),
-    Stage.NO_SUCH_LINE: (
+    TraceStage.NO_SUCH_LINE: (
         "no such line: the file ends before it",
         "count from 1, in the file as it is now",
     ),
-    Stage.TRUNCATED: (
+    TraceStage.TRUNCATED: (
         "truncated: what was read of the file stands there no more",
         (
             "`hourmark tail status` shows losses; once the tailer has found out, the lines "
             "that stand here now can be traced"
         ),
     ),
-    Stage.NOT_READ: (
+    TraceStage.NOT_READ: (
         "not read yet, or its line or record has no end yet",
         "`hourmark tail status` says whether the tailer runs, and what ails it",
     ),
-    Stage.SPOOLED: (
+    TraceStage.SPOOLED: (
         "spooled: read, durable on this host, and not acknowledged yet",
         "`hourmark tail status` says whether a delivery service answers",
     ),
-    Stage.ACKNOWLEDGED: (
+    TraceStage.ACKNOWLEDGED: (
         "acknowledged: a delivery service has it, and Kafka before that",
         (
             "`hourmark trace --from` what --json prints here, where the clusters can be "
             "reached, says when, and where it is now"
         ),
     ),
-    Stage.ACKNOWLEDGED_OR_SKIPPED: (
+    TraceStage.ACKNOWLEDGED_OR_SKIPPED: (
         (
             "acknowledged, or passed over: bytes of this source were skipped, as copies or "
             "by a setting"
@@ -296,7 +305,7 @@ _TOLD: Final = {
         "the tailer's log names files that "
         "it passed over",
     ),
-    Stage.PACKED: (
+    TraceStage.PACKED: (
         "packed: the checkpoint does not know what this was packed from; it lets go of a file "
         "that is gone, once all of it is "
         "acknowledged or counted as lost",
@@ -332,7 +341,7 @@ def trace(
     """
     parent = context.parent.params if context.parent else {}
     config = load_config(config_file or parent.get("config_file"))
-    path, line = placed(place)
+    path, line = parse_line_place(place)
     if offset is not None and line is not None:
         raise UsageError("name a line or --offset, not both")
     found = trace_line(config.tailer.state_dir, path, line=line, offset=offset)
@@ -346,7 +355,7 @@ def trace(
         raise SystemExit(1)
 
 
-def placed(place: str) -> tuple[Path, int | None]:
+def parse_line_place(place: str) -> tuple[Path, int | None]:
     """The file and the line; a file that is named with a colon and a number is that file.
 
     UsageError.
@@ -359,8 +368,8 @@ def placed(place: str) -> tuple[Path, int | None]:
     return Path(match[1]), int(match[2])
 
 
-def _text(found: Trace) -> Iterator[str]:
-    yield _TOLD[found.stage][0]
+def _text(found: LineTrace) -> Iterator[str]:
+    yield _STAGE_TEXTS[found.stage][0]
     if found.file_id is not None:
         at = "" if found.offset is None else f", offset {found.offset}"
         yield (
@@ -376,8 +385,8 @@ def _text(found: Trace) -> Iterator[str]:
     yield f"next: {_next_step(found)}"
 
 
-def _next_step(found: Trace) -> str:
+def _next_step(found: LineTrace) -> str:
     was = _ROTATED.sub("", str(Path(found.path).absolute()))
-    return _TOLD[found.stage][1].replace(
+    return _STAGE_TEXTS[found.stage][1].replace(
         "{question}", f"`hourmark trace {found.host_id}:{was}:{found.offset}`"
     )

@@ -37,10 +37,15 @@ from hourmark.records.wire import (
     range_headers,
     report_to_json,
 )
-from hourmark_producer.send.clocks import ClockFloor, Reading, ServiceClocks
-from hourmark_producer.send.connections import PROBLEMS, Answer, Asked, Connections
+from hourmark_producer.send.clocks import ClockFloor, ClockReading, ServiceClocks
+from hourmark_producer.send.connections import (
+    TRANSPORT_ERRORS,
+    ConnectionPool,
+    HttpResponse,
+    PendingResponse,
+)
 from hourmark_producer.send.credentials import Credentials
-from hourmark_producer.send.services import Service, Services
+from hourmark_producer.send.services import ServiceEndpoint, ServiceSelector
 
 READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
 RANGE_TIMEOUT_S: Final = (
@@ -51,7 +56,7 @@ RETRY_AFTER_MAX_S: Final = 60.0
 _JSON: Final = {"Content-Type": "application/json"}
 
 
-class Busy(Unavailable):
+class ServiceUnavailable(Unavailable):
     """Not now. `retry_after_s` is what the service asked for; 0 where it did not."""
 
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
@@ -59,35 +64,37 @@ class Busy(Unavailable):
         self.retry_after_s = retry_after_s
 
 
-class Refused(HourmarkError):
+class RequestRefused(HourmarkError):
     """Not like this: a misconfiguration or a bug on either side."""
 
 
-class NotAllowed(Refused):
+class RequestUnauthorized(RequestRefused):
     """Not with this token, or not without one."""
 
 
-class TooLarge(Refused):
+class RequestTooLarge(RequestRefused):
     """Not so much at once."""
 
 
-class _Begun(NamedTuple):
+class _PendingRequest(NamedTuple):
     """A request to one service.
 
     `before`: how often in a row it had failed. `asked`: why it could not be sent, perhaps.
     """
 
-    service: Service
+    service: ServiceEndpoint
     path: str
     before: int
-    asked: Asked | Exception
+    asked: PendingResponse | Exception
 
 
-class RangeSent:
+class SentRange:
     """A range that was sent to the first service that may take it. It must end with `answer`."""
 
     def __init__(
-        self, begun: _Begun | None, answered: Callable[[_Begun | None], RangeAnswer]
+        self,
+        begun: _PendingRequest | None,
+        answered: Callable[[_PendingRequest | None], RangeAnswer],
     ) -> None:
         self._begun, self._answered = begun, answered
 
@@ -95,7 +102,7 @@ class RangeSent:
         """What can be read from once its answer is there; None: nothing is waited for."""
         return (
             self._begun.asked.fileno()
-            if self._begun and isinstance(self._begun.asked, Asked)
+            if self._begun and isinstance(self._begun.asked, PendingResponse)
             else None
         )
 
@@ -106,11 +113,11 @@ class RangeSent:
         return self._answered(self._begun)
 
 
-class ServiceLink:
+class DeliveryServiceClient:
     """One tailer's connections to its delivery services. Safe to use from several threads."""
 
     def __init__(self, config: TailerConfig, clock: Clock, floor: ClockFloor | None = None) -> None:
-        self.services = Services(
+        self.services = ServiceSelector(
             config.service_urls, clock, config.backoff_max_seconds, config.token_file
         )
         self._told = self.services.first  # took the latest report
@@ -121,13 +128,13 @@ class ServiceLink:
         self._noting = threading.Lock()
         self._hello = threading.Lock()
         self._credentials = Credentials(config, clock)
-        self._connections = Connections()
+        self._connections = ConnectionPool()
 
     def close(self) -> None:
         """Of its connections those that are idle now, and the others after their request."""
         self._connections.close()
 
-    def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
+    def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
         """A reading of at most this age; asks where there is none. Busy, Refused.
 
         Its clock is not before any that was believed so far, of whatever service: what was claimed
@@ -143,29 +150,29 @@ class ServiceLink:
         )  # else one of them is plainly wrong
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
-    def _renewed(self, asked_s: float) -> Reading:
+    def _renewed(self, asked_s: float) -> ClockReading:
         """A reading of this moment, of a service that is believed. Busy, Refused."""
         service, _ = self._first_to_take(self._say_hello, self._preferred())
         self._hear_others()
         if service.name in (doubted := self.clock_troubles()):
             for other in self._well(self._names() - doubted.keys()):
-                with suppress(Busy, Refused):
+                with suppress(ServiceUnavailable, RequestRefused):
                     self._say_hello(other)
                     break
         reading = self._believed().get(service.name) or self._newest()
         if reading is None:
-            raise Busy(
+            raise ServiceUnavailable(
                 f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery "
                 "service there?"
             )
         if reading.at_s < asked_s:
             trouble = self.clock_troubles().get(service.name, "it says no clock")
-            raise Busy(
+            raise ServiceUnavailable(
                 f"{shown(service.name)}: {trouble}, and no other answers; set that clock right"
             )
         return reading
 
-    def _say_hello(self, service: Service) -> Answer:
+    def _say_hello(self, service: ServiceEndpoint) -> HttpResponse:
         return self._ask(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
 
     def _hear_others(self) -> None:
@@ -176,7 +183,7 @@ class ServiceLink:
         while self._clock.monotonic_s() < until_s and (
             other := next(self._well(self._worth_asking()), None)
         ):
-            with suppress(Busy, Refused):
+            with suppress(ServiceUnavailable, RequestRefused):
                 self._say_hello(other)
 
     def _worth_asking(self) -> Collection[str]:
@@ -189,7 +196,7 @@ class ServiceLink:
     def _names(self) -> set[str]:
         return {service.name for service in self.services.known()}
 
-    def _well(self, names: Collection[str]) -> Iterator[Service]:
+    def _well(self, names: Collection[str]) -> Iterator[ServiceEndpoint]:
         """Those of these services that did not fail when they were asked last."""
         return (
             service
@@ -197,23 +204,23 @@ class ServiceLink:
             if service.name in names and not service.failures
         )
 
-    def _believed(self) -> Mapping[str, Reading]:
+    def _believed(self) -> Mapping[str, ClockReading]:
         names = self._names()
         with self._noting:
             return self._clocks.believed(names)
 
-    def _newest(self) -> Reading | None:
+    def _newest(self) -> ClockReading | None:
         """Of those that are believed."""
         return max(self._believed().values(), key=lambda reading: reading.at_s, default=None)
 
-    def _preferred(self) -> Service:
+    def _preferred(self) -> ServiceEndpoint:
         """The one that took the latest report; another that is well, where its clock is not
         believed.
         """
         believed = self._believed()
         return self._told if self._told.name in believed else next(self._well(believed), self._told)
 
-    def send_range(self, byte_range: ByteRange, body: bytes) -> RangeSent:
+    def send_range(self, byte_range: ByteRange, body: bytes) -> SentRange:
         """Send a range, `body` compressed with zstd.
 
         It must end with `answer`, and fails there alone.
@@ -223,17 +230,17 @@ class ServiceLink:
             "Content-Type": "application/octet-stream",
         }
 
-        def begin(service: Service) -> _Begun:
+        def begin(service: ServiceEndpoint) -> _PendingRequest:
             return self._begin(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
 
-        def answered(begun: _Begun | None) -> RangeAnswer:
+        def answered(begun: _PendingRequest | None) -> RangeAnswer:
             service, response = self._first_to_take(
                 lambda service: self._end(begin(service)), begun=begun
             )
-            return _answer_to(byte_range, shown(service.url), response)
+            return _parse_range_answer(byte_range, shown(service.url), response)
 
         first = self.services.next(())
-        return RangeSent(None if first is None else begin(first), answered)
+        return SentRange(None if first is None else begin(first), answered)
 
     def post_events(self, event_type: str, body: bytes) -> Mapping[str, Any]:
         """What the answer to a batch of events says, once they are acknowledged. Busy, Refused."""
@@ -268,19 +275,19 @@ class ServiceLink:
         with self._noting:
             self._floor.keep()
 
-        def tell(service: Service) -> Answer:
+        def tell(service: ServiceEndpoint) -> HttpResponse:
             return self._tell(service, report_to(service.name))
 
         self._told, _ = self._first_to_take(tell, self._preferred())
 
-    def _tell(self, service: Service, report: HostReport) -> Answer:
+    def _tell(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
         """To a service of a version before `unknown_losses` it goes without them."""
         try:
             return self._ask(
                 service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S
             )
-        except Refused as error:
-            if isinstance(error, NotAllowed) or not any(
+        except RequestRefused as error:
+            if isinstance(error, RequestUnauthorized) or not any(
                 s.unknown_losses or s.unrepeatable for s in report.sources
             ):
                 raise
@@ -295,17 +302,17 @@ class ServiceLink:
 
     def _first_to_take(
         self,
-        ask: Callable[[Service], Answer],
-        preferred: Service | None = None,
-        begun: _Begun | None = None,
-    ) -> tuple[Service, Answer]:
+        ask: Callable[[ServiceEndpoint], HttpResponse],
+        preferred: ServiceEndpoint | None = None,
+        begun: _PendingRequest | None = None,
+    ) -> tuple[ServiceEndpoint, HttpResponse]:
         """The answer, which is 200, and whose it is.
 
         Each that may be asked is asked once, after a refusal too: another may be of a newer
         version. Busy where one of them may yet take it, else Refused. `begun`: one was asked
         already.
         """
-        tried, problems = set[Service](), list[Busy | Refused]()
+        tried, problems = set[ServiceEndpoint](), list[ServiceUnavailable | RequestRefused]()
         while (
             service := begun.service
             if begun and not tried
@@ -315,49 +322,49 @@ class ServiceLink:
             tried.add(service)
             try:
                 return service, self._end(begun_here) if begun_here else ask(service)
-            except (Busy, Refused) as error:
+            except (ServiceUnavailable, RequestRefused) as error:
                 problems.append(error)
         wait_s = self.services.wait_s()
         if not problems:
-            raise Busy(
+            raise ServiceUnavailable(
                 f"every delivery service has asked to wait: {self.services.troubles()}", wait_s
             )
         worst = min(
             problems,
             key=lambda problem: (
-                not isinstance(problem, Busy),
-                not isinstance(problem, NotAllowed),
+                not isinstance(problem, ServiceUnavailable),
+                not isinstance(problem, RequestUnauthorized),
             ),
         )
-        if isinstance(worst, Busy):
+        if isinstance(worst, ServiceUnavailable):
             worst.retry_after_s = wait_s
         raise worst
 
     def _ask(
         self,
-        service: Service,
+        service: ServiceEndpoint,
         method: str,
         path: str,
         headers: Mapping[str, str],
         content: bytes,
         timeout_s: float,
-    ) -> Answer:
+    ) -> HttpResponse:
         """One request to one service; the answer, which is 200. Busy, Refused."""
         return self._end(self._begin(service, method, path, headers, content, timeout_s))
 
     def _begin(
         self,
-        service: Service,
+        service: ServiceEndpoint,
         method: str,
         path: str,
         headers: Mapping[str, str],
         content: bytes,
         timeout_s: float,
-    ) -> _Begun:
+    ) -> _PendingRequest:
         """Ask one service. It must `_end`."""
         before, mine = self.services.asked(service), self._credentials.shown()
         try:
-            asked: Asked | Exception = self._connections.begin(
+            asked: PendingResponse | Exception = self._connections.begin(
                 service.address,
                 method,
                 path,
@@ -368,16 +375,19 @@ class ServiceLink:
             )
         except Exception as error:  # noqa: BLE001  # raised at its end
             asked = error
-        return _Begun(service, path, before, asked)
+        return _PendingRequest(service, path, before, asked)
 
-    def _end(self, begun: _Begun) -> Answer:
+    def _end(self, begun: _PendingRequest) -> HttpResponse:
         """The answer, which is 200. Busy, Refused."""
         service, retry_after_s = begun.service, 0.0
-        problem: Busy | Refused | None = Busy("it was given up")
+        problem: ServiceUnavailable | RequestRefused | None = ServiceUnavailable("it was given up")
         try:
             answer = self._answer(begun)
-            problem, retry_after_s = _problem(service, begun.path, answer), _retry_after_s(answer)
-        except Busy as error:
+            problem, retry_after_s = (
+                _response_error(service, begun.path, answer),
+                _retry_after_s(answer),
+            )
+        except ServiceUnavailable as error:
             problem = error
             raise
         finally:
@@ -391,39 +401,39 @@ class ServiceLink:
             raise problem
         return answer
 
-    def _answer(self, begun: _Begun) -> Answer:
+    def _answer(self, begun: _PendingRequest) -> HttpResponse:
         """Whatever its status. Busy where there is none."""
         try:
             if isinstance(begun.asked, Exception):
                 raise begun.asked
             answer = begun.asked.answer()
-        except PROBLEMS as error:
+        except TRANSPORT_ERRORS as error:
             hint = (
                 "; tailer.tls.ca names who is believed"
                 if "certificate verify failed" in str(error)
                 else ""
             )
-            raise Busy(
+            raise ServiceUnavailable(
                 f"{shown(begun.service.url)}{begun.path}: "
                 f"{str(error) or type(error).__name__}{hint}"
             ) from error
         self._note(answer, begun.service.name)
         return answer
 
-    def _note(self, answer: Answer, service: str) -> None:
+    def _note(self, answer: HttpResponse, service: str) -> None:
         text = answer.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
             names = self._names()
             with self._noting:
                 self._rules = answer.headers.get(RULES_HEADER) or self._rules
                 self._clocks.note(
-                    service, Reading(int(text), self._rules, self._clock.monotonic_s())
+                    service, ClockReading(int(text), self._rules, self._clock.monotonic_s())
                 )
                 if service in self._clocks.believed(names):
                     self._floor.saw(int(text))
 
 
-def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer:
+def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse) -> RangeAnswer:
     """What a 200 says. Refused."""
     try:
         fields = json.loads(response.content)
@@ -437,31 +447,33 @@ def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer
         answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = response.content[:200].decode(errors="replace")
-        raise Refused(
+        raise RequestRefused(
             f"{url} answered 200 without end, events and dead_letters: {said!r}"
         ) from error
     if answer.end != byte_range.end:
-        raise Refused(
+        raise RequestRefused(
             f"{url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent"
         )
     return answer
 
 
-def _problem(service: Service, path: str, answer: Answer) -> Busy | Refused | None:
+def _response_error(
+    service: ServiceEndpoint, path: str, answer: HttpResponse
+) -> ServiceUnavailable | RequestRefused | None:
     """None: it was taken."""
     if answer.status == 200:
         return None
-    said = f"{shown(service.url)}{path} answered {answer.status}: {_message(answer)}"
+    said = f"{shown(service.url)}{path} answered {answer.status}: {_error_message(answer)}"
     if answer.status == 429 or answer.status >= 500:
-        return Busy(said, _retry_after_s(answer))
+        return ServiceUnavailable(said, _retry_after_s(answer))
     if answer.status in (401, 403):
-        return NotAllowed(
+        return RequestUnauthorized(
             f"{said}. Put a token that covers this host and its types into tailer.token_file"
         )
-    return TooLarge(said) if answer.status == 413 else Refused(said)
+    return RequestTooLarge(said) if answer.status == 413 else RequestRefused(said)
 
 
-def _message(answer: Answer) -> str:
+def _error_message(answer: HttpResponse) -> str:
     """What an answer says went wrong; the service's own errors carry a detail and a next step."""
     try:
         problem = json.loads(answer.content)
@@ -470,6 +482,6 @@ def _message(answer: Answer) -> str:
         return answer.content[:300].decode(errors="replace").strip() or answer.reason
 
 
-def _retry_after_s(answer: Answer) -> float:
+def _retry_after_s(answer: HttpResponse) -> float:
     text = answer.headers.get("Retry-After", "")
     return min(float(text), RETRY_AFTER_MAX_S) if text.isascii() and text.isdigit() else 0.0

@@ -30,10 +30,10 @@ from hourmark.config.redaction import shown
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 
 # nobody waits longer for a service that is gone, though another's clock is contradicted by its last
-HEARD_S: Final = 600.0
+READING_MAX_AGE_S: Final = 600.0
 
 
-class Reading(NamedTuple):
+class ClockReading(NamedTuple):
     """What an answer said. `at_s`: monotonic, when it was received."""
 
     clock_ms: int
@@ -53,9 +53,9 @@ class ServiceClocks:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, ClockReading] = {}
 
-    def note(self, service: str, reading: Reading) -> None:
+    def note(self, service: str, reading: ClockReading) -> None:
         """What it answered now."""
         self._readings[service] = reading
 
@@ -63,11 +63,11 @@ class ServiceClocks:
         """What each one's clock read when it answered last."""
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
-    def heard(self, services: Collection[str]) -> dict[str, Reading]:
+    def heard(self, services: Collection[str]) -> dict[str, ClockReading]:
         """Those of `services` that have answered within `HEARD_S`: what is older has no say any
         longer.
         """
-        since_s = self._clock.monotonic_s() - HEARD_S
+        since_s = self._clock.monotonic_s() - READING_MAX_AGE_S
         return {
             name: reading
             for name, reading in self._readings.items()
@@ -78,7 +78,7 @@ class ServiceClocks:
         """Whether no two clocks agree, so that others are worth asking."""
         return max(self._agreeing(self.heard(services)).values(), default=0) == 1
 
-    def believed(self, services: Collection[str]) -> Mapping[str, Reading]:
+    def believed(self, services: Collection[str]) -> Mapping[str, ClockReading]:
         """The latest readings of those of `services` that are believed."""
         heard = self.heard(services)
         agreeing = self._agreeing(heard)
@@ -86,13 +86,13 @@ class ServiceClocks:
         least = min(half, max(agreeing.values(), default=0))
         return {name: reading for name, reading in heard.items() if agreeing[name] >= least}
 
-    def _agreeing(self, heard: Mapping[str, Reading]) -> dict[str, int]:
+    def _agreeing(self, heard: Mapping[str, ClockReading]) -> dict[str, int]:
         """How many clocks agree with each service's, itself among them."""
         ahead_ms = {name: reading.ahead_ms for name, reading in heard.items()}
         all_ms = sorted(
             [self._clock.now_ms() - 1000 * self._clock.monotonic_s(), *ahead_ms.values()]
         )
-        return {name: _near(ms, all_ms) for name, ms in ahead_ms.items()}
+        return {name: _count_agreeing(ms, all_ms) for name, ms in ahead_ms.items()}
 
     def troubles(self, services: Collection[str]) -> dict[str, str]:
         """What is wrong with the clock of each that is not believed."""
@@ -109,7 +109,7 @@ class ServiceClocks:
         return troubles
 
 
-def _near(ahead_ms: float, of_all_ms: Sequence[float]) -> int:
+def _count_agreeing(ahead_ms: float, of_all_ms: Sequence[float]) -> int:
     """How many of these, which ascend, agree with it."""
     least, most = ahead_ms - CLOCKS_APART_MS_MAX, ahead_ms + CLOCKS_APART_MS_MAX
     return bisect_right(of_all_ms, most) - bisect_left(of_all_ms, least)

@@ -28,10 +28,10 @@ from urllib.parse import unquote, urlsplit
 CONNECT_TIMEOUT_S: Final = 5.0
 _LEAST_S: Final = 0.001  # an answer that is there is read, however late
 ANSWER_BYTES_MAX: Final = 1 << 20  # answers are some hundred bytes
-PROBLEMS: Final = (OSError, http.client.HTTPException)  # what `Connections.ask` raises
+TRANSPORT_ERRORS: Final = (OSError, http.client.HTTPException)  # what `Connections.ask` raises
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """A response, whatever its status."""
 
     status: int
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
     content: bytes
 
 
-class Address(NamedTuple):
+class ServiceAddress(NamedTuple):
     """Where a service is. `prefix`: what its paths begin with."""
 
     is_tls: bool
@@ -51,7 +51,7 @@ class Address(NamedTuple):
     at: str = ""  # which of the host's addresses; empty: any
 
     @classmethod
-    def of(cls, url: str) -> Address:
+    def of(cls, url: str) -> ServiceAddress:
         """ValueError where it is no http:// or https:// URL with a host."""
         parts = urlsplit(url)
         if (
@@ -84,12 +84,12 @@ class Address(NamedTuple):
         return True
 
 
-class _Kept(NamedTuple):
+class _PooledConnection(NamedTuple):
     tls: ssl.SSLContext
     connection: socket.socket
 
 
-class _Coming(io.RawIOBase):
+class _DeadlineReader(io.RawIOBase):
     """What comes over a connection until a moment, so that an answer that comes byte by byte holds
     nobody for ever.
     """
@@ -108,11 +108,16 @@ class _Coming(io.RawIOBase):
         return self._connection.recv_into(room)
 
 
-class Asked:
+class PendingResponse:
     """A request that was sent. It must end with `answer`."""
 
     def __init__(
-        self, connections: Connections, address: Address, kept: _Kept, method: str, until_s: float
+        self,
+        connections: ConnectionPool,
+        address: ServiceAddress,
+        kept: _PooledConnection,
+        method: str,
+        until_s: float,
     ) -> None:
         """`until_s`: monotonic, so long its answer is waited for."""
         self._connections, self._address, self._kept, self._method = (
@@ -127,14 +132,14 @@ class Asked:
         """What can be read from once the answer is there, or will never be."""
         return self._kept.connection.fileno()
 
-    def answer(self) -> Answer:
+    def answer(self) -> HttpResponse:
         """Wait for it.
 
         OSError, HTTPException: there is none, and whether the request arrived is not known.
         """
         is_kept = False
         try:
-            coming = _Coming(self._kept.connection, self._until_s)
+            coming = _DeadlineReader(self._kept.connection, self._until_s)
             with http.client.HTTPResponse(coming, method=self._method) as response:  # type: ignore[arg-type]
                 response.begin()
                 if response.length is None and not response.chunked:
@@ -151,7 +156,7 @@ class Asked:
                         f"an answer of more than {ANSWER_BYTES_MAX} bytes is none of a "
                         "delivery service"
                     )
-                answer = Answer(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
+                answer = HttpResponse(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close
         finally:
             if not (is_kept and self._connections.keep(self._address, self._kept)):
@@ -159,12 +164,12 @@ class Asked:
         return answer
 
 
-class Connections:
+class ConnectionPool:
     """Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: defaultdict[Address, list[_Kept]] = defaultdict(list)
+        self._idle: defaultdict[ServiceAddress, list[_PooledConnection]] = defaultdict(list)
         self._closed = False
 
     def close(self) -> None:
@@ -178,7 +183,7 @@ class Connections:
 
     def ask(
         self,
-        address: Address,
+        address: ServiceAddress,
         method: str,
         path: str,
         headers: Mapping[str, str],
@@ -186,7 +191,7 @@ class Connections:
         *,
         timeout_s: float,
         tls: ssl.SSLContext,
-    ) -> Answer:
+    ) -> HttpResponse:
         """One request and its answer.
 
         OSError, HTTPException: there is none, and whether it arrived is not known.
@@ -197,7 +202,7 @@ class Connections:
 
     def begin(
         self,
-        address: Address,
+        address: ServiceAddress,
         method: str,
         path: str,
         headers: Mapping[str, str],
@@ -205,12 +210,12 @@ class Connections:
         *,
         timeout_s: float,
         tls: ssl.SSLContext,
-    ) -> Asked:
+    ) -> PendingResponse:
         """Send one request.
 
         `timeout_s`: of each wait, for room to send into as for the answer. As `ask`.
         """
-        kept = self._take(address, tls) or _Kept(
+        kept = self._take(address, tls) or _PooledConnection(
             tls, _connected(address, min(timeout_s, CONNECT_TIMEOUT_S), tls)
         )
         try:
@@ -221,21 +226,21 @@ class Connections:
                 content,
             )
         except ConnectionError:
-            if not _has_news(kept.connection):
+            if not _is_readable(kept.connection):
                 kept.connection.close()
                 raise  # else it refused what it was sent before all of it had come, and says why
         except BaseException:
             kept.connection.close()
             raise
-        return Asked(self, address, kept, method, time.monotonic() + timeout_s)
+        return PendingResponse(self, address, kept, method, time.monotonic() + timeout_s)
 
-    def _take(self, address: Address, tls: ssl.SSLContext) -> _Kept | None:
+    def _take(self, address: ServiceAddress, tls: ssl.SSLContext) -> _PooledConnection | None:
         while True:
             with self._lock:
                 kept = self._idle[address].pop() if self._idle[address] else None
             if kept is None:
                 self._drop_closed()
-            if kept is None or (kept.tls is tls and not _has_news(kept.connection)):
+            if kept is None or (kept.tls is tls and not _is_readable(kept.connection)):
                 return kept
             kept.connection.close()
 
@@ -246,14 +251,14 @@ class Connections:
                 (several, kept)
                 for several in self._idle.values()
                 for kept in several
-                if _has_news(kept.connection)
+                if _is_readable(kept.connection)
             ]
             for several, kept in closed:
                 several.remove(kept)
         for _, kept in closed:
             kept.connection.close()
 
-    def keep(self, address: Address, kept: _Kept) -> bool:
+    def keep(self, address: ServiceAddress, kept: _PooledConnection) -> bool:
         """For requests to come, and whether there may be any."""
         with self._lock:
             if not self._closed:
@@ -262,19 +267,19 @@ class Connections:
 
 
 @functools.lru_cache(maxsize=64)
-def _begins(address: Address, method: str, path: str) -> str:
+def _request_prefix(address: ServiceAddress, method: str, path: str) -> str:
     """What does not depend on the request; the standard library's client knows how a host is
     written.
     """
     kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
     client, written = kind(address.host, address.port), bytearray()
-    client.sock = _Written(written)
+    client.sock = _RecordingSocket(written)
     client.putrequest(method, address.prefix + path)
     client.endheaders()
     return written.decode("latin-1").removesuffix("\r\n")
 
 
-class _Written:
+class _RecordingSocket:
     """A socket for what is only written down."""
 
     def __init__(self, into: bytearray) -> None:
@@ -282,13 +287,13 @@ class _Written:
 
 
 def _head(
-    address: Address, method: str, path: str, headers: Mapping[str, str], count: int
+    address: ServiceAddress, method: str, path: str, headers: Mapping[str, str], count: int
 ) -> bytes:
     if any("\n" in value or "\r" in value for value in headers.values()):
         raise ValueError("a header of a request holds an end of line")
     length = f"Content-Length: {count}\r\n" if count or method == "POST" else ""
     fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"{_begins(address, method, path)}{length}{fields}\r\n".encode("latin-1")
+    return f"{_request_prefix(address, method, path)}{length}{fields}\r\n".encode("latin-1")
 
 
 def _send(connection: socket.socket, head: bytes, content: bytes) -> None:
@@ -304,7 +309,7 @@ def _send(connection: socket.socket, head: bytes, content: bytes) -> None:
         connection.sendall(memoryview(content)[sent - len(head) :])
 
 
-def _connected(address: Address, timeout_s: float, tls: ssl.SSLContext) -> socket.socket:
+def _connected(address: ServiceAddress, timeout_s: float, tls: ssl.SSLContext) -> socket.socket:
     plain = socket.create_connection((address.at or address.host, address.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -314,7 +319,7 @@ def _connected(address: Address, timeout_s: float, tls: ssl.SSLContext) -> socke
         raise
 
 
-def _has_news(connection: socket.socket) -> bool:
+def _is_readable(connection: socket.socket) -> bool:
     """Whether something came that nobody asked for: mostly, that the service closed it."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)

@@ -20,12 +20,12 @@ from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 1.0  # between looks whether files changed
+CHECK_INTERVAL_S: Final = 1.0  # between looks whether files changed
 TOKEN_BYTES_MAX: Final = 4096
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750: b64token
 
 
-class Shown(NamedTuple):
+class RequestCredentials(NamedTuple):
     """In force at the moment.
 
     `headers`: of every request; `tls`: for services of https://. Another one is another object.
@@ -50,11 +50,11 @@ class Credentials:
         self._looked_s = clock.monotonic_s()
         self._shown = self._read()
 
-    def shown(self) -> Shown:
+    def shown(self) -> RequestCredentials:
         """What is in force now; files are looked at now and then."""
         with self._lock:
             now_s = self._clock.monotonic_s()
-            if now_s - self._looked_s >= LOOK_S:
+            if now_s - self._looked_s >= CHECK_INTERVAL_S:
                 self._looked_s = now_s
                 if self._files.changed():
                     self._renew()
@@ -68,9 +68,9 @@ class Credentials:
         else:
             _LOG.info("token and certificates were read again")
 
-    def _read(self) -> Shown:
+    def _read(self) -> RequestCredentials:
         token = self._config.token_file
-        return Shown(
+        return RequestCredentials(
             {} if token is None else {"Authorization": f"Bearer {_token(token)}"}, self._context()
         )
 

@@ -18,10 +18,10 @@ from hourmark.records.wire import RangeAnswer
 from hourmark_producer.files.tracked_file import Outgoing
 from hourmark_producer.send.client import RANGE_TIMEOUT_S
 
-LANES: Final = 4  # memory: a compressed range each
+IN_FLIGHT_SLOTS: Final = 4  # memory: a compressed range each
 
 
-class Sent(Protocol):
+class PendingRange(Protocol):
     """A range that a service was asked to take."""
 
     def fileno(self) -> int | None:
@@ -33,10 +33,10 @@ class Sent(Protocol):
         ...
 
 
-class Lanes:
+class InFlightSlots:
     """Safe to use from several threads."""
 
-    def __init__(self, count: int = LANES) -> None:
+    def __init__(self, count: int = IN_FLIGHT_SLOTS) -> None:
         self._idle = threading.Semaphore(count)
 
     def take(self) -> bool:
@@ -48,19 +48,19 @@ class Lanes:
         self._idle.release()
 
 
-class Flight:
+class InFlightRanges:
     """What one step of a file has under way. Used by one thread."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: InFlightSlots) -> None:
         self._lanes = lanes
-        self._aloft: list[tuple[Outgoing, Sent]] = []
+        self._aloft: list[tuple[Outgoing, PendingRange]] = []
 
     @property
     def aloft(self) -> int:
         """How many are."""
         return len(self._aloft)
 
-    def start(self, outgoing: Outgoing, send: Callable[[], Sent]) -> bool:
+    def start(self, outgoing: Outgoing, send: Callable[[], PendingRange]) -> bool:
         """Whether there is a lane, and it is sent; then it must `land`."""
         if not self._lanes.take():
             return False

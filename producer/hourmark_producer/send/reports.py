@@ -33,14 +33,14 @@ from hourmark.errors import HourmarkError
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.files.tracked_file import TrackedFile
-from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.client import DeliveryServiceClient
 
 
 @dataclasses.dataclass(kw_only=True)
-class Reporter:
+class HostReporter:
     """Sends one incarnation's reports, one after another."""
 
-    client: ServiceLink
+    client: DeliveryServiceClient
     describe: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
     throttle: Throttle
     host_id: str
@@ -113,7 +113,7 @@ class Reporter:
         )
 
 
-class Target(NamedTuple):
+class AcknowledgmentTarget(NamedTuple):
     """How far one file must be acknowledged."""
 
     file: TrackedFile
@@ -122,7 +122,7 @@ class Target(NamedTuple):
     due: int
 
     @classmethod
-    def of(cls, file: TrackedFile) -> Target:
+    def of(cls, file: TrackedFile) -> AcknowledgmentTarget:
         """Up to what the scan saw of it."""
         return cls(file, file.progress.position.generation, file.observed.size, file.due)
 
@@ -150,17 +150,20 @@ class Target(NamedTuple):
         )
 
 
-class CaughtUp:
+class CaughtUpClaim:
     """One source's claim. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._at_ms: dict[str, int] = {}  # by service
-        self._attempt: tuple[Mapping[str, int], list[Target], float] | None = None
+        self._attempt: tuple[Mapping[str, int], list[AcknowledgmentTarget], float] | None = None
         self._at_s: float | None = None
 
     def begin(
-        self, readings_ms: Mapping[str, int], targets: Iterable[Target], at_s: float = 0.0
+        self,
+        readings_ms: Mapping[str, int],
+        targets: Iterable[AcknowledgmentTarget],
+        at_s: float = 0.0,
     ) -> None:
         """After a full scan that began after the clocks of services read so, by service, and this
         one `at_s`.

@@ -17,9 +17,9 @@ from hourmark_producer.conditions import Throttle
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.history.copies import BeingCopied
-from hourmark_producer.send.client import Busy, NotAllowed, Refused
-from hourmark_producer.send.follower import Follower
-from hourmark_producer.send.services import pause_after
+from hourmark_producer.send.client import RequestRefused, RequestUnauthorized, ServiceUnavailable
+from hourmark_producer.send.file_shipper import FileShipper
+from hourmark_producer.send.services import backoff_delay_s
 
 # they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
 SENDERS: Final = 8
@@ -27,12 +27,12 @@ TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 
 @dataclasses.dataclass(kw_only=True)
-class Senders:
+class SenderPool:
     """A fixed number of threads. `failed` is called with an error that is nobody's to retry:
     a bug.
     """
 
-    follower: Follower
+    follower: FileShipper
     schedule: Schedule
     throttle: Throttle
     backoff_max_s: float
@@ -95,7 +95,9 @@ class Senders:
         """`result`: whether there may be more, or why the step failed."""
         if isinstance(result, Exception):
             file.failures += 1
-            pause = pause_s(result, failures=file.failures, max_s=self.backoff_max_s, rng=self._rng)
+            pause = retry_delay_s(
+                result, failures=file.failures, max_s=self.backoff_max_s, rng=self._rng
+            )
             self._log(file, result, pause)
             self.schedule.retry(file, pause)
             return
@@ -112,7 +114,7 @@ class Senders:
             if sent
             else f"from byte {file.progress.position.offset}"
         )
-        if isinstance(error, NotAllowed):
+        if isinstance(error, RequestUnauthorized):
             self.throttle.warn(
                 # another reason is another condition, with another next step
                 f"not allowed {error}",
@@ -120,7 +122,7 @@ class Senders:
                 f"again every {pause:.0f} s",
                 logging.ERROR,
             )
-        elif isinstance(error, Refused):
+        elif isinstance(error, RequestRefused):
             self.throttle.warn(
                 f"refused {file.file_id}",
                 f"{error}. This holds up {where}; other files go on. Compare the limits and "
@@ -142,14 +144,14 @@ class Senders:
             )
 
 
-def pause_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
+def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
     """How long to wait before a failed step is tried again.
 
     Retries never end; only the pause is bounded.
 
     `failures`: in a row, this one included. Every service that may be asked was asked.
     """
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return max_s  # asking again soon would not help
-    pause = pause_after(failures, max_s, rng)
-    return max(pause, error.retry_after_s) if isinstance(error, Busy) else pause
+    pause = backoff_delay_s(failures, max_s, rng)
+    return max(pause, error.retry_after_s) if isinstance(error, ServiceUnavailable) else pause

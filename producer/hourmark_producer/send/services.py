@@ -24,7 +24,7 @@ from hourmark.clock import Clock
 from hourmark.config.groups import LOOPBACK_HOSTS
 from hourmark.config.redaction import shown
 from hourmark.errors import ConfigError
-from hourmark_producer.send.connections import Address
+from hourmark_producer.send.connections import ServiceAddress
 
 FIRST_S: Final = 0.1  # the pause after a first failure
 RESOLVE_EVERY_S: Final = 30.0
@@ -32,11 +32,11 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
-class Service:
+class ServiceEndpoint:
     """One address. Changed by `Services` alone. Times are monotonic."""
 
     url: str
-    address: Address
+    address: ServiceAddress
     under_way: int = 0  # requests
     turn: int = 0  # the higher, the later it was asked
     failures: int = 0  # in a row
@@ -55,7 +55,7 @@ class Service:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceStanding:
+class ServiceStatus:
     """How one stands. `failing_seconds`: None where its latest answer was well, or it was never
     asked.
     """
@@ -66,7 +66,7 @@ class ServiceStanding:
     trouble: str
 
 
-def pause_after(failures: int, max_s: float, rng: random.Random) -> float:
+def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
     """Exponential with jitter, so that many tailers do not come back together.
 
     `failures`: in a row, this one included.
@@ -81,7 +81,7 @@ def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
-class Services:
+class ServiceSelector:
     """Safe to use from several threads."""
 
     def __init__(
@@ -95,7 +95,8 @@ class Services:
         self._backoff_max_s = backoff_max_s
         self._lock = threading.Lock()
         self._services = [
-            Service(url=url.rstrip("/"), address=_address(url, token_file)) for url in urls
+            ServiceEndpoint(url=url.rstrip("/"), address=_parse_service_url(url, token_file))
+            for url in urls
         ]
         self._urls = [(service.url, service.address) for service in self._services]
         self._rng = random.Random()  # noqa: S311  # jitter is no secret
@@ -103,16 +104,18 @@ class Services:
         self._resolved_s = float("-inf")
 
     @property
-    def first(self) -> Service:
+    def first(self) -> ServiceEndpoint:
         """In the order of the configuration."""
         return self._services[0]
 
-    def known(self) -> list[Service]:
+    def known(self) -> list[ServiceEndpoint]:
         """In the order of the configuration."""
         with self._lock:
             return list(self._services)
 
-    def next(self, tried: Collection[Service], preferred: Service | None = None) -> Service | None:
+    def next(
+        self, tried: Collection[ServiceEndpoint], preferred: ServiceEndpoint | None = None
+    ) -> ServiceEndpoint | None:
         """Whom to ask, but those `tried`; `preferred` where it is well, which is no turn of it.
 
         None: nobody at the moment.
@@ -132,12 +135,12 @@ class Services:
             self._turns += 1
             chosen.turn = self._turns
             if chosen.failures:  # this request finds out: others need not
-                chosen.doubted_until_s = now_s + pause_after(
+                chosen.doubted_until_s = now_s + backoff_delay_s(
                     chosen.failures + 1, self._backoff_max_s, self._rng
                 )
             return chosen
 
-    def asked(self, service: Service) -> int:
+    def asked(self, service: ServiceEndpoint) -> int:
         """A request is under way, that must end with `answered` or `failed`; how often in a row it
         has failed so far.
         """
@@ -145,7 +148,7 @@ class Services:
             service.under_way += 1
             return service.failures
 
-    def answered(self, service: Service, *, ranges: int = 0) -> None:
+    def answered(self, service: ServiceEndpoint, *, ranges: int = 0) -> None:
         """As it should."""
         with self._lock:
             service.under_way -= 1
@@ -155,7 +158,7 @@ class Services:
             )  # while it is closed nothing is asked: this was before
 
     def failed(
-        self, service: Service, trouble: str, *, before: int, retry_after_s: float = 0.0
+        self, service: ServiceEndpoint, trouble: str, *, before: int, retry_after_s: float = 0.0
     ) -> None:
         """It did not take the request.
 
@@ -168,7 +171,7 @@ class Services:
             if not service.failures:
                 service.failed_at_s = now_s
             service.failures = max(service.failures, before + 1)
-            pause_s = pause_after(service.failures, self._backoff_max_s, self._rng)
+            pause_s = backoff_delay_s(service.failures, self._backoff_max_s, self._rng)
             service.doubted_until_s = max(service.doubted_until_s, now_s + pause_s)
             if retry_after_s:
                 service.closed_until_s = max(service.closed_until_s, now_s + retry_after_s)
@@ -201,11 +204,11 @@ class Services:
             self._resolved_s = self._clock.monotonic_s()
             known = {(one.url, one.address): one for one in self._services}
             self._services = [
-                known.get(each) or Service(url=each[0], address=each[1])
+                known.get(each) or ServiceEndpoint(url=each[0], address=each[1])
                 for each in dict.fromkeys(found)
             ]
 
-    def _places(self, url: str, address: Address, resolve: Resolve) -> list[str]:
+    def _places(self, url: str, address: ServiceAddress, resolve: Resolve) -> list[str]:
         """Empty text: whatever the name stands for when a connection is made."""
         if address.is_literal:
             return [""]
@@ -215,12 +218,12 @@ class Services:
             with self._lock:
                 return [one.address.at for one in self._services if one.url == url]
 
-    def standings(self) -> list[ServiceStanding]:
+    def standings(self) -> list[ServiceStatus]:
         """In the order of the configuration."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             return [
-                ServiceStanding(
+                ServiceStatus(
                     service=shown(one.url) + (f" at {one.address.at}" if one.address.at else ""),
                     ranges=one.ranges,
                     failing_seconds=max(0.0, now_s - one.failed_at_s) if one.failures else None,
@@ -230,10 +233,10 @@ class Services:
             ]
 
 
-def _address(url: str, token_file: Path | None) -> Address:
+def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
     """ConfigError if it is none, or would carry the token where others can read it."""
     try:
-        address = Address.of(url)
+        address = ServiceAddress.of(url)
     except ValueError as error:
         raise ConfigError(
             f"tailer.service_urls = {shown(url)!r}: allowed: http://host:port or https://host:port"

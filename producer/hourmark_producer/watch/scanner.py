@@ -486,9 +486,7 @@ class Scanner:
         is clear what became of it.
         """
         for folder in dict.fromkeys(
-            os.path.dirname(path)
-            for path in (file.place.seen_at, file.target)
-            if path  # noqa: PTH120
+            os.path.dirname(path) for path in (file.place.seen_at, file.target) if path
         ):
             if folder not in listings:
                 try:

@@ -19,8 +19,8 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
-from hourmark_producer.send.client import Busy, ServiceLink
-from hourmark_producer.send.clocks import HEARD_S, Reading, ServiceClocks
+from hourmark_producer.send.client import DeliveryServiceClient, ServiceUnavailable
+from hourmark_producer.send.clocks import READING_MAX_AGE_S, ClockReading, ServiceClocks
 
 HOUR_MS = 3_600_000
 NOW = SystemClock()
@@ -35,18 +35,20 @@ def wrong() -> Iterator[Recorder]:
 
 
 @contextmanager
-def link_to(*recorders: Recorder, clock_ahead_ms: int = 0) -> Iterator[ServiceLink]:
+def link_to(*recorders: Recorder, clock_ahead_ms: int = 0) -> Iterator[DeliveryServiceClient]:
     class Here(SystemClock):
         def now_ms(self) -> int:
             return super().now_ms() + clock_ahead_ms
 
     with closing(
-        ServiceLink(TailerConfig(service_urls=[recorder.url for recorder in recorders]), Here())
+        DeliveryServiceClient(
+            TailerConfig(service_urls=[recorder.url for recorder in recorders]), Here()
+        )
     ) as link:
         yield link
 
 
-def is_now(reading: Reading) -> bool:
+def is_now(reading: ClockReading) -> bool:
     return abs(reading.clock_ms - NOW.now_ms()) < 60_000
 
 
@@ -67,7 +69,7 @@ def clocks_of(ahead_ms: dict[str, int], here_ms: int = 0) -> ServiceClocks:
     clock = FakeClock()
     read = ServiceClocks(_Apart(clock, here_ms))
     for service, ms in ahead_ms.items():
-        read.note(service, Reading(clock.now_ms() + ms, "1-a", clock.monotonic_s()))
+        read.note(service, ClockReading(clock.now_ms() + ms, "1-a", clock.monotonic_s()))
     return read
 
 
@@ -149,7 +151,9 @@ def test_what_is_said_names_both_and_how_far_they_are_apart() -> None:
     }
 
 
-@pytest.mark.parametrize(("after_s", "believed"), [(HEARD_S, {"a"}), (HEARD_S + 1, {"b"})])
+@pytest.mark.parametrize(
+    ("after_s", "believed"), [(READING_MAX_AGE_S, {"a"}), (READING_MAX_AGE_S + 1, {"b"})]
+)
 def test_an_older_reading_is_as_good_as_a_new_one_for_some_minutes(
     after_s: float, believed: set[str]
 ) -> None:
@@ -158,9 +162,9 @@ def test_an_older_reading_is_as_good_as_a_new_one_for_some_minutes(
     """
     clock = FakeClock()
     read = ServiceClocks(clock)
-    read.note("a", Reading(clock.now_ms(), "1-a", clock.monotonic_s()))
+    read.note("a", ClockReading(clock.now_ms(), "1-a", clock.monotonic_s()))
     clock.advance(after_s)
-    read.note("b", Reading(clock.now_ms() - 2 * HOUR_MS, "1-a", clock.monotonic_s()))
+    read.note("b", ClockReading(clock.now_ms() - 2 * HOUR_MS, "1-a", clock.monotonic_s()))
     assert read.believed(["a", "b"]).keys() == believed
 
 
@@ -199,7 +203,7 @@ def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) 
                 r"more clocks agree with"
             )
             for _ in range(3):
-                with pytest.raises(Busy, match=said):
+                with pytest.raises(ServiceUnavailable, match=said):
                     link.fresh(age_max_s=-1.0)
 
 

@@ -7,11 +7,11 @@ import threading
 
 import zstandard
 
-from hourmark_producer.send.follower import AT_ONCE, Presses
+from hourmark_producer.send.file_shipper import AT_ONCE, RangeCompressorPool
 
 
 def test_no_more_have_one_at_a_time_than_there_are() -> None:
-    presses, taken, most, lock = Presses(10, patience_s=60.0), 0, 0, threading.Lock()
+    presses, taken, most, lock = RangeCompressorPool(10, patience_s=60.0), 0, 0, threading.Lock()
     all_begun = threading.Barrier(8)
 
     def work() -> None:
@@ -35,7 +35,7 @@ def test_no_more_have_one_at_a_time_than_there_are() -> None:
 
 
 def test_those_that_hang_stop_no_others() -> None:
-    presses = Presses(10, 1, patience_s=0.01)
+    presses = RangeCompressorPool(10, 1, patience_s=0.01)
     with presses.one() as hanging:
         with presses.one() as other:
             assert other is not hanging
@@ -49,7 +49,7 @@ def test_those_that_hang_stop_no_others() -> None:
 
 
 def test_an_error_gives_it_back() -> None:
-    presses = Presses(10, 1, patience_s=60.0)
+    presses = RangeCompressorPool(10, 1, patience_s=60.0)
     for _ in range(2):
         try:
             with presses.one():

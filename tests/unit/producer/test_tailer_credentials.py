@@ -20,7 +20,7 @@ from hourmark.config.groups import ServiceTls, TailerTls
 from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.send import credentials
-from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.client import DeliveryServiceClient
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_wrong_files_and_a_token_in_clear_stop_the_start(
     token.write_text("hmk_0123456789abcdef_" + "A" * 43)
 
     def link(**settings: object) -> None:
-        ServiceLink(
+        DeliveryServiceClient(
             TailerConfig.model_validate({"token_file": token, **settings}), SystemClock()
         ).close()
 

@@ -16,7 +16,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark_producer.files.examination import content_end
-from hourmark_producer.send import follower
+from hourmark_producer.send import file_shipper
 
 LINE = len(lines(1))
 
@@ -72,7 +72,7 @@ def test_a_line_half_of_which_is_not_there_yet_is_waited_for(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on NFS: the second page of what was written can be read before the first."""
-    monkeypatch.setattr(follower, "NULS_S", 1000.0)
+    monkeypatch.setattr(file_shipper, "NULS_S", 1000.0)
     content = lines(20)
     with host.running():
         with host.app.open("wb", buffering=0) as file:
@@ -86,7 +86,7 @@ def test_nuls_that_stay_among_lines_are_delivered(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after copytruncate of a log whose writer does not append."""
-    monkeypatch.setattr(follower, "NULS_S", 0.2)
+    monkeypatch.setattr(file_shipper, "NULS_S", 0.2)
     content = b"\0" * 5000 + lines(10)
     assert host.drain(content).finished
     assert recorder.text() == content

@@ -16,8 +16,8 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config.groups import Tailer as TailerConfig
-from hourmark_producer.send.client import ServiceLink
-from hourmark_producer.send.services import RESOLVE_EVERY_S, Service, Services
+from hourmark_producer.send.client import DeliveryServiceClient
+from hourmark_producer.send.services import RESOLVE_EVERY_S, ServiceEndpoint, ServiceSelector
 
 URLS = ["http://10.0.0.1:1", "http://10.0.0.2:1", "http://10.0.0.3:1"]
 MAX_S = 8.0
@@ -29,13 +29,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def services(clock: FakeClock) -> Services:
-    return Services(URLS, clock, MAX_S)
+def services(clock: FakeClock) -> ServiceSelector:
+    return ServiceSelector(URLS, clock, MAX_S)
 
 
 def chosen(
-    services: Services, count: int = 1, *, tried: set[Service] | None = None
-) -> list[Service]:
+    services: ServiceSelector, count: int = 1, *, tried: set[ServiceEndpoint] | None = None
+) -> list[ServiceEndpoint]:
     """So many requests, one after another, each answered."""
     found = []
     for _ in range(count):
@@ -47,26 +47,26 @@ def chosen(
     return found
 
 
-def fail(services: Services, service: Service, retry_after_s: float = 0.0) -> None:
+def fail(services: ServiceSelector, service: ServiceEndpoint, retry_after_s: float = 0.0) -> None:
     services.failed(service, "no", before=services.asked(service), retry_after_s=retry_after_s)
 
 
-def urls(found: list[Service]) -> Counter[str]:
+def urls(found: list[ServiceEndpoint]) -> Counter[str]:
     return Counter(one.url for one in found)
 
 
-def test_requests_are_spread_evenly(services: Services) -> None:
+def test_requests_are_spread_evenly(services: ServiceSelector) -> None:
     assert urls(chosen(services, 9)) == dict.fromkeys(URLS, 3)
 
 
-def test_the_one_with_the_fewest_requests_under_way_is_next(services: Services) -> None:
+def test_the_one_with_the_fewest_requests_under_way_is_next(services: ServiceSelector) -> None:
     slow, *_ = chosen(services)
     services.asked(slow)
     assert slow not in chosen(services, 6)
 
 
 def test_one_that_failed_is_asked_again_after_growing_pauses_by_one_request(
-    services: Services, clock: FakeClock
+    services: ServiceSelector, clock: FakeClock
 ) -> None:
     (bad,) = chosen(services)
     pauses = []
@@ -82,7 +82,7 @@ def test_one_that_failed_is_asked_again_after_growing_pauses_by_one_request(
 
 
 def test_while_one_request_finds_out_the_others_go_elsewhere(
-    services: Services, clock: FakeClock
+    services: ServiceSelector, clock: FakeClock
 ) -> None:
     (bad,) = chosen(services)
     fail(services, bad)
@@ -91,7 +91,7 @@ def test_while_one_request_finds_out_the_others_go_elsewhere(
     assert asked.count(bad) == 1
 
 
-def test_failures_of_one_moment_count_once(services: Services) -> None:
+def test_failures_of_one_moment_count_once(services: ServiceSelector) -> None:
     (bad,) = chosen(services)
     before = [services.asked(bad) for _ in range(8)]
     for count in before:
@@ -99,16 +99,18 @@ def test_failures_of_one_moment_count_once(services: Services) -> None:
     assert bad.failures == 1 and bad.under_way == 0
 
 
-def test_where_all_fail_each_is_still_asked(services: Services) -> None:
+def test_where_all_fail_each_is_still_asked(services: ServiceSelector) -> None:
     for service in chosen(services, 3):
         fail(services, service)
-    tried = set[Service]()
+    tried = set[ServiceEndpoint]()
     while (one := services.next(tried)) is not None:
         tried.add(one)
     assert len(tried) == 3
 
 
-def test_retry_after_is_obeyed_for_that_address_alone(services: Services, clock: FakeClock) -> None:
+def test_retry_after_is_obeyed_for_that_address_alone(
+    services: ServiceSelector, clock: FakeClock
+) -> None:
     (bad,) = chosen(services)
     fail(services, bad, retry_after_s=5.0)
     assert bad not in chosen(services, 6) and services.wait_s() == 0
@@ -122,7 +124,7 @@ def test_retry_after_is_obeyed_for_that_address_alone(services: Services, clock:
 
 
 def test_an_answer_to_what_was_under_way_does_not_end_the_wait(
-    services: Services, clock: FakeClock
+    services: ServiceSelector, clock: FakeClock
 ) -> None:
     first, second = services.next(set()), services.first
     assert first is second
@@ -137,7 +139,7 @@ def test_an_answer_to_what_was_under_way_does_not_end_the_wait(
 
 def test_each_address_of_a_name_is_used_and_keeps_what_is_known_of_it(clock: FakeClock) -> None:
     found = [["10.1.0.1", "10.1.0.2"]]
-    services = Services(["http://delivery.example:8780", URLS[0]], clock, MAX_S)
+    services = ServiceSelector(["http://delivery.example:8780", URLS[0]], clock, MAX_S)
     services.look_up(lambda host, port: found[0])
     first = chosen(services, 3)
     assert {one.address.at for one in first} == {"10.1.0.1", "10.1.0.2", ""}
@@ -157,7 +159,7 @@ def test_a_name_that_cannot_be_looked_up_goes_on_as_before(clock: FakeClock) -> 
     def gone(host: str, port: int) -> list[str]:
         raise socket.gaierror(-3, "Temporary failure in name resolution")
 
-    services = Services(["http://delivery.example:8780"], clock, MAX_S)
+    services = ServiceSelector(["http://delivery.example:8780"], clock, MAX_S)
     services.look_up(gone)
     assert [one.address.at for one in chosen(services)] == [""]
     clock.advance(RESOLVE_EVERY_S)
@@ -235,7 +237,9 @@ def test_no_range_is_observed_before_what_may_have_been_claimed_to_another_servi
         behind.clock = lambda: 1_800_000_000_000
         with recording() as ahead:
             ahead.clock = lambda: 1_800_000_000_000 + ahead_ms
-            link = ServiceLink(TailerConfig(service_urls=[ahead.url, behind.url]), SystemClock())
+            link = DeliveryServiceClient(
+                TailerConfig(service_urls=[ahead.url, behind.url]), SystemClock()
+            )
             assert link.fresh().clock_ms == ahead.clock()
         link.close()  # it is gone, and so are connections to it
         assert link.fresh(age_max_s=-1.0).clock_ms == (ahead if is_held_to_it else behind).clock()

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.errors import ConfigError
 from hourmark_producer.receive import sockets
-from hourmark_producer.receive.receiver import Receiver
+from hourmark_producer.receive.receiver import SourceReceiver
 from hourmark_producer.tailer import Tailer
 
 UDP = "syslog+udp://127.0.0.1:0"
@@ -92,13 +92,13 @@ def test_that_somebody_listens_is_on_disk_before_anything_can_arrive(
 ) -> None:
     """What had arrived when the first run was killed is an unknown loss, however early that was."""
     receives(host, UDP)
-    marked, listen = list[bool](), sockets.Datagrams.open
+    marked, listen = list[bool](), sockets.SyslogDatagramInput.open
 
-    def listen_noted(receiving: sockets.Datagrams, receiver: Receiver) -> None:
+    def listen_noted(receiving: sockets.SyslogDatagramInput, receiver: SourceReceiver) -> None:
         marked.append(receiver.segments.was_left_open())
         listen(receiving, receiver)
 
-    monkeypatch.setattr(sockets.Datagrams, "open", listen_noted)
+    monkeypatch.setattr(sockets.SyslogDatagramInput, "open", listen_noted)
     with host.running():
         wait_for(lambda: bool(recorder.reports), "it is at work")
     assert marked == [True] and recorder.last.unknown_losses == 0
@@ -147,7 +147,7 @@ def test_what_the_kernel_dropped_is_counted_to_the_datagram(
         is_held=False,
         receive=receive,
     )
-    receiving = sockets.Datagrams(("127.0.0.1", 0), 1000)
+    receiving = sockets.SyslogDatagramInput(("127.0.0.1", 0), 1000)
     receiving.open(receiver)  # type: ignore[arg-type]
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

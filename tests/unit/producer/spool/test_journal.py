@@ -21,7 +21,7 @@ from hourmark.config.groups import TailedSource
 from hourmark.errors import ConfigError
 from hourmark_producer.receive import journal as journal_module
 from hourmark_producer.receive import spools
-from hourmark_producer.receive.journal import Journal, cursor_of, entry_line
+from hourmark_producer.receive.journal import JournalInput, entry_to_line, line_cursor
 from hourmark_producer.receive.receiver import ReceivingLosses
 
 
@@ -30,7 +30,7 @@ def journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake
     """That of the host's source `app`."""
     made = FakeJournal(tmp_path / "journal")
     receives(host, "journald")
-    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, made.program))
+    monkeypatch.setattr(spools, "Journal", lambda read_from: JournalInput(read_from, made.program))
     return made
 
 
@@ -60,7 +60,7 @@ def numbered(start: int, end: int) -> list[str]:
     ],
 )
 def test_an_entry_is_one_line(message: Any, said: str | None) -> None:
-    line = entry_line(json.dumps(entry(7, message)).encode())
+    line = entry_to_line(json.dumps(entry(7, message)).encode())
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
     fields = json.loads(line)
     assert fields.pop("message", None) == said
@@ -71,15 +71,15 @@ def test_an_entry_is_one_line(message: Any, said: str | None) -> None:
         "host": "web-1",
         "unit": "ssh.service",
         "identifier": "sshd",
-        "cursor": cursor_of(line),
+        "cursor": line_cursor(line),
     }
-    assert cursor_of(line).startswith("s=dff25")
+    assert line_cursor(line).startswith("s=dff25")
 
 
 @pytest.mark.parametrize("said", [b"no JSON", b"[]", b"{}", b'{"__CURSOR": "s=1"}'])
 def test_what_is_no_entry_is_refused(said: bytes) -> None:
     with pytest.raises(ValueError):
-        entry_line(said)
+        entry_to_line(said)
 
 
 def test_the_journal_is_read_from_its_start_and_followed(
@@ -119,7 +119,7 @@ def test_a_kill_before_lines_were_whole_or_acknowledged_doubles_none(
     folder = host.state / "spool" / "app"
     folder.mkdir(parents=True)
     journal.add(*numbered(0, 100))
-    lines = [entry_line(line) for line in (journal.folder / "entries").read_bytes().splitlines()]
+    lines = [entry_to_line(line) for line in (journal.folder / "entries").read_bytes().splitlines()]
     (folder / "0000000004.log").write_bytes(b"".join(lines[:40]) + lines[40][:50])
     (folder / "open").touch()
     host.drain()
@@ -245,7 +245,7 @@ def test_a_real_journal(
     said = [f"message {n}".encode() for n in range(2000)] + [b"\xff\x00raw", b"two\nlines"]
     program = real_journal(tmp_path / "journal", said)
     receives(host, "journald", spool={"bytes_max": 1 << 18})
-    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
+    monkeypatch.setattr(spools, "Journal", lambda read_from: JournalInput(read_from, program))
     with host.running():
         wait_for(lambda: len(messages(recorder)) > 100, "some of it")
     host.drain()
@@ -262,7 +262,7 @@ def test_a_real_journal_from_a_time_on(
     host.settings["sources"] = [
         TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.001Z")
     ]
-    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
+    monkeypatch.setattr(spools, "Journal", lambda read_from: JournalInput(read_from, program))
     host.drain()
     assert messages(recorder) == numbered(1000, 2000)
 
@@ -270,7 +270,7 @@ def test_a_real_journal_from_a_time_on(
 @pytest.mark.parametrize("priority", ["²", "9" * 5000, "", "-1", "7 "])
 def test_a_priority_that_is_no_number_does_not_hold_the_journal_up(priority: str) -> None:
     """Any local user can send one: `printf 'PRIORITY=²\\nMESSAGE=x\\n' | logger --journald`."""
-    line = entry_line(json.dumps({**entry(7, "x"), "PRIORITY": priority}).encode())
+    line = entry_to_line(json.dumps({**entry(7, "x"), "PRIORITY": priority}).encode())
     assert "priority" not in json.loads(line) and json.loads(line)["message"] == "x"
 
 
@@ -432,15 +432,15 @@ def test_a_journal_that_is_made_again_before_it_is_followed_does_not_hold_claims
 ) -> None:
     """The entry behind which it is followed never comes, nor does another one."""
     journal.add(*numbered(0, 10))
-    start, made_again = Journal._start, list[bool]()
+    start, made_again = JournalInput._start, list[bool]()
 
-    def start_after_it_is_made_again(reader: Journal, *, follow: bool) -> None:
+    def start_after_it_is_made_again(reader: JournalInput, *, follow: bool) -> None:
         if follow and not made_again:
             made_again.append(True)
             journal.make_again()
         start(reader, follow=follow)
 
-    monkeypatch.setattr(Journal, "_start", start_after_it_is_made_again)
+    monkeypatch.setattr(JournalInput, "_start", start_after_it_is_made_again)
     with host.running():
         wait_for(
             lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,

@@ -81,9 +81,14 @@ from hourmark_producer.history.copies import (
 )
 from hourmark_producer.history.elsewhere import Elsewhere
 from hourmark_producer.history.remainders import NotYet, Rests
-from hourmark_producer.send.client import Busy, Refused, ServiceLink, TooLarge
-from hourmark_producer.send.clocks import Reading
-from hourmark_producer.send.flight import Flight, Lanes, Sent
+from hourmark_producer.send.client import (
+    DeliveryServiceClient,
+    RequestRefused,
+    RequestTooLarge,
+    ServiceUnavailable,
+)
+from hourmark_producer.send.clocks import ClockReading
+from hourmark_producer.send.flight import InFlightRanges, InFlightSlots, PendingRange
 
 AT_ONCE: Final = 2
 ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
@@ -92,14 +97,14 @@ _PATIENCE_S: Final = (
 )
 
 
-class Press(NamedTuple):
+class RangeCompressor(NamedTuple):
     """What one range is read into, and compressed by."""
 
     compressor: zstandard.ZstdCompressor
     room: memoryview
 
 
-class Presses:
+class RangeCompressorPool:
     """Safe to use from several threads."""
 
     def __init__(
@@ -108,12 +113,12 @@ class Presses:
         """`room_bytes`: of the largest range that is no longer line."""
         self._room_bytes = room_bytes
         self._patience_s = patience_s
-        self._idle: queue.LifoQueue[Press] = queue.LifoQueue(count)
+        self._idle: queue.LifoQueue[RangeCompressor] = queue.LifoQueue(count)
         for _ in range(count):
             self._idle.put(self._new())
 
     @contextmanager
-    def one(self) -> Iterator[Press]:
+    def one(self) -> Iterator[RangeCompressor]:
         """One to compress what is read meanwhile; wait for it, but not for ever."""
         try:
             taken = self._idle.get(timeout=self._patience_s)
@@ -127,9 +132,9 @@ class Presses:
             with contextlib.suppress(queue.Full):  # of one that hung no longer
                 self._idle.put_nowait(taken)
 
-    def _new(self) -> Press:
+    def _new(self) -> RangeCompressor:
         compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
-        return Press(compressor, memoryview(bytearray(self._room_bytes)))
+        return RangeCompressor(compressor, memoryview(bytearray(self._room_bytes)))
 
 
 _LOG = logging.getLogger(__name__)
@@ -137,7 +142,7 @@ _LOG = logging.getLogger(__name__)
 _REASONS_MAX: Final = 100  # of a source: no service has as many
 
 
-class RefusedLines:
+class DeadLetterCounts:
     """Counts and tells them. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -207,19 +212,19 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 _FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
 
 
-class BeingWritten(BeingCopied):
+class FileBeingWritten(BeingCopied):
     """It holds NULs where bytes may appear in a moment; the step is tried again."""
 
 
-class ChangedWhileRead(OSError):
+class FileChangedDuringRead(OSError):
     """A file was truncated between two looks of one step; the step is tried again."""
 
 
 @dataclasses.dataclass(kw_only=True)
-class Follower:
+class FileShipper:
     """Moves files on. Safe to use from several threads, for different files."""
 
-    client: ServiceLink
+    client: DeliveryServiceClient
     checkpoint: Checkpoint
     files: Files
     sources: Mapping[str, TailedSource]
@@ -228,17 +233,17 @@ class Follower:
     elsewhere: Elsewhere
     generations: Generations
     counters: Counters
-    refused: RefusedLines
+    refused: DeadLetterCounts
     clock: Clock
     host_id: str
     host_name: str
-    lanes: Lanes
+    lanes: InFlightSlots
     window_max: int
     finishing: bool = False  # once set, what is on its way is delivered and nothing new is cut
 
     def __post_init__(self) -> None:
         self._sequence = itertools.count(self.checkpoint.last_sequence() + 1)
-        self._presses = Presses(self.sizes.limits.range_bytes)
+        self._presses = RangeCompressorPool(self.sizes.limits.range_bytes)
 
     def step(self, file: TrackedFile) -> bool:
         """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
@@ -250,7 +255,7 @@ class Follower:
             for outgoing in _on_their_way(file):  # since a step that failed, or a run before
                 sent = self._send(outgoing, self.checkpoint.body(outgoing.sequence))
                 self._acknowledge(file, outgoing, sent.answer())
-            more = self._go_on(file, Flight(self.lanes))
+            more = self._go_on(file, InFlightRanges(self.lanes))
         except BaseException:
             file.window = 1
             raise
@@ -345,7 +350,7 @@ class Follower:
                     acknowledged.append(file)
         return acknowledged
 
-    def _go_on(self, file: TrackedFile, flight: Flight) -> bool:
+    def _go_on(self, file: TrackedFile, flight: InFlightRanges) -> bool:
         """Cut and send; several at a time where the file has more than it takes one service's
         answer to come.
         """
@@ -370,7 +375,7 @@ class Follower:
         size = self.sizes.limits.range_bytes
         return file.window > 1 and size // 2 <= outgoing.bytes <= size
 
-    def _send(self, outgoing: Outgoing, body: bytes) -> Sent:
+    def _send(self, outgoing: Outgoing, body: bytes) -> PendingRange:
         began_s = self.clock.monotonic_s()
         return _Timed(
             self.sizes,
@@ -380,13 +385,13 @@ class Follower:
             self.client.send_range(outgoing.range, body),
         )
 
-    def _land(self, file: TrackedFile, flight: Flight) -> None:
+    def _land(self, file: TrackedFile, flight: InFlightRanges) -> None:
         outgoing, answer = flight.land()
         if isinstance(answer, Exception):
             raise answer
         self._acknowledge(file, outgoing, answer)
 
-    def _land_all(self, file: TrackedFile, flight: Flight) -> None:
+    def _land_all(self, file: TrackedFile, flight: InFlightRanges) -> None:
         """Nothing is left under way that another step would send once more."""
         problem: Exception | None = None
         while flight.aloft:
@@ -445,7 +450,7 @@ class Follower:
             )  # a position must not be left behind the end that a power cut leaves
         return pending, spooled
 
-    def _found_next(self, file: TrackedFile, press: Press) -> Cut | None:
+    def _found_next(self, file: TrackedFile, press: RangeCompressor) -> Cut | None:
         """What is there to be sent of it, not yet compressed."""
         if self.finishing or file.place.source not in self.sources:
             return None
@@ -456,18 +461,25 @@ class Follower:
     def _is_received(self, file: TrackedFile) -> bool:
         return self.sources[file.place.source].input is not None
 
-    def _reading(self, file: TrackedFile) -> Reading:
+    def _reading(self, file: TrackedFile) -> ClockReading:
         try:
             reading = self.client.fresh()
             if reading.rules is None:
-                raise Busy("the delivery service knows no rules yet; run `hourmark types apply`")
-        except Busy:
+                raise ServiceUnavailable(
+                    "the delivery service knows no rules yet; run `hourmark types apply`"
+                )
+        except ServiceUnavailable:
             self._only_acknowledge(file)  # that much is certain
             raise
         return reading
 
     def _spooled(
-        self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change], press: Press
+        self,
+        file: TrackedFile,
+        shipped: Cut,
+        reading: ClockReading,
+        pending: list[Change],
+        press: RangeCompressor,
     ) -> tuple[Progress, bytes]:
         before = file.progress.position
         if before.offset == 0:
@@ -503,7 +515,7 @@ class Follower:
         ), body
 
     def _range(
-        self, file: TrackedFile, position: Position, shipped: Cut, reading: Reading
+        self, file: TrackedFile, position: Position, shipped: Cut, reading: ClockReading
     ) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
         source = self.sources[file.place.source]
@@ -524,9 +536,11 @@ class Follower:
                 **extras_of(source, file.place.path),
             )
         except ValueError as error:
-            raise Refused(f"no range can be made of the service's answer: {error}") from error
+            raise RequestRefused(
+                f"no range can be made of the service's answer: {error}"
+            ) from error
 
-    def _examine(self, file: TrackedFile, descriptor: int, press: Press) -> Cut | None:
+    def _examine(self, file: TrackedFile, descriptor: int, press: RangeCompressor) -> Cut | None:
         """Compare the file with what is known of it, write down what is lost, and look for the next
         cut.
         """
@@ -683,7 +697,7 @@ class Follower:
         if generation != position.generation or end > sure_to:
             file.nuls = generation, sure_to, since_s = position.generation, size, now_s
         if now_s - since_s < NULS_S:
-            raise BeingWritten("it holds NULs, in whose place lines may appear")
+            raise FileBeingWritten("it holds NULs, in whose place lines may appear")
 
     def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(
@@ -705,7 +719,7 @@ class Follower:
         position: Position,
         quiet_to: int,
         end: int,
-        press: Press,
+        press: RangeCompressor,
     ) -> Cut | Pending:
         """`end`: of the content that was found; what is behind it may be NULs."""
         size = max(0, end - position.offset)
@@ -735,7 +749,7 @@ class Follower:
                 position.offset > 0 or position.head.startswith(head)
             )
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
-                raise ChangedWhileRead("it was truncated while it was read")
+                raise FileChangedDuringRead("it was truncated while it was read")
             self._check_written(file, found.body, position, end)
         return found
 
@@ -780,7 +794,7 @@ class _Timed:
     """A range on its way, whose size is to be blamed where its answer takes long."""
 
     def __init__(
-        self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: Sent
+        self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: PendingRange
     ) -> None:
         self._sizes, self._clock, self._count, self._began_s, self._sent = (
             sizes,
@@ -794,10 +808,10 @@ class _Timed:
     def answer(self) -> RangeAnswer:
         try:
             answer = self._sent.answer()
-        except TooLarge:
+        except RequestTooLarge:
             self._sizes.too_large(self._count)
             raise
-        except Busy:
+        except ServiceUnavailable:
             self._sizes.failed(self._count, self._clock.monotonic_s() - self._began_s)
             raise
         self._sizes.acknowledged(self._count, self._clock.monotonic_s() - self._began_s)

@@ -17,26 +17,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from hourmark_producer.conditions import Condition
-from hourmark_producer.send.services import ServiceStanding
+from hourmark_producer.send.services import ServiceStatus
 
 FILE: Final = "standing.json"
-EVERY_S: Final = 5.0
+SAVE_INTERVAL_S: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class ConditionSnapshot:
     """One condition. `since_ms`: when it began, Unix milliseconds."""
 
     since_ms: int
     message: str
 
     @classmethod
-    def of(cls, condition: Condition) -> Trouble:
+    def of(cls, condition: Condition) -> ConditionSnapshot:
         return cls(since_ms=condition.since_ms, message=condition.message)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TailerSnapshot:
     """One moment. `lag_seconds`: by source, since when all that was there is acknowledged; None:
     never yet. Times: Unix ms.
     """
@@ -47,12 +47,12 @@ class Standing:
     delivered_at_ms: int | None
     reported_at_ms: int | None
     lag_seconds: dict[str, float | None]
-    troubles: list[Trouble]
-    latest_trouble: Trouble | None
-    services: list[ServiceStanding] = dataclasses.field(default_factory=list)
+    troubles: list[ConditionSnapshot]
+    latest_trouble: ConditionSnapshot | None
+    services: list[ServiceStatus] = dataclasses.field(default_factory=list)
 
 
-def keep(folder: Path, standing: Standing) -> None:
+def save_snapshot(folder: Path, standing: TailerSnapshot) -> None:
     """Replace what is there; OSError is no reason to end."""
     temporary = folder / f".{FILE}.tmp"
     with contextlib.suppress(OSError):
@@ -62,20 +62,20 @@ def keep(folder: Path, standing: Standing) -> None:
         temporary.replace(folder / FILE)
 
 
-def kept(folder: Path) -> Standing | None:
+def load_snapshot(folder: Path) -> TailerSnapshot | None:
     """What was written last; None where nothing was, or it cannot be read."""
     try:
         fields: dict[str, Any] = json.loads((folder / FILE).read_bytes())
         latest = fields.pop("latest_trouble")
-        troubles = [Trouble(**one) for one in fields.pop("troubles")]
+        troubles = [ConditionSnapshot(**one) for one in fields.pop("troubles")]
         services = [
-            ServiceStanding(**one) for one in fields.pop("services", [])
+            ServiceStatus(**one) for one in fields.pop("services", [])
         ]  # a version before told none
-        return Standing(
+        return TailerSnapshot(
             **fields,
             services=services,
             troubles=troubles,
-            latest_trouble=Trouble(**latest) if latest else None,
+            latest_trouble=ConditionSnapshot(**latest) if latest else None,
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
