@@ -44,10 +44,10 @@ class CanaryPoster:
         """One try; whether it is acknowledged. What keeps it from that is said once."""
         try:
             if self._body is None:
-                self._body = self._event(self._link.fresh().clock_ms)
+                self._body = self._event(self._link.current_reading().clock_ms)
             told = self._link.post_events(CANARY, self._body)
         except (ServiceUnavailable, RequestRefused) as error:
-            return self._not_yet(error)
+            return self._log_failure(error)
         sent, self._body = self._body, None
         if letters := told.get("dead_letters"):
             _LOG.error(
@@ -61,11 +61,11 @@ class CanaryPoster:
         self._failed = bool(letters)
         return not letters
 
-    def exposition(self) -> bytes:
+    def render_metrics(self) -> bytes:
         """Of /metrics."""
         return render_canary_metrics(self._acknowledged_ms / 1000)
 
-    def unwell(self) -> list[str]:
+    def unhealthy_reasons(self) -> list[str]:
         """Of /healthz."""
         silent_s = self._clock.monotonic_s() - self._steady_s
         return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []
@@ -80,7 +80,7 @@ class CanaryPoster:
             }
         ).encode()
 
-    def _not_yet(self, error: HourmarkError) -> bool:
+    def _log_failure(self, error: HourmarkError) -> bool:
         if not self._failed:
             _LOG.error("no canary is acknowledged: %s", error)
         self._failed = True

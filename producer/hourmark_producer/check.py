@@ -267,7 +267,7 @@ def _services(config: TailerConfig, clock: Clock) -> Iterator[CheckResult]:
             yield CheckResult(subject, "error", str(error))
             return  # of token or certificates, which are those of all
         try:
-            rules = link.fresh().rules
+            rules = link.current_reading().rules
         except ServiceUnavailable as error:
             yield CheckResult(subject, "warning", f"{error}; lines wait until it answers")
         except HourmarkError as error:

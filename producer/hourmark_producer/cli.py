@@ -199,7 +199,7 @@ def _run(
                 summary = tailer.run(stop, drain=drain, once_s=once_s)
         finally:
             checkpoint.close()
-    reloading.begin_anew(is_over)
+    reloading.restart_if_requested(is_over)
     _show(summary, as_json=as_json)
     if not summary.goodbye:
         _LOG.log(

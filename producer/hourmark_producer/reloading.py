@@ -36,23 +36,25 @@ class ReloadHandler:
         self._read = read
         self._stop = stop
         self._lock = threading.Lock()
-        self._begins_anew = False
-        self.ok = True  # the latest
+        self._restart_requested = False
+        self.was_last_reload_accepted = True  # the latest
 
     def listen(self) -> None:
         """From now on SIGHUP asks for it.
 
         All signals are taken, also such as came since `begin_anew`.
         """
-        signal.signal(signal.SIGHUP, lambda *_: _thread.start_new_thread(self.ask, ()) and None)
+        signal.signal(
+            signal.SIGHUP, lambda *_: _thread.start_new_thread(self.request_reload, ()) and None
+        )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
 
     @property
-    def wanted(self) -> bool:
+    def is_restart_requested(self) -> bool:
         """Whether the tailer is to begin anew, once it has ended."""
-        return self._begins_anew
+        return self._restart_requested
 
-    def begin_anew(self, is_over: Callable[[], bool]) -> None:
+    def restart_if_requested(self, is_over: Callable[[], bool]) -> None:
         """Where that is wanted, this process from its beginning; not where it `is_over`, as SIGTERM
         came.
 
@@ -61,7 +63,7 @@ class ReloadHandler:
         signal.pthread_sigmask(
             signal.SIG_BLOCK, _HELD
         )  # handlers of those that came before have run when it returns
-        if self.wanted and not is_over():
+        if self.is_restart_requested and not is_over():
             for number in SIGNALS:
                 signal.signal(
                     number, signal.SIG_DFL
@@ -71,18 +73,18 @@ class ReloadHandler:
                 sys.stderr.flush()
                 os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # this program again
 
-    def ask(self) -> None:
+    def request_reload(self) -> None:
         """Check the configuration, and begin to end if it is in order."""
         with self._lock:
             try:
                 self._read()
             except HourmarkError as error:
-                self.ok = False
+                self.was_last_reload_accepted = False
                 _LOG.error(
                     "SIGHUP: the configuration is not taken, and the tailer goes on as it was: %s",
                     error,
                 )
                 return
-            self.ok, self._begins_anew = True, True
+            self.was_last_reload_accepted, self._restart_requested = True, True
             _LOG.info("SIGHUP: going on with the configuration as it stands now")
         self._stop()

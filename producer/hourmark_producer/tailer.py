@@ -106,15 +106,15 @@ class Tailer:
         recover_spools(config, checkpoint, identify)
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
-        self._refused = DeadLetterCounts()
+        self._dead_letters = DeadLetterCounts()
         self._client = DeliveryServiceClient(
             config, clock, ClockFloor(config.state_dir / clocks.FILE)
         )
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
-        self._started_at_ms, self._stood_s = clock.now_ms(), float("-inf")
+        self._started_at_ms, self._snapshot_saved_s = clock.now_ms(), float("-inf")
         self._health = TailerHealth(clock, throttle, config.unwell_seconds)
-        self.unwell = self._health.reasons
+        self.unhealthy_reasons = self._health.unhealthy_reasons
         generations = Generations(
             [config.state_dir, *filter(None, [config.second_state_dir])], host_id
         )
@@ -140,11 +140,11 @@ class Tailer:
             elsewhere=elsewhere,
             generations=generations,
             counters=self._counters,
-            refused=self._refused,
+            dead_letters=self._dead_letters,
             clock=clock,
             host_id=host_id,
             host_name=host_name,
-            lanes=InFlightSlots(),
+            slots=InFlightSlots(),
             window_max=config.ranges_in_flight,
         )
         self._senders = SenderPool(
@@ -152,7 +152,7 @@ class Tailer:
             schedule=self._schedule,
             throttle=throttle,
             backoff_max_s=config.backoff_max_seconds,
-            failed=self._fail,
+            on_error=self._on_error,
         )
         retirement = Retirement(
             files=self.files,
@@ -186,16 +186,16 @@ class Tailer:
             counters=self._counters,
             throttle=throttle,
             clock=clock,
-            failed=self._fail,
+            on_error=self._on_error,
         )
         self._caught_up = {source.name: CaughtUpClaim() for source in config.sources}
         self._reporter = HostReporter(
             client=self._client,
-            describe=self._describe,
+            source_reports=self._source_reports,
             throttle=throttle,
             host_id=host_id,
             host_name=host_name,
-            arrived=self._report_arrived,
+            on_delivered=self._on_report_delivered,
             clock=clock,
         )
         self._stop_reports = threading.Event()
@@ -226,7 +226,7 @@ class Tailer:
         acknowledged, nor all of it reported.
         """
         drain = drain or once_s is not None
-        self._standstill = StallLimit(self._clock, once_s)
+        self._stall_limit = StallLimit(self._clock, once_s)
         for file in self.files:
             if file.progress.in_flight:
                 self._schedule.add(file)
@@ -239,16 +239,16 @@ class Tailer:
             finished = drain and drained and self._finish(stop, goodbye=once_s is None)
         finally:
             self._spools.stop()
-            self._keep_standing()
+            self._save_snapshot()
             self._hints.close()
             if self._end_threads():
-                self._spools.release()
+                self._spools.remove_acknowledged()
                 self._client.close()
                 for file in self.files:
                     file.close()
         if self._failure is not None:
             raise self._failure
-        goodbye, reasons = finished and once_s is None, self._refused.counts()
+        goodbye, reasons = finished and once_s is None, self._dead_letters.counts()
         return summarize_run(
             self._host_id, self.files, self._counters, reasons, finished=finished, goodbye=goodbye
         )
@@ -271,11 +271,11 @@ class Tailer:
                     f"not everything could be read: {named}; grant access, or mount it, "
                     "and drain again"
                 )
-            self._standstill.check(self._counters.ranges, self._pending.by_source().total())
+            self._stall_limit.check(self._counters.ranges, self._pending.by_source().total())
             self._log_progress()
             self._throttle.sweep()
-            if self._clock.monotonic_s() - self._stood_s >= snapshot.SAVE_INTERVAL_S:
-                self._keep_standing()
+            if self._clock.monotonic_s() - self._snapshot_saved_s >= snapshot.SAVE_INTERVAL_S:
+                self._save_snapshot()
             if self._wait(stop, drain=drain or self._spools.ended_s is not None):
                 return True
         return False
@@ -296,7 +296,7 @@ class Tailer:
     def _is_all_read(self) -> bool:
         """Whether all sources were caught up; since standard input ended, where there is one."""
         return all(
-            claim.is_made(since_s=self._spools.ended_s) for claim in self._caught_up.values()
+            claim.is_caught_up(since_s=self._spools.ended_s) for claim in self._caught_up.values()
         )
 
     def _scan(self, *, is_urgent: bool) -> Seen | None:
@@ -310,7 +310,7 @@ class Tailer:
         )  # received before the scan: what it claims cannot be too late
         at_s = self._clock.monotonic_s()
         self._pace.begin()
-        behind = self._spools.behind()
+        behind = self._spools.unsettled_sources()
         try:
             seen = self._scanner.scan(self._scans)
             seen.complete -= behind
@@ -321,7 +321,7 @@ class Tailer:
             self._pace.end(is_urgent=True)
             return None
         self._throttle.over("scan")
-        self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
+        self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
         for path, problem in seen.all_problems().items():
             self._throttle.warn(
                 f"look {path}",
@@ -333,11 +333,11 @@ class Tailer:
             }
             for file in seen.astir:  # of all others all is acknowledged
                 if file.place.source in targets:
-                    targets[file.place.source].append(AcknowledgmentTarget.of(file))
+                    targets[file.place.source].append(AcknowledgmentTarget.from_file(file))
             for source, those in targets.items():
-                self._caught_up[source].begin(readings_ms, those, at_s)
+                self._caught_up[source].start_attempt(readings_ms, those, at_s)
         self._glances.begin(self.files)
-        self._spools.release()
+        self._spools.remove_acknowledged()
         self._pending.count(seen.astir)
         self._pace.end(is_urgent=is_urgent or seen.has_waiting or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
@@ -358,13 +358,13 @@ class Tailer:
             unsettled = True
         else:
             self._throttle.over("scan")
-            self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
+            self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
         if unsettled or hinted.moved:
             self._pace.want()
 
-    def _report_arrived(self) -> None:
-        self._health.reported()
-        self._senders.allow()
+    def _on_report_delivered(self) -> None:
+        self._health.record_report()
+        self._senders.allow_sending()
 
     def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
         """Deliver what is on its way, cut nothing new, and report it; perhaps that nothing will
@@ -373,7 +373,7 @@ class Tailer:
         if not self._end_threads():
             return False
         while not (self._deliver_rest() and self._reporter.send(goodbye=goodbye)):
-            self._standstill.check(self._counters.ranges, self._pending.by_source().total())
+            self._stall_limit.check(self._counters.ranges, self._pending.by_source().total())
             if stop.wait(self._config.scan_seconds):
                 return False
         return True
@@ -396,12 +396,14 @@ class Tailer:
         self._report_thread.join(STOP_WITHIN_S)
         return ended and not self._report_thread.is_alive()
 
-    def _fail(self, error: Exception) -> None:
+    def _on_error(self, error: Exception) -> None:
         self._failure = error
 
-    def _describe(self, service: str) -> tuple[SourceReport, ...]:
+    def _source_reports(self, service: str) -> tuple[SourceReport, ...]:
         # the claims first: what is pending may only grow after them
-        claims = {source: claim.at_ms(service) for source, claim in self._caught_up.items()}
+        claims = {
+            source: claim.service_time_ms(service) for source, claim in self._caught_up.items()
+        }
         pending = self._pending.by_source()
         return tuple(
             SourceReport(
@@ -410,7 +412,7 @@ class Tailer:
                 pending[source],
                 losses.bytes,
                 losses.unknown,
-                self._spools.unrepeatable(source),
+                self._spools.is_unrepeatable(source),
             )
             for source, at_ms in claims.items()
             for losses in (self._counters.losses(source),)
@@ -422,9 +424,9 @@ class Tailer:
             self._checkpoint.read_books, self.files
         )
 
-    def exposition(self) -> bytes:
+    def render_metrics(self) -> bytes:
         """Its metrics. Safe to use from any thread. CheckpointFailed."""
-        stand, counters = self.stand(), self._counters
+        stand, counters = self.take_snapshot(), self._counters
         age_s = (stand.written_at_ms - stand.started_at_ms) / 1000  # where it was never caught up
         files = Counter(file.place.source for file in self.files if not file.is_gone)
         balances = self.balances()
@@ -437,43 +439,44 @@ class Tailer:
                     source: age_s if lag_s is None else lag_s
                     for source, lag_s in stand.lag_seconds.items()
                 },
-                dead_letters=self._refused.counts(),
+                dead_letters=self._dead_letters.counts(),
                 ranges=counters.ranges,
                 events=counters.events,
                 services=stand.services,
                 conditions=len(stand.troubles),
-                well=not self.unwell(),
+                is_healthy=not self.unhealthy_reasons(),
                 started_at_s=stand.started_at_ms / 1000,
                 delivered_at_s=(stand.delivered_at_ms or 0) / 1000,
                 reported_at_s=(stand.reported_at_ms or 0) / 1000,
-                reload_ok=self._reloading is None or self._reloading.ok,
+                reload_ok=self._reloading is None or self._reloading.was_last_reload_accepted,
             )
         )
 
-    def stand(self) -> snapshot.TailerSnapshot:
+    def take_snapshot(self) -> snapshot.TailerSnapshot:
         """How it stands now. Safe to use from any thread."""
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
-        claims = {source: claim.at_s() for source, claim in self._caught_up.items()}
+        claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}
         return snapshot.TailerSnapshot(
             pid=os.getpid(),
             started_at_ms=self._started_at_ms,
             written_at_ms=self._clock.now_ms(),
             delivered_at_ms=self._counters.delivered_at_ms,
-            reported_at_ms=self._reporter.arrived_at_ms,
+            reported_at_ms=self._reporter.delivered_at_ms,
             lag_seconds={
                 source: None if at_s is None else max(0.0, now_s - at_s)
                 for source, at_s in claims.items()
             },
             troubles=[
-                snapshot.ConditionSnapshot.of(condition) for condition in self._throttle.ongoing()
+                snapshot.ConditionSnapshot.from_condition(condition)
+                for condition in self._throttle.ongoing()
             ],
-            latest_trouble=snapshot.ConditionSnapshot.of(latest) if latest else None,
-            services=self._client.services.standings(),
+            latest_trouble=snapshot.ConditionSnapshot.from_condition(latest) if latest else None,
+            services=self._client.services.statuses(),
         )
 
-    def _keep_standing(self) -> None:
-        self._stood_s = self._clock.monotonic_s()
-        snapshot.save_snapshot(self._config.state_dir, self.stand())
+    def _save_snapshot(self) -> None:
+        self._snapshot_saved_s = self._clock.monotonic_s()
+        snapshot.save_snapshot(self._config.state_dir, self.take_snapshot())
 
     def _log_progress(self) -> None:
         now_s = self._clock.monotonic_s()

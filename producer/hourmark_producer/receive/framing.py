@@ -28,9 +28,9 @@ class FramingResult(NamedTuple):
     """
 
     messages: list[bytes]
-    too_long: int = 0
-    skipped: int = 0
-    flaw: str = ""
+    oversized: int = 0
+    skipped_bytes: int = 0
+    error: str = ""
 
 
 class SyslogFramer:
@@ -39,14 +39,14 @@ class SyslogFramer:
     def __init__(self, message_bytes_max: int) -> None:
         self._max = message_bytes_max
         self._counted: bool | None = None  # unknown until the first byte
-        self._rest = b""  # of a message that is not whole
+        self._partial = b""  # of a message that is not whole
         self._skip = 0  # so many bytes of a counted message are still passed over
         self._skipping = False  # a message without a count is passed over, up to its end
 
     @property
     def unfinished_bytes(self) -> int:
         """Of a message under way."""
-        return len(self._rest)
+        return len(self._partial)
 
     def feed(self, data: bytes) -> FramingResult:
         """Messages that are whole by now."""
@@ -54,17 +54,17 @@ class SyslogFramer:
             self._counted = data[:1].isdigit()
         return self._feed_counted(data) if self._counted else self._feed_lines(data)
 
-    def end(self) -> bytes:
+    def finish(self) -> bytes:
         """The sender has said all: what is left is a message, too, but where it would be
         counted.
         """
         if self._counted:
             return b""
-        rest, self._rest = self._rest, b""
+        rest, self._partial = self._partial, b""
         return rest
 
     def _feed_lines(self, data: bytes) -> FramingResult:
-        *whole, rest = (self._rest + data.replace(b"\0", b"\n")).split(b"\n")
+        *whole, rest = (self._partial + data.replace(b"\0", b"\n")).split(b"\n")
         too_long = skipped = 0
         if self._skipping and whole:
             skipped += len(whole.pop(0))
@@ -77,13 +77,13 @@ class SyslogFramer:
             too_long, skipped = len(long), skipped + sum(map(len, long))
         if len(rest) > self._max:
             too_long, skipped, rest, self._skipping = too_long + 1, skipped + len(rest), b"", True
-        self._rest = rest
+        self._partial = rest
         return FramingResult(whole, too_long, skipped)
 
     def _feed_counted(self, data: bytes) -> FramingResult:
         skipped = min(self._skip, len(data))
         self._skip -= skipped
-        content, start, too_long = self._rest + data[skipped:], 0, 0
+        content, start, too_long = self._partial + data[skipped:], 0, 0
         messages: list[bytes] = []
         while start < len(content):
             begin = content.find(b" ", start, start + _LENGTH_DIGITS_MAX + 1)
@@ -107,7 +107,7 @@ class SyslogFramer:
                 break
             messages.append(content[begin : begin + length])
             start = begin + length
-        self._rest = content[start:]
+        self._partial = content[start:]
         return FramingResult(messages, too_long, skipped)
 
 

@@ -147,35 +147,35 @@ _LOG = logging.getLogger(__name__)
 class JournalInput:
     """All of it, or from `read_from` on, as of a source. `program`: another one, in tests."""
 
-    is_lost_in_between = False
+    loses_while_stopped = False
     has_end = True
-    resumes = True
+    is_resumable = True
 
     def __init__(self, read_from: str = "start", program: str = "journalctl") -> None:
         self._read_from = read_from
         self._since = ""
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
-        self._rest = _EntryBuffer()
+        self._buffer = _EntryBuffer()
         self._cursor = ""
         self._awaited = ""  # the cursor of the entry that must come first
         self._is_lost = False  # the entry of the cursor is gone: all is read that is not known
         self._numbers: dict[str, int] = {}
         self._number: int | None = None  # of the entry that this process said last
-        self._is_sure = False  # the entry of the cursor was there after the latest read
-        self._is_doubted = False  # it is to be asked for, though no number was left out
+        self._is_verified = False  # the entry of the cursor was there after the latest read
+        self._needs_check = False  # it is to be asked for, though no number was left out
         self._quiet_since_s = 0.0
         self._follows = False
-        self._again_s = 0.0
+        self._retry_at_s = 0.0
 
     @property
-    def is_at_hand(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether it was read to its end, and is followed from there."""
         return (
             self._process is not None
             and self._follows
             and not self._awaited
-            and not self._is_doubted
+            and not self._needs_check
         )
 
     def open(self, receiver: SourceReceiver) -> None:
@@ -190,7 +190,7 @@ class JournalInput:
                 "known where to go on; give the source of the journal a name of its own"
             ) from error
         self._numbers = _read_numbers(receiver.segments.folder / _NUMBERS)
-        self._know(self._cursor)
+        self._remember(self._cursor)
         if not self._cursor and self._read_from != "start":
             self._since = _start_time(
                 receiver.segments.folder / _SINCE, self._read_from, receiver.clock.now_ms()
@@ -203,18 +203,18 @@ class JournalInput:
                 f"({error.strerror}); input = 'journald' needs it"
             ) from error
 
-    def tend(self, now_s: float) -> None:
-        if self._process is None and now_s >= self._again_s:
+    def tick(self, now_s: float) -> None:
+        if self._process is None and now_s >= self._retry_at_s:
             try:
                 self._start(follow=False)
             except OSError as error:
-                self._fail(f"cannot be run: {error.strerror}")
-        elif self._receiver.is_held:
-            self._is_doubted, self._quiet_since_s = True, now_s
-        elif self._is_doubted:
-            self._is_sure = False
-            if self._is_there():
-                self._is_doubted = bool(self._awaited)
+                self._warn_and_retry_later(f"cannot be run: {error.strerror}")
+        elif self._receiver.is_paused:
+            self._needs_check, self._quiet_since_s = True, now_s
+        elif self._needs_check:
+            self._is_verified = False
+            if self._is_last_entry_present():
+                self._needs_check = bool(self._awaited)
             elif now_s - self._quiet_since_s > _QUIET_S:
                 self.close()  # and begin again at its place
 
@@ -222,7 +222,7 @@ class JournalInput:
         if self._process is not None:
             self._receiver.unwatch(self._descriptor)
             self._process.terminate()
-            self._end()
+            self._wait_for_process()
 
     def _start(self, *, follow: bool) -> None:
         command = [self._program, *_OPTIONS, "--all", "--no-tail"]
@@ -236,12 +236,12 @@ class JournalInput:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert self._process.stdout is not None, "it is a pipe"
-        self._descriptor, self._follows, self._rest = (
+        self._descriptor, self._follows, self._buffer = (
             self._process.stdout.fileno(),
             follow,
             _EntryBuffer(),
         )
-        self._number, self._is_doubted, self._quiet_since_s = (
+        self._number, self._needs_check, self._quiet_since_s = (
             None,
             follow,
             self._receiver.clock.monotonic_s(),
@@ -250,27 +250,27 @@ class JournalInput:
         self._receiver.watch(self._descriptor, ReadCallback(self._read))
 
     def _read(self) -> bool:
-        self._is_sure = False
+        self._is_verified = False
         try:
             data = os.read(self._descriptor, READ_BYTES)
         except BlockingIOError:
             return True
         if not data:
             self._receiver.unwatch(self._descriptor)
-            self._ended(*self._end())
+            self._on_process_end(*self._wait_for_process())
             return False
         self._quiet_since_s = self._receiver.clock.monotonic_s()
         try:
-            for entry in self._rest.feed(data):
-                if not self._take(entry):
+            for entry in self._buffer.feed(data):
+                if not self._receive_entry(entry):
                     return False
         except ValueError as error:
             self.close()
-            self._fail(f"said what is {error}")
+            self._warn_and_retry_later(f"said what is {error}")
             return False
         return len(data) < READ_BYTES
 
-    def _take(self, entry: bytes | OversizedEntry) -> bool:
+    def _receive_entry(self, entry: bytes | OversizedEntry) -> bool:
         """Receive an entry that is not known; whether the next one follows.
 
         ValueError where it is none.
@@ -288,7 +288,7 @@ class JournalInput:
         is_next = self._is_next(cursor)
         if awaited or self._is_known(cursor):
             return True
-        if not is_next and not self._is_there():
+        if not is_next and not self._is_last_entry_present():
             self.close()  # and begin again at its place
             return False
         if isinstance(entry, OversizedEntry):
@@ -299,7 +299,7 @@ class JournalInput:
             self._receiver.receive(line)
         if cursor:
             self._cursor, self._is_lost = cursor, False
-            self._know(cursor)
+            self._remember(cursor)
         return True
 
     def _is_next(self, cursor: str) -> bool:
@@ -309,11 +309,11 @@ class JournalInput:
         before, self._number = self._number, number[1]
         return before is None or self._number == before + 1
 
-    def _is_there(self) -> bool:
+    def _is_last_entry_present(self) -> bool:
         """Whether the entry that was read last is known to be in the journal: then none behind it
         was removed.
         """
-        if not self._cursor or self._is_lost or self._is_sure:
+        if not self._cursor or self._is_lost or self._is_verified:
             return True
         command = [self._program, *_OPTIONS, f"--cursor={self._cursor}", "--lines=1"]
         try:
@@ -322,14 +322,14 @@ class JournalInput:
             ).stdout
         except (OSError, subprocess.TimeoutExpired):
             return False
-        self._is_sure = find_cursor(said) == self._cursor
-        return self._is_sure
+        self._is_verified = find_cursor(said) == self._cursor
+        return self._is_verified
 
     def _is_known(self, cursor: str) -> bool:
         number = parse_sequence_number(cursor)
         return number is not None and number[1] <= self._numbers.get(number[0], -1)
 
-    def _know(self, cursor: str) -> None:
+    def _remember(self, cursor: str) -> None:
         """Remember the entry's number; durably where a sequence begins, as the last line tells of
         the latest one only.
         """
@@ -363,27 +363,27 @@ class JournalInput:
         try:
             self._start(follow=False)
         except OSError as error:
-            self._fail(f"cannot be run: {error.strerror}")
+            self._warn_and_retry_later(f"cannot be run: {error.strerror}")
 
-    def _ended(self, status: int, said: str) -> None:
+    def _on_process_end(self, status: int, said: str) -> None:
         if status or self._follows:
-            self._fail(f"ended with status {status}: {said or 'it said nothing'}")
+            self._warn_and_retry_later(f"ended with status {status}: {said or 'it said nothing'}")
             return
         self._receiver.throttle.over(f"journal {self._receiver.source}")
         if self._awaited or (
-            self._is_doubted and not self._is_there()
+            self._needs_check and not self._is_last_entry_present()
         ):  # nothing is behind its place, nor is it itself
             self._read_all()
             return
         if self._receiver.to_end:
-            self._receiver.end()
+            self._receiver.finish()
             return
         try:
             self._start(follow=True)
         except OSError as error:
-            self._fail(f"cannot be run: {error.strerror}")
+            self._warn_and_retry_later(f"cannot be run: {error.strerror}")
 
-    def _end(self) -> tuple[int, str]:
+    def _wait_for_process(self) -> tuple[int, str]:
         """Its status, and what it said last."""
         process, self._process = self._process, None
         assert process is not None, "it was started"
@@ -394,8 +394,8 @@ class JournalInput:
             _, said = process.communicate()
         return process.returncode, said.decode(errors="replace").strip()[-200:]
 
-    def _fail(self, what: str) -> None:
-        self._again_s = self._receiver.clock.monotonic_s() + _AGAIN_S
+    def _warn_and_retry_later(self, what: str) -> None:
+        self._retry_at_s = self._receiver.clock.monotonic_s() + _AGAIN_S
         self._receiver.throttle.warn(
             f"journal {self._receiver.source}",
             f"source {self._receiver.source}: {self._program} {what}. It is tried again",
@@ -422,7 +422,7 @@ class _EntryBuffer:
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._add(end)
-            yield self._whole()
+            yield self._pop_entry()
         self._add(rest)
 
     def _add(self, part: bytes) -> None:
@@ -434,7 +434,7 @@ class _EntryBuffer:
             self._begin = self._begin or content[:_ENDS_BYTES]
             self._parts = [content[-_ENDS_BYTES:]]
 
-    def _whole(self) -> bytes | OversizedEntry:
+    def _pop_entry(self) -> bytes | OversizedEntry:
         content, count, begin = b"".join(self._parts), self._count, self._begin
         self._parts, self._count, self._begin = [], 0, b""
         return OversizedEntry(begin + b" " + content, count) if begin else content

@@ -45,19 +45,19 @@ class ReceivingLosses:
         self._pending: dict[
             str, tuple[int, int]
         ] = {}  # by what happened: bytes, and occasions of more
-        self._told_s = float("-inf")
+        self._committed_s = float("-inf")
 
     def add(self, what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
         """Bytes that are known to be lost; or on so many occasions nobody knows how many."""
         before, occasions = self._pending.get(what, (0, 0))
         self._pending[what] = (before + lost_bytes, occasions + unknown)
 
-    def tell(self, *, at_once: bool = False) -> bool:
+    def commit(self, *, at_once: bool = False) -> bool:
         """Write down what there is; whether nothing is left to be written."""
         now_s = self._clock.monotonic_s()
         if not self._pending:
             return True
-        if not at_once and now_s - self._told_s < LOSS_COMMIT_INTERVAL_S:
+        if not at_once and now_s - self._committed_s < LOSS_COMMIT_INTERVAL_S:
             return False
         losses = [
             Loss(
@@ -74,7 +74,7 @@ class ReceivingLosses:
             self._checkpoint.commit([change for loss in losses for change in changes.lose(loss)])
         except CheckpointFailed:
             return False
-        self._pending, self._told_s = {}, now_s
+        self._pending, self._committed_s = {}, now_s
         for loss in losses:
             self._counters.lost(loss)
             _LOG.warning(
@@ -101,18 +101,20 @@ class ReadCallback(NamedTuple):
     """
 
     read: Callable[[], bool]
-    when_held: bool = False
+    while_paused: bool = False
 
 
 class ReceivingInput(Protocol):
     """What a source receives. Used by the receiver's thread, but for `open`."""
 
-    is_lost_in_between: bool  # what comes while nobody receives is lost, and the sender cannot know
+    loses_while_stopped: (
+        bool  # what comes while nobody receives is lost, and the sender cannot know
+    )
     has_end: bool  # a drain reads it to there
-    resumes: bool  # it can be asked again, from the last line on
+    is_resumable: bool  # it can be asked again, from the last line on
 
     @property
-    def is_at_hand(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether what has come is ready to be read. While it is not, nothing is settled, though
         nothing is ready.
         """
@@ -122,7 +124,7 @@ class ReceivingInput(Protocol):
         """Watch what there is. ConfigError where that cannot be had."""
         ...
 
-    def tend(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         """Now and then."""
         ...
 
@@ -141,10 +143,10 @@ class SourceReceiver:
     losses: ReceivingLosses
     throttle: Throttle
     clock: Clock
-    failed: Callable[[Exception], None]
+    on_error: Callable[[Exception], None]
 
     def __post_init__(self) -> None:
-        self.is_held = False
+        self.is_paused = False
         self.has_ended = False  # there is nothing more to come, ever
         self.to_end = False  # it ends where there is nothing more for now
         self._lines: list[bytes] = []
@@ -160,36 +162,36 @@ class SourceReceiver:
         """Begin to receive. `to_end`: what there is now."""
         self.to_end = to_end
         self._selector.register(
-            self._wake_r, selectors.EVENT_READ, ReadCallback(self._woken, when_held=True)
+            self._wake_r, selectors.EVENT_READ, ReadCallback(self._clear_wakeup, while_paused=True)
         )
-        self.count_the_run_before()
+        self.record_previous_run_losses()
         was_open = self.segments.was_left_open()
         self.segments.mark_open()  # before anything can arrive
         try:
             self.input.open(self)
         except BaseException:
             if not was_open:
-                self.segments.unmark()
+                self.segments.clear_open_mark()
             raise
         self._thread.start()
 
-    def count_the_run_before(self) -> None:
+    def record_previous_run_losses(self) -> None:
         """What may have been lost since, or with it; also where nothing is received from now on, as
         in a drain.
         """
-        if self.segments.was_left_open() and not self.input.resumes:
+        if self.segments.was_left_open() and not self.input.is_resumable:
             why = (
                 "nobody listened since the run before"
-                if self.input.is_lost_in_between
+                if self.input.loses_while_stopped
                 else "the run before was killed: what it had received and not yet written"
             )
             self.losses.add(why, unknown=1)
 
-    def has_told(self) -> bool:
+    def commit_losses(self) -> bool:
         """Where nothing is received: whether what the run before may have lost is written down, as
         it must be before a claim.
         """
-        if told := self.losses.tell(at_once=True):
+        if told := self.losses.commit(at_once=True):
             self._unmark()
         return told
 
@@ -209,13 +211,13 @@ class SourceReceiver:
             goal = self._wanted
             self._wake()
             self._changed.wait_for(
-                lambda: self._settled >= goal or self.has_ended or self.is_held, within_s
+                lambda: self._settled >= goal or self.has_ended or self.is_paused, within_s
             )
             return self._settled >= goal or self.has_ended
 
     def watch(self, what: int, polled: ReadCallback) -> None:
         """From now on."""
-        if self.is_held and not polled.when_held:
+        if self.is_paused and not polled.while_paused:
             self._paused.append(selectors.SelectorKey(what, what, selectors.EVENT_READ, polled))
         else:
             self._selector.register(what, selectors.EVENT_READ, polled)
@@ -230,61 +232,61 @@ class SourceReceiver:
         """Part of this round's append."""
         self._lines.append(line)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Nothing more will come."""
         self._ending = True
 
     def _run(self) -> None:
         try:
             while not self._stopping and (not self._ending or self.segments.unwritten_bytes):
-                self._round(_HELD_WAIT_S if self.is_held else _WAIT_S)
-            if not self._read_out() and not self.input.resumes:
+                self._round(_HELD_WAIT_S if self.is_paused else _WAIT_S)
+            if not self._drain() and not self.input.is_resumable:
                 self.losses.add("stopped before all was read that had arrived", unknown=1)
             self.input.close()
             self._write()
             if unwritten := self.segments.unwritten_bytes:
                 self.losses.add("stopped before it could be written", lost_bytes=unwritten)
-            told = self.losses.tell(at_once=True)
+            told = self.losses.commit(at_once=True)
             self.segments.close()
             if told:
                 self._unmark()
         except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
-            self.failed(error)
+            self.on_error(error)
         finally:
             with self._changed:
                 self.has_ended = True
                 self._changed.notify_all()
 
     def _unmark(self) -> None:
-        if not self.input.is_lost_in_between:
-            self.segments.unmark()
+        if not self.input.loses_while_stopped:
+            self.segments.clear_open_mark()
 
-    def _read_out(self) -> bool:
+    def _drain(self) -> bool:
         """Whether nothing is left that had arrived."""
-        return any(self._round(0) for _ in range(_LAST_ROUNDS)) and not self.is_held
+        return any(self._round(0) for _ in range(_LAST_ROUNDS)) and not self.is_paused
 
     def _round(self, wait_s: float) -> bool:
         """Whether it left nothing behind."""
         goal = self._wanted
-        drained = self.input.is_at_hand
+        drained = self.input.is_caught_up
         for key, _ in self._selector.select(
-            0 if goal > self._settled and not self.is_held else wait_s
+            0 if goal > self._settled and not self.is_paused else wait_s
         ):
             drained &= key.data.read()
         self._write()
-        self.input.tend(self.clock.monotonic_s())
-        told = self.losses.tell(at_once=goal > self._settled)
-        if drained and told and not self.is_held and goal > self._settled:
+        self.input.tick(self.clock.monotonic_s())
+        told = self.losses.commit(at_once=goal > self._settled)
+        if drained and told and not self.is_paused and goal > self._settled:
             with self._changed:
                 self._settled = goal
                 self._changed.notify_all()
         return drained
 
     def _write(self) -> None:
-        if self.input.resumes and not self.losses.tell(
+        if self.input.is_resumable and not self.losses.commit(
             at_once=True
         ):  # lines behind a loss would hide it from a run after a kill
-            self._hold("what was lost cannot be written down")
+            self._set_paused("what was lost cannot be written down")
             return
         content = b"".join(self._lines)
         self._lines = []
@@ -305,27 +307,27 @@ class SourceReceiver:
             f"{self.segments.size} bytes wait in {self.segments.folder}, and no more may "
             "(tailer.spool.bytes_max)"
         )
-        self._hold(waiting if self.segments.is_full else "")
+        self._set_paused(waiting if self.segments.is_full else "")
 
-    def _hold(self, why: str) -> None:
+    def _set_paused(self, why: str) -> None:
         """Read no more; or go on, where there is no reason."""
-        if why and not self.is_held:
+        if why and not self.is_paused:
             self.throttle.warn(
                 f"spool full {self.source}",
                 f"source {self.source}: {why}; its senders wait, what needs no connection "
                 "is lost and counted",
             )
-            paused = [key for key in self._selector.get_map().values() if not key.data.when_held]
+            paused = [key for key in self._selector.get_map().values() if not key.data.while_paused]
             for key in paused:
                 self._selector.unregister(key.fileobj)
             self._paused += paused
             with self._changed:
-                self.is_held = True
+                self.is_paused = True
                 self._changed.notify_all()
-        elif self.is_held and not why:
+        elif self.is_paused and not why:
             # the condition goes on until it was not met for a while: room comes and goes by
             # segments
-            self.is_held = False
+            self.is_paused = False
             for key in self._paused:
                 self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
             self._paused = []
@@ -336,7 +338,7 @@ class SourceReceiver:
         with contextlib.suppress(BlockingIOError, OSError):
             os.write(self._wake_w, b"w")
 
-    def _woken(self) -> bool:
+    def _clear_wakeup(self) -> bool:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_r, 4096)
         return True

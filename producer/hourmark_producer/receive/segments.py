@@ -62,10 +62,10 @@ class SegmentStore:
             min(SEGMENT_BYTES_MAX, bytes_max // _OF_SPOOL),
         )
         self._sealed = {path.stem: path.stat().st_size for path in list_segments(folder)}
-        self._number = max([self._kept()[0], *map(int, self._sealed)])
+        self._number = max([self._read_saved_line()[0], *map(int, self._sealed)])
         self._descriptor: int | None = None
         self._size = 0
-        self._rest = b""
+        self._unwritten = b""
 
     @property
     def size(self) -> int:
@@ -75,26 +75,26 @@ class SegmentStore:
     @property
     def unwritten_bytes(self) -> int:
         """Of what was appended."""
-        return len(self._rest)
+        return len(self._unwritten)
 
     @property
     def is_full(self) -> bool:
         """Whether nothing may be appended now."""
-        return bool(self._rest) or self.size >= self._bytes_max
+        return bool(self._unwritten) or self.size >= self._bytes_max
 
     def append(self, content: bytes) -> None:
         """Durable on return.
 
         OSError: some of it is not written yet; `append(b"")` tries again. Unsynced.
         """
-        self._rest += content
-        while self._rest:
-            descriptor = self._descriptor if self._descriptor is not None else self._begin()
-            written = os.write(descriptor, self._rest)
+        self._unwritten += content
+        while self._unwritten:
+            descriptor = self._descriptor if self._descriptor is not None else self._start_segment()
+            written = os.write(descriptor, self._unwritten)
             self._size += written
-            is_line_end = self._rest[written - 1 : written] == b"\n"
-            self._rest = self._rest[written:]
-            if not self._rest:
+            is_line_end = self._unwritten[written - 1 : written] == b"\n"
+            self._unwritten = self._unwritten[written:]
+            if not self._unwritten:
                 self._sync(descriptor)
                 if is_line_end and self._size >= self._segment_bytes:
                     self._seal()
@@ -110,7 +110,7 @@ class SegmentStore:
         """
         return self._sealed.get(name)
 
-    def set_done(self, name: str) -> None:
+    def mark_done(self, name: str) -> None:
         """It is acknowledged, and its name says so, durably."""
         path = self.folder / f"{name}.log"
         if path.exists():
@@ -122,21 +122,21 @@ class SegmentStore:
         (self.folder / f"{name}.done").unlink(missing_ok=True)
         self._sealed.pop(name, None)
 
-    def keep_last(self, name: str) -> None:
+    def save_last_line(self, name: str) -> None:
         """Before it is done: its last line, where no later segment has one that is kept."""
         line = _last_line(self.folder / f"{name}.log")
-        if line and int(name) >= self._kept()[0]:
+        if line and int(name) >= self._read_saved_line()[0]:
             write_durably(self.folder / _LAST, b"%d\n" % int(name) + line)
 
     def last_line(self) -> bytes:
         """What was appended last, by any run; nothing where nothing was, or nobody kept it."""
-        number, kept = self._kept()
+        number, kept = self._read_saved_line()
         for path in sorted(self.folder.glob("*.log"), reverse=True):
             if int(path.stem) > number and (line := _last_line(path)):
                 return line
         return kept
 
-    def _kept(self) -> tuple[int, bytes]:
+    def _read_saved_line(self) -> tuple[int, bytes]:
         try:
             number, line = (self.folder / _LAST).read_bytes().split(b"\n", 1)
         except FileNotFoundError:
@@ -151,11 +151,11 @@ class SegmentStore:
         """Somebody receives from now on."""
         write_durably(self.folder / _OPEN, b"")
 
-    def unmark(self) -> None:
+    def clear_open_mark(self) -> None:
         """What was received is on disk."""
         (self.folder / _OPEN).unlink(missing_ok=True)
 
-    def _begin(self) -> int:
+    def _start_segment(self) -> int:
         number = self._number + 1
         descriptor = os.open(self.folder / f"{number:010d}.log", _APPEND, 0o600)
         self._number, self._descriptor, self._size = number, descriptor, 0

@@ -49,9 +49,9 @@ _LOG = logging.getLogger(__name__)
 class SyslogStreamInput:
     """One address to listen at."""
 
-    is_lost_in_between = False
+    loses_while_stopped = False
     has_end = False
-    resumes = False
+    is_resumable = False
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class SyslogStreamInput:
         idle_s: float,
         tls: ListenerTls | None = None,
     ) -> None:
-        self._asked = address
+        self._bind_address = address
         self._message_bytes_max, self._connections_max, self._idle_s = (
             message_bytes_max,
             connections_max,
@@ -76,7 +76,7 @@ class SyslogStreamInput:
 
     def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
-        self._listener = open_listener(self._asked, socket.SOCK_STREAM, receiver.source)
+        self._listener = open_listener(self._bind_address, socket.SOCK_STREAM, receiver.source)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._watch_listener()
         _LOG.info(
@@ -88,26 +88,26 @@ class SyslogStreamInput:
         self._receiver.watch(self._listener.fileno(), ReadCallback(self._accept))
 
     @property
-    def is_at_hand(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether senders that wait are accepted."""
         return self._accepts_from_s is None
 
-    def tend(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         if self._accepts_from_s is not None and now_s >= self._accepts_from_s:
             self._watch_listener()
-        if self._receiver.is_held:
+        if self._receiver.is_paused:
             for connection in self._connections.values():
-                connection.active_s = now_s  # it is we who make it wait
+                connection.last_read_s = now_s  # it is we who make it wait
         for connection in list(self._connections.values()):
             limit_s = (
-                min(self._idle_s, _HANDSHAKE_S) if connection.is_shaking_hands else self._idle_s
+                min(self._idle_s, _HANDSHAKE_S) if connection.is_in_handshake else self._idle_s
             )
-            if now_s - connection.active_s > limit_s:
-                self._end(connection, f"said nothing for {limit_s:.0f} s")
+            if now_s - connection.last_read_s > limit_s:
+                self._close_connection(connection, f"said nothing for {limit_s:.0f} s")
 
     def close(self) -> None:
         for connection in list(self._connections.values()):
-            self._end(connection, "")
+            self._close_connection(connection, "")
         self._receiver.unwatch(self._listener.fileno())
         self._listener.close()
 
@@ -138,9 +138,9 @@ class SyslogStreamInput:
                 continue
             accepted_socket.setblocking(False)
             accepted = True
-            self._begin(accepted_socket, str(peer[0]))
+            self._add_connection(accepted_socket, str(peer[0]))
 
-    def _begin(self, accepted: socket.socket, peer: str) -> None:
+    def _add_connection(self, accepted: socket.socket, peer: str) -> None:
         try:
             wrapped = self._tls.wrap(accepted) if self._tls is not None else accepted
         except OSError as error:
@@ -159,30 +159,30 @@ class SyslogStreamInput:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return True
         except OSError as error:
-            self._end(connection, f"broke off: {error.strerror or error}")
+            self._close_connection(connection, f"broke off: {error.strerror or error}")
             return True
         if not data:
-            self._receiver.receive(message_to_line(connection.framer.end()))
-            self._end(connection, "")
+            self._receiver.receive(message_to_line(connection.framer.finish()))
+            self._close_connection(connection, "")
             return True
-        connection.active_s = self._receiver.clock.monotonic_s()
+        connection.last_read_s = self._receiver.clock.monotonic_s()
         framed = connection.framer.feed(data)
         for message in framed.messages:
             self._receiver.receive(message_to_line(message))
-        if framed.skipped:
+        if framed.skipped_bytes:
             what = f"longer than {self._message_bytes_max} bytes (tailer.syslog.message_bytes_max)"
-            self._receiver.losses.add(f"messages {what}", lost_bytes=framed.skipped)
+            self._receiver.losses.add(f"messages {what}", lost_bytes=framed.skipped_bytes)
             self._warn(
                 f"long {connection.peer}",
                 f"{connection.peer} sends messages {what}; they are passed over, and "
                 "counted as lost",
             )
-        if framed.flaw:
+        if framed.error:
             self._receiver.losses.add("a stream that is no syslog", unknown=1)
-            self._end(connection, f"cannot be understood: {framed.flaw} (RFC 6587)")
+            self._close_connection(connection, f"cannot be understood: {framed.error} (RFC 6587)")
         return len(data) < READ_BYTES
 
-    def _end(self, connection: SyslogConnection, why: str) -> None:
+    def _close_connection(self, connection: SyslogConnection, why: str) -> None:
         if why:
             self._warn(
                 f"end {connection.peer}", f"a connection from {connection.peer} {why}; it is closed"
@@ -205,10 +205,10 @@ class SyslogConnection:
     def __init__(
         self, connected: socket.socket, peer: str, framer: SyslogFramer, now_s: float
     ) -> None:
-        self.socket, self.peer, self.framer, self.active_s = connected, peer, framer, now_s
+        self.socket, self.peer, self.framer, self.last_read_s = connected, peer, framer, now_s
 
     @property
-    def is_shaking_hands(self) -> bool:
+    def is_in_handshake(self) -> bool:
         """Whether TLS has not begun yet."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
 
@@ -264,26 +264,26 @@ _MEMINFO: Final = struct.Struct(
 class SyslogDatagramInput:
     """One address to listen at."""
 
-    is_lost_in_between = True
-    is_at_hand = True
+    loses_while_stopped = True
+    is_caught_up = True
     has_end = False
-    resumes = False
+    is_resumable = False
 
     def __init__(self, address: tuple[str, int], message_bytes_max: int) -> None:
-        self._asked, self._message_bytes_max = address, message_bytes_max
+        self._bind_address, self._message_bytes_max = address, message_bytes_max
         self._dropped = 0  # by the kernel, since the socket is there
 
     def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
-        self._socket = open_listener(self._asked, socket.SOCK_DGRAM, receiver.source)
+        self._socket = open_listener(self._bind_address, socket.SOCK_DGRAM, receiver.source)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM_KERNEL_BYTES)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        receiver.watch(self._socket.fileno(), ReadCallback(self._read, when_held=True))
+        receiver.watch(self._socket.fileno(), ReadCallback(self._read, while_paused=True))
         _LOG.info(
             "source %s listens for syslog over UDP at %s port %d", receiver.source, *self.address
         )
 
-    def tend(self, now_s: float) -> None:  # noqa: ARG002  # as `Input` has it
+    def tick(self, now_s: float) -> None:  # noqa: ARG002  # as `Input` has it
         self._count_dropped()
 
     def close(self) -> None:
@@ -297,17 +297,17 @@ class SyslogDatagramInput:
                 message = self._socket.recv(_DATAGRAM_BYTES_MAX)
             except BlockingIOError:
                 return True
-            self._take(message)
+            self._receive_message(message)
         return False
 
-    def _take(self, message: bytes) -> None:
+    def _receive_message(self, message: bytes) -> None:
         losses, limit = self._receiver.losses, self._message_bytes_max
         if len(message) > limit:
             losses.add(
                 f"messages longer than {limit} bytes (tailer.syslog.message_bytes_max)",
                 lost_bytes=len(message),
             )
-        elif self._receiver.is_held:
+        elif self._receiver.is_paused:
             losses.add(
                 "datagrams for which there was no room (tailer.spool.bytes_max)",
                 lost_bytes=len(message),

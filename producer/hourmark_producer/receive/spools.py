@@ -82,7 +82,7 @@ class SpoolReceivers:
     counters: Counters
     throttle: Throttle
     clock: Clock
-    failed: Callable[[Exception], None]
+    on_error: Callable[[Exception], None]
 
     def __post_init__(self) -> None:
         self.ended_s: float | None = (
@@ -102,7 +102,7 @@ class SpoolReceivers:
                 if self._receives(source):
                     receiver.start(to_end=to_end)
                 else:
-                    receiver.count_the_run_before()
+                    receiver.record_previous_run_losses()
         except BaseException:
             self.stop()
             raise
@@ -112,12 +112,12 @@ class SpoolReceivers:
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
-    def behind(self) -> set[str]:
+    def unsettled_sources(self) -> set[str]:
         """Sources of which something has arrived that is not on disk yet; or may have."""
         found = set()
         for source, receiver in self.receivers.items():
             if not self._receives(source):
-                if not receiver.has_told():
+                if not receiver.commit_losses():
                     found.add(source)
                 continue
             draining = not self._listen and not receiver.has_ended
@@ -127,11 +127,11 @@ class SpoolReceivers:
                 self.ended_s = self.clock.monotonic_s()
         return found
 
-    def unrepeatable(self, source: str) -> bool:
+    def is_unrepeatable(self, source: str) -> bool:
         """Whether its senders cannot be asked again."""
-        return source in self.receivers and not self.receivers[source].input.resumes
+        return source in self.receivers and not self.receivers[source].input.is_resumable
 
-    def release(self) -> None:
+    def remove_acknowledged(self) -> None:
         """Remove segments that are acknowledged as a whole.
 
         OSError, CheckpointFailed: said, and tried again.
@@ -140,10 +140,10 @@ class SpoolReceivers:
             return
         for file in self.files:
             receiver = self.receivers.get(file.place.source)
-            if receiver is not None and self._is_done(file, receiver.segments):
+            if receiver is not None and self._is_removable(file, receiver.segments):
                 self._remove(file, receiver.segments)
 
-    def _is_done(self, file: TrackedFile, segments: SegmentStore) -> bool:
+    def _is_removable(self, file: TrackedFile, segments: SegmentStore) -> bool:
         size = segments.sealed_bytes(Path(file.place.seen_at).stem)
         if (
             size is None
@@ -162,9 +162,9 @@ class SpoolReceivers:
     def _remove(self, file: TrackedFile, segments: SegmentStore) -> None:
         name = Path(file.place.seen_at).stem
         try:
-            if self.receivers[file.place.source].input.resumes:
-                segments.keep_last(name)
-            segments.set_done(name)
+            if self.receivers[file.place.source].input.is_resumable:
+                segments.save_last_line(name)
+            segments.mark_done(name)
             end, next_generation = segment_removal_changes(file)
             self.checkpoint.commit(end)
             if next_generation is None:
@@ -207,7 +207,7 @@ class SpoolReceivers:
             ),
             throttle=self.throttle,
             clock=self.clock,
-            failed=self.failed,
+            on_error=self.on_error,
         )
 
     def _input(self, source: TailedSource) -> ReceivingInput:

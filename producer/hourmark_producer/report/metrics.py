@@ -37,7 +37,7 @@ class TailerMetrics:
     ranges: int
     events: int
     conditions: int
-    well: bool
+    is_healthy: bool
     started_at_s: float
     delivered_at_s: float
     reported_at_s: float
@@ -143,7 +143,7 @@ def _lines(numbers: TailerMetrics) -> Iterator[str]:
             "What is not as it should be, as the log says.",
             numbers.conditions,
         ),
-        ("well", "gauge", "1 where /healthz answers 200.", int(numbers.well)),
+        ("well", "gauge", "1 where /healthz answers 200.", int(numbers.is_healthy)),
         ("start_timestamp_seconds", "gauge", "Unix time of the start.", numbers.started_at_s),
         (
             "last_delivery_timestamp_seconds",

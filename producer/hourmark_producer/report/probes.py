@@ -30,11 +30,11 @@ _LOG = logging.getLogger(__name__)
 class ProbeTarget(Protocol):
     """What is asked. Both may raise HourmarkError."""
 
-    def exposition(self) -> bytes:
+    def render_metrics(self) -> bytes:
         """Of /metrics."""
         ...
 
-    def unwell(self) -> list[str]:
+    def unhealthy_reasons(self) -> list[str]:
         """Of /healthz: reasons."""
         ...
 
@@ -88,10 +88,10 @@ class _Server(HTTPServer):
 
 def _handler(told: ProbeTarget) -> type[BaseHTTPRequestHandler]:
     def metrics() -> tuple[int, str, bytes]:
-        return 200, CONTENT_TYPE, told.exposition()
+        return 200, CONTENT_TYPE, told.render_metrics()
 
     def health() -> tuple[int, str, bytes]:
-        reasons = told.unwell()
+        reasons = told.unhealthy_reasons()
         return (
             503 if reasons else 200,
             "application/json",
@@ -151,7 +151,7 @@ class TailerHealth:
         self._scanned_s = self._reported_s = self._moved_s = clock.monotonic_s()
         self._ranges = 0
 
-    def scanned(self, ranges: int, *, waiting: bool) -> None:
+    def record_scan(self, ranges: int, *, waiting: bool) -> None:
         """There was a look at files.
 
         `ranges`: acknowledged so far; `waiting`: whether there is one that is not.
@@ -161,12 +161,12 @@ class TailerHealth:
             if not waiting or ranges != self._ranges:
                 self._ranges, self._moved_s = ranges, self._scanned_s
 
-    def reported(self) -> None:
+    def record_report(self) -> None:
         """A host report arrived."""
         with self._lock:
             self._reported_s = self._clock.monotonic_s()
 
-    def reasons(self) -> list[str]:
+    def unhealthy_reasons(self) -> list[str]:
         """Why it is not well; none where it is."""
         now_s = self._clock.monotonic_s()
         with self._lock:

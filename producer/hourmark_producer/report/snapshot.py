@@ -31,7 +31,7 @@ class ConditionSnapshot:
     message: str
 
     @classmethod
-    def of(cls, condition: Condition) -> ConditionSnapshot:
+    def from_condition(cls, condition: Condition) -> ConditionSnapshot:
         return cls(since_ms=condition.since_ms, message=condition.message)
 
 

@@ -73,9 +73,9 @@ class PackedFileScan(NamedTuple):
     `file`: the one it holds.
     """
 
-    begin: int | None
+    line_offset: int | None
     size: int
-    file: KnownFile | None
+    source_file: KnownFile | None
 
 
 def is_packed(path: Path) -> bool:
@@ -99,7 +99,9 @@ def scan_packed_file(
         raise UsageError(
             f"{path} cannot be unpacked: {error}; while it is being written, ask again later"
         ) from error
-    return PackedFileScan(begin, watched.size, watched.held[0] if len(watched.held) == 1 else None)
+    return PackedFileScan(
+        begin, watched.size, watched.matches[0] if len(watched.matches) == 1 else None
+    )
 
 
 class _AnchorMatcher:
@@ -110,7 +112,7 @@ class _AnchorMatcher:
         self._files = [
             f for f in files if len(f.anchor) == ANCHOR_BYTES and not are_alike(b"", f.anchor)
         ]
-        self.size, self.held = 0, list[KnownFile]()
+        self.size, self.matches = 0, list[KnownFile]()
 
     def read(self, count: int) -> bytes:
         """The next bytes; none at the end."""
@@ -120,7 +122,7 @@ class _AnchorMatcher:
             if self.size < file.offset <= end and window[: file.offset - start].endswith(
                 file.anchor
             ):
-                self.held.append(file)
+                self.matches.append(file)
         self.size, self._tail = end, window[-ANCHOR_BYTES:]
         return block
 
@@ -142,7 +144,7 @@ class TraceStage(enum.Enum):
     PACKED = "packed"
 
     @property
-    def is_found(self) -> bool:
+    def is_deliverable(self) -> bool:
         """Whether the line is on its way, or about to be."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
@@ -351,7 +353,7 @@ def trace(
         )
     else:
         click.echo("\n".join(map(printable, _text(found))))
-    if not found.stage.is_found:
+    if not found.stage.is_deliverable:
         raise SystemExit(1)
 
 

@@ -84,8 +84,8 @@ class _PendingRequest(NamedTuple):
 
     service: ServiceEndpoint
     path: str
-    before: int
-    asked: PendingResponse | Exception
+    failures_before: int
+    response: PendingResponse | Exception
 
 
 class SentRange:
@@ -101,12 +101,12 @@ class SentRange:
     def fileno(self) -> int | None:
         """What can be read from once its answer is there; None: nothing is waited for."""
         return (
-            self._begun.asked.fileno()
-            if self._begun and isinstance(self._begun.asked, PendingResponse)
+            self._begun.response.fileno()
+            if self._begun and isinstance(self._begun.response, PendingResponse)
             else None
         )
 
-    def answer(self) -> RangeAnswer:
+    def result(self) -> RangeAnswer:
         """Wait until it is acknowledged; where the first service fails, by another.
         Busy, Refused.
         """
@@ -120,7 +120,7 @@ class DeliveryServiceClient:
         self.services = ServiceSelector(
             config.service_urls, clock, config.backoff_max_seconds, config.token_file
         )
-        self._told = self.services.first  # took the latest report
+        self._report_service = self.services.first  # took the latest report
         self._clock = clock
         self._rules: str | None = None  # as the latest answer said
         self._clocks = ServiceClocks(clock)
@@ -134,91 +134,99 @@ class DeliveryServiceClient:
         """Of its connections those that are idle now, and the others after their request."""
         self._connections.close()
 
-    def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
+    def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
         """A reading of at most this age; asks where there is none. Busy, Refused.
 
         Its clock is not before any that was believed so far, of whatever service: what was claimed
         to one service is over for ranges that go to others, too.
         """
         with self._hello:
-            reading, asked_s = self._newest(), self._clock.monotonic_s()
+            reading, asked_s = self._newest_reading(), self._clock.monotonic_s()
             if reading is None or reading.rules is None or asked_s - reading.at_s > age_max_s:
-                reading = self._renewed(asked_s)
+                reading = self._request_reading(asked_s)
         highest_ms = self._floor.ms
         is_near = (
             highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX
         )  # else one of them is plainly wrong
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
-    def _renewed(self, asked_s: float) -> ClockReading:
+    def _request_reading(self, asked_s: float) -> ClockReading:
         """A reading of this moment, of a service that is believed. Busy, Refused."""
-        service, _ = self._first_to_take(self._say_hello, self._preferred())
-        self._hear_others()
-        if service.name in (doubted := self.clock_troubles()):
-            for other in self._well(self._names() - doubted.keys()):
+        service, _ = self._send_to_any(self._say_hello, self._preferred())
+        self._poll_other_clocks()
+        if service.name in (doubted := self.clock_errors()):
+            for other in self._healthy(self._names() - doubted.keys()):
                 with suppress(ServiceUnavailable, RequestRefused):
                     self._say_hello(other)
                     break
-        reading = self._believed().get(service.name) or self._newest()
+        reading = self._trusted_readings().get(service.name) or self._newest_reading()
         if reading is None:
             raise ServiceUnavailable(
                 f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery "
                 "service there?"
             )
         if reading.at_s < asked_s:
-            trouble = self.clock_troubles().get(service.name, "it says no clock")
+            trouble = self.clock_errors().get(service.name, "it says no clock")
             raise ServiceUnavailable(
                 f"{shown(service.name)}: {trouble}, and no other answers; set that clock right"
             )
         return reading
 
     def _say_hello(self, service: ServiceEndpoint) -> HttpResponse:
-        return self._ask(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
+        return self._request(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
 
-    def _hear_others(self) -> None:
+    def _poll_other_clocks(self) -> None:
         """Where no two clocks agree, this host's among them, services that were not heard are
         asked, until two do.
         """
         until_s = self._clock.monotonic_s() + SHORT_TIMEOUT_S
         while self._clock.monotonic_s() < until_s and (
-            other := next(self._well(self._worth_asking()), None)
+            other := next(self._healthy(self._unread_services()), None)
         ):
             with suppress(ServiceUnavailable, RequestRefused):
                 self._say_hello(other)
 
-    def _worth_asking(self) -> Collection[str]:
+    def _unread_services(self) -> Collection[str]:
         names = self._names()
         with self._noting:
             return (
-                names - self._clocks.heard(names).keys() if self._clocks.is_undecided(names) else ()
+                names - self._clocks.recent_readings(names).keys()
+                if self._clocks.lacks_agreement(names)
+                else ()
             )
 
     def _names(self) -> set[str]:
-        return {service.name for service in self.services.known()}
+        return {service.name for service in self.services.endpoints()}
 
-    def _well(self, names: Collection[str]) -> Iterator[ServiceEndpoint]:
+    def _healthy(self, names: Collection[str]) -> Iterator[ServiceEndpoint]:
         """Those of these services that did not fail when they were asked last."""
         return (
             service
-            for service in self.services.known()
+            for service in self.services.endpoints()
             if service.name in names and not service.failures
         )
 
-    def _believed(self) -> Mapping[str, ClockReading]:
+    def _trusted_readings(self) -> Mapping[str, ClockReading]:
         names = self._names()
         with self._noting:
-            return self._clocks.believed(names)
+            return self._clocks.trusted_readings(names)
 
-    def _newest(self) -> ClockReading | None:
+    def _newest_reading(self) -> ClockReading | None:
         """Of those that are believed."""
-        return max(self._believed().values(), key=lambda reading: reading.at_s, default=None)
+        return max(
+            self._trusted_readings().values(), key=lambda reading: reading.at_s, default=None
+        )
 
     def _preferred(self) -> ServiceEndpoint:
         """The one that took the latest report; another that is well, where its clock is not
         believed.
         """
-        believed = self._believed()
-        return self._told if self._told.name in believed else next(self._well(believed), self._told)
+        believed = self._trusted_readings()
+        return (
+            self._report_service
+            if self._report_service.name in believed
+            else next(self._healthy(believed), self._report_service)
+        )
 
     def send_range(self, byte_range: ByteRange, body: bytes) -> SentRange:
         """Send a range, `body` compressed with zstd.
@@ -231,22 +239,22 @@ class DeliveryServiceClient:
         }
 
         def begin(service: ServiceEndpoint) -> _PendingRequest:
-            return self._begin(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
+            return self._send(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
 
         def answered(begun: _PendingRequest | None) -> RangeAnswer:
-            service, response = self._first_to_take(
-                lambda service: self._end(begin(service)), begun=begun
+            service, response = self._send_to_any(
+                lambda service: self._finish(begin(service)), begun=begun
             )
             return _parse_range_answer(byte_range, shown(service.url), response)
 
-        first = self.services.next(())
+        first = self.services.select(())
         return SentRange(None if first is None else begin(first), answered)
 
     def post_events(self, event_type: str, body: bytes) -> Mapping[str, Any]:
         """What the answer to a batch of events says, once they are acknowledged. Busy, Refused."""
         path = EVENTS_PATH.format(type=event_type)
-        _, answer = self._first_to_take(
-            lambda service: self._ask(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S)
+        _, answer = self._send_to_any(
+            lambda service: self._request(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S)
         )
         told = json.loads(answer.content)
         assert isinstance(told, dict), "an answer to events is an object"
@@ -257,13 +265,13 @@ class DeliveryServiceClient:
         with self._noting:
             return self._clocks.clocks_ms()
 
-    def clock_troubles(self) -> dict[str, str]:
+    def clock_errors(self) -> dict[str, str]:
         """What is wrong with the clock of each service that is not believed: no range is given its
         time.
         """
         names = self._names()
         with self._noting:
-            return self._clocks.troubles(names)
+            return self._clocks.errors(names)
 
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
         """Deliver a host report, made for the service that it goes to. Busy, Refused.
@@ -271,19 +279,19 @@ class DeliveryServiceClient:
         It goes where the one before went, as long as that is well: a claim is made by a clock that
         was read a moment ago.
         """
-        self.services.look_up()
+        self.services.refresh_addresses()
         with self._noting:
-            self._floor.keep()
+            self._floor.save()
 
         def tell(service: ServiceEndpoint) -> HttpResponse:
-            return self._tell(service, report_to(service.name))
+            return self._post_report(service, report_to(service.name))
 
-        self._told, _ = self._first_to_take(tell, self._preferred())
+        self._report_service, _ = self._send_to_any(tell, self._preferred())
 
-    def _tell(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
+    def _post_report(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
         """To a service of a version before `unknown_losses` it goes without them."""
         try:
-            return self._ask(
+            return self._request(
                 service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S
             )
         except RequestRefused as error:
@@ -291,7 +299,7 @@ class DeliveryServiceClient:
                 s.unknown_losses or s.unrepeatable for s in report.sources
             ):
                 raise
-        return self._ask(
+        return self._request(
             service,
             "POST",
             REPORTS_PATH,
@@ -300,7 +308,7 @@ class DeliveryServiceClient:
             SHORT_TIMEOUT_S,
         )
 
-    def _first_to_take(
+    def _send_to_any(
         self,
         ask: Callable[[ServiceEndpoint], HttpResponse],
         preferred: ServiceEndpoint | None = None,
@@ -316,18 +324,18 @@ class DeliveryServiceClient:
         while (
             service := begun.service
             if begun and not tried
-            else self.services.next(tried, preferred)
+            else self.services.select(tried, preferred)
         ) is not None:
             begun_here = begun if not tried else None
             tried.add(service)
             try:
-                return service, self._end(begun_here) if begun_here else ask(service)
+                return service, self._finish(begun_here) if begun_here else ask(service)
             except (ServiceUnavailable, RequestRefused) as error:
                 problems.append(error)
-        wait_s = self.services.wait_s()
+        wait_s = self.services.retry_after_s()
         if not problems:
             raise ServiceUnavailable(
-                f"every delivery service has asked to wait: {self.services.troubles()}", wait_s
+                f"every delivery service has asked to wait: {self.services.last_errors()}", wait_s
             )
         worst = min(
             problems,
@@ -340,7 +348,7 @@ class DeliveryServiceClient:
             worst.retry_after_s = wait_s
         raise worst
 
-    def _ask(
+    def _request(
         self,
         service: ServiceEndpoint,
         method: str,
@@ -350,9 +358,9 @@ class DeliveryServiceClient:
         timeout_s: float,
     ) -> HttpResponse:
         """One request to one service; the answer, which is 200. Busy, Refused."""
-        return self._end(self._begin(service, method, path, headers, content, timeout_s))
+        return self._finish(self._send(service, method, path, headers, content, timeout_s))
 
-    def _begin(
+    def _send(
         self,
         service: ServiceEndpoint,
         method: str,
@@ -362,9 +370,9 @@ class DeliveryServiceClient:
         timeout_s: float,
     ) -> _PendingRequest:
         """Ask one service. It must `_end`."""
-        before, mine = self.services.asked(service), self._credentials.shown()
+        before, mine = self.services.request_started(service), self._credentials.current()
         try:
-            asked: PendingResponse | Exception = self._connections.begin(
+            asked: PendingResponse | Exception = self._connections.send(
                 service.address,
                 method,
                 path,
@@ -377,12 +385,12 @@ class DeliveryServiceClient:
             asked = error
         return _PendingRequest(service, path, before, asked)
 
-    def _end(self, begun: _PendingRequest) -> HttpResponse:
+    def _finish(self, begun: _PendingRequest) -> HttpResponse:
         """The answer, which is 200. Busy, Refused."""
         service, retry_after_s = begun.service, 0.0
         problem: ServiceUnavailable | RequestRefused | None = ServiceUnavailable("it was given up")
         try:
-            answer = self._answer(begun)
+            answer = self._read_response(begun)
             problem, retry_after_s = (
                 _response_error(service, begun.path, answer),
                 _retry_after_s(answer),
@@ -392,21 +400,21 @@ class DeliveryServiceClient:
             raise
         finally:
             if problem is None:
-                self.services.answered(service, ranges=int(begun.path == RANGES_PATH))
+                self.services.request_succeeded(service, ranges=int(begun.path == RANGES_PATH))
             else:
-                self.services.failed(
-                    service, str(problem), before=begun.before, retry_after_s=retry_after_s
+                self.services.request_failed(
+                    service, str(problem), before=begun.failures_before, retry_after_s=retry_after_s
                 )
         if problem is not None:
             raise problem
         return answer
 
-    def _answer(self, begun: _PendingRequest) -> HttpResponse:
+    def _read_response(self, begun: _PendingRequest) -> HttpResponse:
         """Whatever its status. Busy where there is none."""
         try:
-            if isinstance(begun.asked, Exception):
-                raise begun.asked
-            answer = begun.asked.answer()
+            if isinstance(begun.response, Exception):
+                raise begun.response
+            answer = begun.response.result()
         except TRANSPORT_ERRORS as error:
             hint = (
                 "; tailer.tls.ca names who is believed"
@@ -417,20 +425,20 @@ class DeliveryServiceClient:
                 f"{shown(begun.service.url)}{begun.path}: "
                 f"{str(error) or type(error).__name__}{hint}"
             ) from error
-        self._note(answer, begun.service.name)
+        self._record_headers(answer, begun.service.name)
         return answer
 
-    def _note(self, answer: HttpResponse, service: str) -> None:
+    def _record_headers(self, answer: HttpResponse, service: str) -> None:
         text = answer.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
             names = self._names()
             with self._noting:
                 self._rules = answer.headers.get(RULES_HEADER) or self._rules
-                self._clocks.note(
+                self._clocks.record(
                     service, ClockReading(int(text), self._rules, self._clock.monotonic_s())
                 )
-                if service in self._clocks.believed(names):
-                    self._floor.saw(int(text))
+                if service in self._clocks.trusted_readings(names):
+                    self._floor.observe(int(text))
 
 
 def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse) -> RangeAnswer:

@@ -41,7 +41,7 @@ class ClockReading(NamedTuple):
     at_s: float
 
     @property
-    def ahead_ms(self) -> float:
+    def offset_ms(self) -> float:
         """Of the monotonic clock here: the same while nobody sets that service's clock, and this
         machine is not paused.
         """
@@ -55,7 +55,7 @@ class ServiceClocks:
         self._clock = clock
         self._readings: dict[str, ClockReading] = {}
 
-    def note(self, service: str, reading: ClockReading) -> None:
+    def record(self, service: str, reading: ClockReading) -> None:
         """What it answered now."""
         self._readings[service] = reading
 
@@ -63,7 +63,7 @@ class ServiceClocks:
         """What each one's clock read when it answered last."""
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
-    def heard(self, services: Collection[str]) -> dict[str, ClockReading]:
+    def recent_readings(self, services: Collection[str]) -> dict[str, ClockReading]:
         """Those of `services` that have answered within `HEARD_S`: what is older has no say any
         longer.
         """
@@ -74,33 +74,33 @@ class ServiceClocks:
             if name in services and reading.at_s >= since_s
         }
 
-    def is_undecided(self, services: Collection[str]) -> bool:
+    def lacks_agreement(self, services: Collection[str]) -> bool:
         """Whether no two clocks agree, so that others are worth asking."""
-        return max(self._agreeing(self.heard(services)).values(), default=0) == 1
+        return max(self._agreement_counts(self.recent_readings(services)).values(), default=0) == 1
 
-    def believed(self, services: Collection[str]) -> Mapping[str, ClockReading]:
+    def trusted_readings(self, services: Collection[str]) -> Mapping[str, ClockReading]:
         """The latest readings of those of `services` that are believed."""
-        heard = self.heard(services)
-        agreeing = self._agreeing(heard)
+        heard = self.recent_readings(services)
+        agreeing = self._agreement_counts(heard)
         half = (len(agreeing) + 2) // 2  # of all services that were heard, and this host
         least = min(half, max(agreeing.values(), default=0))
         return {name: reading for name, reading in heard.items() if agreeing[name] >= least}
 
-    def _agreeing(self, heard: Mapping[str, ClockReading]) -> dict[str, int]:
+    def _agreement_counts(self, heard: Mapping[str, ClockReading]) -> dict[str, int]:
         """How many clocks agree with each service's, itself among them."""
-        ahead_ms = {name: reading.ahead_ms for name, reading in heard.items()}
+        ahead_ms = {name: reading.offset_ms for name, reading in heard.items()}
         all_ms = sorted(
             [self._clock.now_ms() - 1000 * self._clock.monotonic_s(), *ahead_ms.values()]
         )
         return {name: _count_agreeing(ms, all_ms) for name, ms in ahead_ms.items()}
 
-    def troubles(self, services: Collection[str]) -> dict[str, str]:
+    def errors(self, services: Collection[str]) -> dict[str, str]:
         """What is wrong with the clock of each that is not believed."""
-        believed, troubles = self.believed(services), {}
-        for service, reading in self.heard(services).items():
+        believed, troubles = self.trusted_readings(services), {}
+        for service, reading in self.recent_readings(services).items():
             if service not in believed:
                 other, others = next(iter(believed.items()))
-                ahead_s = (reading.ahead_ms - others.ahead_ms) / 1000
+                ahead_s = (reading.offset_ms - others.offset_ms) / 1000
                 apart = (
                     f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} that of "
                     f"{shown(other)}"
@@ -124,24 +124,24 @@ class ClockFloor:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._kept_ms = self.ms = _read(path) if path is not None else 0
+        self._saved_ms = self.ms = _read(path) if path is not None else 0
 
-    def saw(self, clock_ms: int) -> None:
+    def observe(self, clock_ms: int) -> None:
         """A service's clock."""
         self.ms = max(self.ms, clock_ms)
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Before something is claimed by it.
 
         What cannot be written is not: then a restart may forget it.
         """
-        if self._path is None or self.ms == self._kept_ms:
+        if self._path is None or self.ms == self._saved_ms:
             return
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.pwrite(descriptor, b"%0*d" % (_DIGITS, self.ms), 0)
-                self._kept_ms = self.ms
+                self._saved_ms = self.ms
             finally:
                 os.close(descriptor)
 

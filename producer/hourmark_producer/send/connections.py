@@ -48,10 +48,10 @@ class ServiceAddress(NamedTuple):
     port: int
     prefix: str
     headers: tuple[tuple[str, str], ...] = ()  # what a user in the URL comes to
-    at: str = ""  # which of the host's addresses; empty: any
+    ip: str = ""  # which of the host's addresses; empty: any
 
     @classmethod
-    def of(cls, url: str) -> ServiceAddress:
+    def from_url(cls, url: str) -> ServiceAddress:
         """ValueError where it is no http:// or https:// URL with a host."""
         parts = urlsplit(url)
         if (
@@ -75,7 +75,7 @@ class ServiceAddress(NamedTuple):
         )
 
     @property
-    def is_literal(self) -> bool:
+    def is_ip_literal(self) -> bool:
         """Whether the host is an address already, and no name."""
         try:
             ipaddress.ip_address(self.host)
@@ -132,7 +132,7 @@ class PendingResponse:
         """What can be read from once the answer is there, or will never be."""
         return self._kept.connection.fileno()
 
-    def answer(self) -> HttpResponse:
+    def result(self) -> HttpResponse:
         """Wait for it.
 
         OSError, HTTPException: there is none, and whether the request arrived is not known.
@@ -159,7 +159,7 @@ class PendingResponse:
                 answer = HttpResponse(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close
         finally:
-            if not (is_kept and self._connections.keep(self._address, self._kept)):
+            if not (is_kept and self._connections.give_back(self._address, self._kept)):
                 self._kept.connection.close()
         return answer
 
@@ -181,7 +181,7 @@ class ConnectionPool:
         for kept in idle:
             kept.connection.close()
 
-    def ask(
+    def request(
         self,
         address: ServiceAddress,
         method: str,
@@ -196,11 +196,11 @@ class ConnectionPool:
 
         OSError, HTTPException: there is none, and whether it arrived is not known.
         """
-        return self.begin(
+        return self.send(
             address, method, path, headers, content, timeout_s=timeout_s, tls=tls
-        ).answer()
+        ).result()
 
-    def begin(
+    def send(
         self,
         address: ServiceAddress,
         method: str,
@@ -258,7 +258,7 @@ class ConnectionPool:
         for _, kept in closed:
             kept.connection.close()
 
-    def keep(self, address: ServiceAddress, kept: _PooledConnection) -> bool:
+    def give_back(self, address: ServiceAddress, kept: _PooledConnection) -> bool:
         """For requests to come, and whether there may be any."""
         with self._lock:
             if not self._closed:
@@ -310,7 +310,7 @@ def _send(connection: socket.socket, head: bytes, content: bytes) -> None:
 
 
 def _connected(address: ServiceAddress, timeout_s: float, tls: ssl.SSLContext) -> socket.socket:
-    plain = socket.create_connection((address.at or address.host, address.port), timeout_s)
+    plain = socket.create_connection((address.ip or address.host, address.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return tls.wrap_socket(plain, server_hostname=address.host) if address.is_tls else plain

@@ -47,22 +47,22 @@ class Credentials:
         self._lock = threading.Lock()
         tls = config.tls
         self._files = WatchedFiles((config.token_file, tls.ca, tls.certificate, tls.key))
-        self._looked_s = clock.monotonic_s()
-        self._shown = self._read()
+        self._checked_s = clock.monotonic_s()
+        self._current = self._read()
 
-    def shown(self) -> RequestCredentials:
+    def current(self) -> RequestCredentials:
         """What is in force now; files are looked at now and then."""
         with self._lock:
             now_s = self._clock.monotonic_s()
-            if now_s - self._looked_s >= CHECK_INTERVAL_S:
-                self._looked_s = now_s
+            if now_s - self._checked_s >= CHECK_INTERVAL_S:
+                self._checked_s = now_s
                 if self._files.changed():
                     self._renew()
-            return self._shown
+            return self._current
 
     def _renew(self) -> None:
         try:
-            self._shown = self._read()
+            self._current = self._read()
         except ConfigError as error:
             _LOG.error("token and certificates stay as they were: %s", error)
         else:

@@ -101,7 +101,7 @@ class RangeCompressor(NamedTuple):
     """What one range is read into, and compressed by."""
 
     compressor: zstandard.ZstdCompressor
-    room: memoryview
+    buffer: memoryview
 
 
 class RangeCompressorPool:
@@ -118,7 +118,7 @@ class RangeCompressorPool:
             self._idle.put(self._new())
 
     @contextmanager
-    def one(self) -> Iterator[RangeCompressor]:
+    def acquire(self) -> Iterator[RangeCompressor]:
         """One to compress what is read meanwhile; wait for it, but not for ever."""
         try:
             taken = self._idle.get(timeout=self._patience_s)
@@ -148,11 +148,11 @@ class DeadLetterCounts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, Counter[str]] = {}
-        self._told: dict[
+        self._logged_rules: dict[
             tuple[str, str], str
         ] = {}  # by source and reason: the rules they were told under
 
-    def take(self, of: ByteRange, reasons: Mapping[str, int]) -> None:
+    def record(self, of: ByteRange, reasons: Mapping[str, int]) -> None:
         """What an answer said of this range."""
         for reason, count in reasons.items():
             if self._is_new(of, reason, count):
@@ -179,8 +179,8 @@ class DeadLetterCounts:
             if reason not in counts and len(counts) >= _REASONS_MAX:
                 return False
             counts[reason] += count
-            before = self._told.get((of.source, reason))
-            self._told[of.source, reason] = of.rules
+            before = self._logged_rules.get((of.source, reason))
+            self._logged_rules[of.source, reason] = of.rules
             return before != of.rules
 
 
@@ -233,17 +233,17 @@ class FileShipper:
     elsewhere: Elsewhere
     generations: Generations
     counters: Counters
-    refused: DeadLetterCounts
+    dead_letters: DeadLetterCounts
     clock: Clock
     host_id: str
     host_name: str
-    lanes: InFlightSlots
+    slots: InFlightSlots
     window_max: int
     finishing: bool = False  # once set, what is on its way is delivered and nothing new is cut
 
     def __post_init__(self) -> None:
         self._sequence = itertools.count(self.checkpoint.last_sequence() + 1)
-        self._presses = RangeCompressorPool(self.sizes.limits.range_bytes)
+        self._compressors = RangeCompressorPool(self.sizes.limits.range_bytes)
 
     def step(self, file: TrackedFile) -> bool:
         """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
@@ -254,12 +254,12 @@ class FileShipper:
         try:
             for outgoing in _on_their_way(file):  # since a step that failed, or a run before
                 sent = self._send(outgoing, self.checkpoint.body(outgoing.sequence))
-                self._acknowledge(file, outgoing, sent.answer())
-            more = self._go_on(file, InFlightRanges(self.lanes))
+                self._acknowledge(file, outgoing, sent.result())
+            more = self._cut_and_send(file, InFlightRanges(self.slots))
         except BaseException:
             file.window = 1
             raise
-        self._only_acknowledge(file)
+        self._commit_acknowledged(file)
         return more
 
     def is_small(self, file: TrackedFile) -> bool:
@@ -343,14 +343,14 @@ class FileShipper:
             sent = [(file, self._send(file.progress.in_flight[-1], body)) for file, body in some]
             for file, one in sent:
                 try:
-                    self._acknowledge(file, file.progress.in_flight[-1], one.answer())
+                    self._acknowledge(file, file.progress.in_flight[-1], one.result())
                 except (HourmarkError, OSError) as error:
                     results[file], is_well = error, False
                 else:
                     acknowledged.append(file)
         return acknowledged
 
-    def _go_on(self, file: TrackedFile, flight: InFlightRanges) -> bool:
+    def _cut_and_send(self, file: TrackedFile, flight: InFlightRanges) -> bool:
         """Cut and send; several at a time where the file has more than it takes one service's
         answer to come.
         """
@@ -360,13 +360,13 @@ class FileShipper:
                     return False
                 outgoing = file.progress.in_flight[-1]
                 send = functools.partial(self._send, outgoing, body)
-                if not (self._has_more(file, outgoing) and flight.start(outgoing, send)):
-                    self._acknowledge(file, outgoing, send().answer())
-                while flight.aloft and (flight.has_landed or flight.aloft >= file.window):
-                    self._land(file, flight)
+                if not (self._has_more(file, outgoing) and flight.try_send(outgoing, send)):
+                    self._acknowledge(file, outgoing, send().result())
+                while flight.count and (flight.has_result or flight.count >= file.window):
+                    self._acknowledge_next(file, flight)
             return True
         finally:
-            self._land_all(file, flight)
+            self._acknowledge_all(file, flight)
 
     def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
         """Whether another range is likely to follow; not where it is one long line, of which few
@@ -385,18 +385,18 @@ class FileShipper:
             self.client.send_range(outgoing.range, body),
         )
 
-    def _land(self, file: TrackedFile, flight: InFlightRanges) -> None:
-        outgoing, answer = flight.land()
+    def _acknowledge_next(self, file: TrackedFile, flight: InFlightRanges) -> None:
+        outgoing, answer = flight.wait_for_next()
         if isinstance(answer, Exception):
             raise answer
         self._acknowledge(file, outgoing, answer)
 
-    def _land_all(self, file: TrackedFile, flight: InFlightRanges) -> None:
+    def _acknowledge_all(self, file: TrackedFile, flight: InFlightRanges) -> None:
         """Nothing is left under way that another step would send once more."""
         problem: Exception | None = None
-        while flight.aloft:
+        while flight.count:
             try:
-                self._land(file, flight)
+                self._acknowledge_next(file, flight)
             except Exception as error:  # noqa: BLE001  # the first is raised
                 problem = problem or error
         if problem is not None:
@@ -404,7 +404,7 @@ class FileShipper:
 
     def _acknowledge(self, file: TrackedFile, outgoing: Outgoing, answer: RangeAnswer) -> None:
         self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
-        self.refused.take(outgoing.range, answer.dead_letter_reasons)
+        self.dead_letters.record(outgoing.range, answer.dead_letter_reasons)
         file.failures, file.window = 0, min(file.window + 1, self.window_max)
         sent = tuple(
             one._replace(acknowledged=True) if one is outgoing else one
@@ -412,7 +412,7 @@ class FileShipper:
         )
         file.progress = dataclasses.replace(file.progress, in_flight=sent)
 
-    def _only_acknowledge(self, file: TrackedFile) -> None:
+    def _commit_acknowledged(self, file: TrackedFile) -> None:
         if acknowledged := _acknowledged(file):
             self.checkpoint.commit(acknowledged)
             file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
@@ -423,7 +423,7 @@ class FileShipper:
         """
         pending, spooled = self._prepare_next(file)
         if spooled is None:
-            self._only_acknowledge(file)
+            self._commit_acknowledged(file)
             return None
         self.checkpoint.commit(pending)
         file.progress, body = spooled
@@ -436,12 +436,12 @@ class FileShipper:
         is; None: nothing follows.
         """
         pending = _acknowledged(file)
-        with self._presses.one() as press:
-            found = self._found_next(file, press)
+        with self._compressors.acquire() as press:
+            found = self._find_next_cut(file, press)
             spooled = (
                 None
                 if found is None
-                else self._spooled(file, found, self._reading(file), pending, press)
+                else self._spool_cut(file, found, self._current_reading(file), pending, press)
             )
             del found  # of what follows only the compressed form is needed
         if spooled is not None and file.descriptor is not None and self._is_received(file):
@@ -450,7 +450,7 @@ class FileShipper:
             )  # a position must not be left behind the end that a power cut leaves
         return pending, spooled
 
-    def _found_next(self, file: TrackedFile, press: RangeCompressor) -> Cut | None:
+    def _find_next_cut(self, file: TrackedFile, press: RangeCompressor) -> Cut | None:
         """What is there to be sent of it, not yet compressed."""
         if self.finishing or file.place.source not in self.sources:
             return None
@@ -461,19 +461,19 @@ class FileShipper:
     def _is_received(self, file: TrackedFile) -> bool:
         return self.sources[file.place.source].input is not None
 
-    def _reading(self, file: TrackedFile) -> ClockReading:
+    def _current_reading(self, file: TrackedFile) -> ClockReading:
         try:
-            reading = self.client.fresh()
+            reading = self.client.current_reading()
             if reading.rules is None:
                 raise ServiceUnavailable(
                     "the delivery service knows no rules yet; run `hourmark types apply`"
                 )
         except ServiceUnavailable:
-            self._only_acknowledge(file)  # that much is certain
+            self._commit_acknowledged(file)  # that much is certain
             raise
         return reading
 
-    def _spooled(
+    def _spool_cut(
         self,
         file: TrackedFile,
         shipped: Cut,
@@ -484,7 +484,7 @@ class FileShipper:
         before = file.progress.position
         if before.offset == 0:
             self.generations.note(file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES]))
-        outgoing = Outgoing(next(self._sequence), self._range(file, before, shipped, reading))
+        outgoing = Outgoing(next(self._sequence), self._make_range(file, before, shipped, reading))
         body: bytes = press.compressor.compress(shipped.body)
         end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
         position = Position(
@@ -514,7 +514,7 @@ class FileShipper:
             file.progress, position=position, in_flight=in_flight, quiet_to=end
         ), body
 
-    def _range(
+    def _make_range(
         self, file: TrackedFile, position: Position, shipped: Cut, reading: ClockReading
     ) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
@@ -568,7 +568,7 @@ class FileShipper:
                 known,
             )
         if judgement.verdict is not Verdict.SAME:
-            judgement = self._known_lost(file, known, account)
+            judgement = self._judge_loss(file, known, account)
             position, quiet_to = (
                 dataclasses.replace(position, settled=known.settled + 1),
                 position.offset,
@@ -578,7 +578,7 @@ class FileShipper:
                 if position.generation != known.generation
                 else 0
             )
-            self._write_loss(file, judgement, account.shrinks, position, kept_to)
+            self._record_truncation(file, judgement, account.shrinks, position, kept_to)
         elif self._is_received(file):
             # only this program writes it, and never truncates it: lines that are alike are no
             # reason for doubt
@@ -590,7 +590,7 @@ class FileShipper:
             and are_alike(known.head, known.anchor)
         ):
             position = dataclasses.replace(position, doubted=True)
-            self._doubt(
+            self._record_doubt(
                 file,
                 "its lines are alike: whether it was truncated, or only grew, cannot be told",
                 position,
@@ -598,7 +598,7 @@ class FileShipper:
         elif (
             known.offset == known.generation == 0
             and not before.in_flight
-            and (passed := self._passed_over(file, descriptor))
+            and (passed := self._skip_copied(file, descriptor))
         ):
             position, quiet_to = passed, passed.offset
         file.progress = before = dataclasses.replace(
@@ -612,7 +612,7 @@ class FileShipper:
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
         return cut if isinstance(cut, Cut) else None
 
-    def _known_lost(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
+    def _judge_loss(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
         search = self.elsewhere.of(file)
         judgement = judge(known.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
@@ -620,7 +620,7 @@ class FileShipper:
         file.counted_from = None
         return judgement
 
-    def _write_loss(
+    def _record_truncation(
         self,
         file: TrackedFile,
         judgement: Judgement,
@@ -668,7 +668,7 @@ class FileShipper:
             else "reading goes on",
         )
 
-    def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
+    def _skip_copied(self, file: TrackedFile, descriptor: int) -> Position | None:
         """Up to where the lines of a copy were, or will be, sent from the file that it is of; what
         comes after is its own.
         """
@@ -684,7 +684,7 @@ class FileShipper:
             return None
         return pass_over(self.checkpoint, file, origin, end, looked.read)
 
-    def _check_written(
+    def _check_nuls(
         self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int
     ) -> None:
         """Raise BeingWritten where NULs are in a range for less than NULS_S: a range that is
@@ -699,7 +699,7 @@ class FileShipper:
         if now_s - since_s < NULS_S:
             raise FileBeingWritten("it holds NULs, in whose place lines may appear")
 
-    def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
+    def _record_doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(
             source=file.place.source,
             path=file.place.seen_at,
@@ -728,7 +728,7 @@ class FileShipper:
             return read_at(descriptor, position.offset + skip, max(0, min(count, size - skip)))
 
         def whole(count: int) -> memoryview:
-            return read_into(descriptor, position.offset, press.room[: min(count, size)])
+            return read_into(descriptor, position.offset, press.buffer[: min(count, size)])
 
         source = self.sources[file.place.source]
         flush_at_s = file.changed_at_s + source.flush_seconds
@@ -750,7 +750,7 @@ class FileShipper:
             )
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise FileChangedDuringRead("it was truncated while it was read")
-            self._check_written(file, found.body, position, end)
+            self._check_nuls(file, found.body, position, end)
         return found
 
 
@@ -805,9 +805,9 @@ class _Timed:
         )
         self.fileno = sent.fileno
 
-    def answer(self) -> RangeAnswer:
+    def result(self) -> RangeAnswer:
         try:
-            answer = self._sent.answer()
+            answer = self._sent.result()
         except RequestTooLarge:
             self._sizes.too_large(self._count)
             raise

@@ -28,7 +28,7 @@ class PendingRange(Protocol):
         """What can be read from once its answer is there; None: nothing is waited for."""
         ...
 
-    def answer(self) -> RangeAnswer:
+    def result(self) -> RangeAnswer:
         """Wait for it."""
         ...
 
@@ -39,11 +39,11 @@ class InFlightSlots:
     def __init__(self, count: int = IN_FLIGHT_SLOTS) -> None:
         self._idle = threading.Semaphore(count)
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Whether there was one; then it must be given back."""
         return self._idle.acquire(blocking=False)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """It is free again."""
         self._idle.release()
 
@@ -52,43 +52,43 @@ class InFlightRanges:
     """What one step of a file has under way. Used by one thread."""
 
     def __init__(self, lanes: InFlightSlots) -> None:
-        self._lanes = lanes
-        self._aloft: list[tuple[Outgoing, PendingRange]] = []
+        self._slots = lanes
+        self._ranges: list[tuple[Outgoing, PendingRange]] = []
 
     @property
-    def aloft(self) -> int:
+    def count(self) -> int:
         """How many are."""
-        return len(self._aloft)
+        return len(self._ranges)
 
-    def start(self, outgoing: Outgoing, send: Callable[[], PendingRange]) -> bool:
+    def try_send(self, outgoing: Outgoing, send: Callable[[], PendingRange]) -> bool:
         """Whether there is a lane, and it is sent; then it must `land`."""
-        if not self._lanes.take():
+        if not self._slots.try_acquire():
             return False
         try:
-            self._aloft.append((outgoing, send()))
+            self._ranges.append((outgoing, send()))
         except BaseException:
-            self._lanes.give_back()
+            self._slots.release()
             raise
         return True
 
     @property
-    def has_landed(self) -> bool:
+    def has_result(self) -> bool:
         """Whether `land` returns at once."""
-        return bool(self._aloft) and self._landed(0.0) is not None
+        return bool(self._ranges) and self._find_ready(0.0) is not None
 
-    def land(self) -> tuple[Outgoing, RangeAnswer | Exception]:
+    def wait_for_next(self) -> tuple[Outgoing, RangeAnswer | Exception]:
         """Wait for one, whichever is first."""
-        outgoing, sent = self._aloft.pop(self._landed(RANGE_TIMEOUT_S) or 0)
+        outgoing, sent = self._ranges.pop(self._find_ready(RANGE_TIMEOUT_S) or 0)
         try:
-            return outgoing, sent.answer()
+            return outgoing, sent.result()
         except Exception as error:  # noqa: BLE001  # raised by whom it concerns
             return outgoing, error
         finally:
-            self._lanes.give_back()
+            self._slots.release()
 
-    def _landed(self, wait_s: float) -> int | None:
+    def _find_ready(self, wait_s: float) -> int | None:
         """Which answer can be read."""
-        numbers, poll = [sent.fileno() for _, sent in self._aloft], select.poll()
+        numbers, poll = [sent.fileno() for _, sent in self._ranges], select.poll()
         for at, number in enumerate(numbers):
             if number is None:
                 return at

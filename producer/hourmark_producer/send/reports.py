@@ -41,31 +41,31 @@ class HostReporter:
     """Sends one incarnation's reports, one after another."""
 
     client: DeliveryServiceClient
-    describe: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
+    source_reports: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
     throttle: Throttle
     host_id: str
     host_name: str
-    arrived: Callable[[], None]
+    on_delivered: Callable[[], None]
     clock: Clock
 
     def __post_init__(self) -> None:
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
-        self.arrived_at_ms: int | None = None
+        self.delivered_at_ms: int | None = None
 
     def run(self, every_s: float, stop: threading.Event) -> None:
         """Ask for the service's clock and rules, then report until `stop`, beginning now."""
-        while not stop.is_set() and not self._is_heard():
+        while not stop.is_set() and not self._has_service():
             stop.wait(min(every_s, 1.0))
         while not stop.is_set():
             if self.send():
-                self.arrived()
-            self._tell_of_clocks()
+                self.on_delivered()
+            self._log_clock_errors()
             stop.wait(every_s)
 
-    def _is_heard(self) -> bool:
+    def _has_service(self) -> bool:
         try:
-            self.client.fresh()
+            self.client.current_reading()
         except HourmarkError as error:
             self.throttle.warn(
                 "hello", f"no delivery service yet: {error}; asked again until there is one"
@@ -74,9 +74,9 @@ class HostReporter:
         self.throttle.over("hello")
         return True
 
-    def _tell_of_clocks(self) -> None:
-        troubles = self.client.clock_troubles()
-        for service in self.client.services.known():
+    def _log_clock_errors(self) -> None:
+        troubles = self.client.clock_errors()
+        for service in self.client.services.endpoints():
             key = f"clock {service.name}"
             if trouble := troubles.get(service.name):
                 self.throttle.warn(
@@ -97,7 +97,7 @@ class HostReporter:
             self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
             return False
         self.throttle.over("report")
-        self.arrived_at_ms = self.clock.now_ms()
+        self.delivered_at_ms = self.clock.now_ms()
         return True
 
     def _report(self, service: str, sequence: int, *, goodbye: bool) -> HostReport:
@@ -109,7 +109,7 @@ class HostReporter:
             sequence=sequence,
             received_at_ms=0,  # the service's to say
             goodbye=goodbye,
-            sources=self.describe(service),
+            sources=self.source_reports(service),
         )
 
 
@@ -122,7 +122,7 @@ class AcknowledgmentTarget(NamedTuple):
     due: int
 
     @classmethod
-    def of(cls, file: TrackedFile) -> AcknowledgmentTarget:
+    def from_file(cls, file: TrackedFile) -> AcknowledgmentTarget:
         """Up to what the scan saw of it."""
         return cls(file, file.progress.position.generation, file.observed.size, file.due)
 
@@ -141,7 +141,7 @@ class AcknowledgmentTarget(NamedTuple):
             )
         return progress.quiet_to >= self.size
 
-    def is_void(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether it can never be met: the file was truncated since."""
         file = self.file
         return (
@@ -159,7 +159,7 @@ class CaughtUpClaim:
         self._attempt: tuple[Mapping[str, int], list[AcknowledgmentTarget], float] | None = None
         self._at_s: float | None = None
 
-    def begin(
+    def start_attempt(
         self,
         readings_ms: Mapping[str, int],
         targets: Iterable[AcknowledgmentTarget],
@@ -169,30 +169,30 @@ class CaughtUpClaim:
         one `at_s`.
         """
         with self._lock:
-            self._settle()
-            if self._attempt is None or any(target.is_void() for target in self._attempt[1]):
+            self._complete_attempt()
+            if self._attempt is None or any(target.is_unreachable() for target in self._attempt[1]):
                 self._attempt = (dict(readings_ms), list(targets), at_s)
-                self._settle()
+                self._complete_attempt()
 
-    def at_ms(self, service: str) -> int | None:
+    def service_time_ms(self, service: str) -> int | None:
         """Since when, by the clock of this service; None: never yet."""
         with self._lock:
-            self._settle()
+            self._complete_attempt()
             return self._at_ms.get(service)
 
-    def at_s(self) -> float | None:
+    def monotonic_time_s(self) -> float | None:
         """Since when, by this host's monotonic clock; None: never yet."""
         with self._lock:
-            self._settle()
+            self._complete_attempt()
             return self._at_s
 
-    def is_made(self, *, since_s: float | None = None) -> bool:
+    def is_caught_up(self, *, since_s: float | None = None) -> bool:
         """Whether it was ever caught up; or since this moment, monotonic."""
         with self._lock:
-            self._settle()
+            self._complete_attempt()
             return self._at_s is not None and (since_s is None or self._at_s >= since_s)
 
-    def _settle(self) -> None:
+    def _complete_attempt(self) -> None:
         if self._attempt is None:
             return
         readings_ms, targets, at_s = self._attempt

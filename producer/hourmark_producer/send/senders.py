@@ -36,7 +36,7 @@ class SenderPool:
     schedule: Schedule
     throttle: Throttle
     backoff_max_s: float
-    failed: Callable[[Exception], None]
+    on_error: Callable[[Exception], None]
 
     def __post_init__(self) -> None:
         self._rng = random.Random()  # noqa: S311  # jitter is no secret
@@ -51,7 +51,7 @@ class SenderPool:
         for thread in self._threads:
             thread.start()
 
-    def allow(self) -> None:
+    def allow_sending(self) -> None:
         """A report has arrived, so the first one has."""
         self._may_send.set()
 
@@ -68,11 +68,11 @@ class SenderPool:
         self._may_send.wait()
         try:
             while (file := self.schedule.take()) is not None:
-                self._step([file, *self._further(file)])
+                self._step([file, *self._take_small_files(file)])
         except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
-            self.failed(error)
+            self.on_error(error)
 
-    def _further(self, file: TrackedFile) -> list[TrackedFile]:
+    def _take_small_files(self, file: TrackedFile) -> list[TrackedFile]:
         """Return small files that share their transactions with this one."""
         is_small = self.follower.is_small
         return (
@@ -89,9 +89,9 @@ class SenderPool:
             except (HourmarkError, OSError) as error:
                 results = {files[0]: error}
         for file, result in results.items():
-            self._ended(file, result)
+            self._finish_step(file, result)
 
-    def _ended(self, file: TrackedFile, result: bool | Exception) -> None:
+    def _finish_step(self, file: TrackedFile, result: bool | Exception) -> None:
         """`result`: whether there may be more, or why the step failed."""
         if isinstance(result, Exception):
             file.failures += 1

@@ -37,21 +37,21 @@ class ServiceEndpoint:
 
     url: str
     address: ServiceAddress
-    under_way: int = 0  # requests
-    turn: int = 0  # the higher, the later it was asked
+    in_flight: int = 0  # requests
+    last_turn: int = 0  # the higher, the later it was asked
     failures: int = 0  # in a row
-    doubted_until_s: float = float("-inf")
-    closed_until_s: float = float("-inf")  # it said Retry-After
+    backoff_until_s: float = float("-inf")
+    retry_after_until_s: float = float("-inf")  # it said Retry-After
     failed_at_s: float = 0.0  # the first of `failures`
-    trouble: str = (
+    last_error: str = (
         ""  # what its latest answer, or the want of one, came to; empty where that was well
     )
-    ranges: int = 0  # acknowledged
+    acknowledged_ranges: int = 0  # acknowledged
 
     @property
     def name(self) -> str:
         """What its clock is known by, and how it is told from others of the same URL."""
-        return f"{self.url} at {self.address.at}" if self.address.at else self.url
+        return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +108,12 @@ class ServiceSelector:
         """In the order of the configuration."""
         return self._services[0]
 
-    def known(self) -> list[ServiceEndpoint]:
+    def endpoints(self) -> list[ServiceEndpoint]:
         """In the order of the configuration."""
         with self._lock:
             return list(self._services)
 
-    def next(
+    def select(
         self, tried: Collection[ServiceEndpoint], preferred: ServiceEndpoint | None = None
     ) -> ServiceEndpoint | None:
         """Whom to ask, but those `tried`; `preferred` where it is well, which is no turn of it.
@@ -123,41 +123,47 @@ class ServiceSelector:
         with self._lock:
             now_s = self._clock.monotonic_s()
             free = [
-                one for one in self._services if one not in tried and one.closed_until_s <= now_s
+                one
+                for one in self._services
+                if one not in tried and one.retry_after_until_s <= now_s
             ]
             if not free:
                 return None
             if preferred is not None and preferred in free and not preferred.failures:
                 return preferred
             chosen = min(
-                free, key=lambda one: (one.doubted_until_s > now_s, one.under_way, one.turn)
+                free, key=lambda one: (one.backoff_until_s > now_s, one.in_flight, one.last_turn)
             )
             self._turns += 1
-            chosen.turn = self._turns
+            chosen.last_turn = self._turns
             if chosen.failures:  # this request finds out: others need not
-                chosen.doubted_until_s = now_s + backoff_delay_s(
+                chosen.backoff_until_s = now_s + backoff_delay_s(
                     chosen.failures + 1, self._backoff_max_s, self._rng
                 )
             return chosen
 
-    def asked(self, service: ServiceEndpoint) -> int:
+    def request_started(self, service: ServiceEndpoint) -> int:
         """A request is under way, that must end with `answered` or `failed`; how often in a row it
         has failed so far.
         """
         with self._lock:
-            service.under_way += 1
+            service.in_flight += 1
             return service.failures
 
-    def answered(self, service: ServiceEndpoint, *, ranges: int = 0) -> None:
+    def request_succeeded(self, service: ServiceEndpoint, *, ranges: int = 0) -> None:
         """As it should."""
         with self._lock:
-            service.under_way -= 1
-            service.failures, service.trouble, service.ranges = 0, "", service.ranges + ranges
-            service.doubted_until_s = float(
+            service.in_flight -= 1
+            service.failures, service.last_error, service.acknowledged_ranges = (
+                0,
+                "",
+                service.acknowledged_ranges + ranges,
+            )
+            service.backoff_until_s = float(
                 "-inf"
             )  # while it is closed nothing is asked: this was before
 
-    def failed(
+    def request_failed(
         self, service: ServiceEndpoint, trouble: str, *, before: int, retry_after_s: float = 0.0
     ) -> None:
         """It did not take the request.
@@ -166,29 +172,34 @@ class ServiceSelector:
         """
         with self._lock:
             now_s = self._clock.monotonic_s()
-            service.under_way -= 1
-            service.trouble = trouble
+            service.in_flight -= 1
+            service.last_error = trouble
             if not service.failures:
                 service.failed_at_s = now_s
             service.failures = max(service.failures, before + 1)
             pause_s = backoff_delay_s(service.failures, self._backoff_max_s, self._rng)
-            service.doubted_until_s = max(service.doubted_until_s, now_s + pause_s)
+            service.backoff_until_s = max(service.backoff_until_s, now_s + pause_s)
             if retry_after_s:
-                service.closed_until_s = max(service.closed_until_s, now_s + retry_after_s)
+                service.retry_after_until_s = max(
+                    service.retry_after_until_s, now_s + retry_after_s
+                )
 
-    def wait_s(self) -> float:
+    def retry_after_s(self) -> float:
         """How long nobody may be asked; 0 where somebody may be."""
         with self._lock:
             return max(
-                0.0, min(one.closed_until_s for one in self._services) - self._clock.monotonic_s()
+                0.0,
+                min(one.retry_after_until_s for one in self._services) - self._clock.monotonic_s(),
             )
 
-    def troubles(self) -> str:
+    def last_errors(self) -> str:
         """What all of them said last."""
         with self._lock:
-            return "; ".join(dict.fromkeys(one.trouble for one in self._services if one.trouble))
+            return "; ".join(
+                dict.fromkeys(one.last_error for one in self._services if one.last_error)
+            )
 
-    def look_up(self, resolve: Resolve = resolve) -> None:
+    def refresh_addresses(self, resolve: Resolve = resolve) -> None:
         """Find what names stand for now, where that was long ago.
 
         It may take seconds; meanwhile others go on.
@@ -196,9 +207,9 @@ class ServiceSelector:
         if self._clock.monotonic_s() - self._resolved_s < RESOLVE_EVERY_S:
             return
         found = [
-            (url, address._replace(at=at))
+            (url, address._replace(ip=at))
             for url, address in self._urls
-            for at in self._places(url, address, resolve)
+            for at in self._resolve_ips(url, address, resolve)
         ]
         with self._lock:
             self._resolved_s = self._clock.monotonic_s()
@@ -208,26 +219,26 @@ class ServiceSelector:
                 for each in dict.fromkeys(found)
             ]
 
-    def _places(self, url: str, address: ServiceAddress, resolve: Resolve) -> list[str]:
+    def _resolve_ips(self, url: str, address: ServiceAddress, resolve: Resolve) -> list[str]:
         """Empty text: whatever the name stands for when a connection is made."""
-        if address.is_literal:
+        if address.is_ip_literal:
             return [""]
         try:
             return list(resolve(address.host, address.port)) or [""]
         except (OSError, UnicodeError):
             with self._lock:
-                return [one.address.at for one in self._services if one.url == url]
+                return [one.address.ip for one in self._services if one.url == url]
 
-    def standings(self) -> list[ServiceStatus]:
+    def statuses(self) -> list[ServiceStatus]:
         """In the order of the configuration."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             return [
                 ServiceStatus(
-                    service=shown(one.url) + (f" at {one.address.at}" if one.address.at else ""),
-                    ranges=one.ranges,
+                    service=shown(one.url) + (f" at {one.address.ip}" if one.address.ip else ""),
+                    ranges=one.acknowledged_ranges,
                     failing_seconds=max(0.0, now_s - one.failed_at_s) if one.failures else None,
-                    trouble=one.trouble,
+                    trouble=one.last_error,
                 )
                 for one in self._services
             ]
@@ -236,7 +247,7 @@ class ServiceSelector:
 def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
     """ConfigError if it is none, or would carry the token where others can read it."""
     try:
-        address = ServiceAddress.of(url)
+        address = ServiceAddress.from_url(url)
     except ValueError as error:
         raise ConfigError(
             f"tailer.service_urls = {shown(url)!r}: allowed: http://host:port or https://host:port"

@@ -75,15 +75,17 @@ def test_it_is_unwell_where_none_was_acknowledged_for_longer_than_it_may_take() 
     canary = CanaryPoster(
         PlayedLink(TAKEN, ServiceUnavailable("no"), {"events": 0, "dead_letters": 1}), "edge", clock
     )
-    assert b"hourmark_canary_acknowledged_timestamp_seconds 0.0" in canary.exposition()
+    assert b"hourmark_canary_acknowledged_timestamp_seconds 0.0" in canary.render_metrics()
     assert canary.post()
     assert (
         f"hourmark_canary_acknowledged_timestamp_seconds {clock.now_ms() / 1000}"
-        in canary.exposition().decode()
+        in canary.render_metrics().decode()
     )
     clock.sleep(PATIENCE_S)
-    assert not canary.unwell()
+    assert not canary.unhealthy_reasons()
     clock.sleep(1)
     for _ in range(2):
         assert not canary.post()
-        assert canary.unwell() == [f"no canary was acknowledged for {PATIENCE_S + 1:.0f} s"]
+        assert canary.unhealthy_reasons() == [
+            f"no canary was acknowledged for {PATIENCE_S + 1:.0f} s"
+        ]

@@ -18,7 +18,7 @@ def test_no_more_have_one_at_a_time_than_there_are() -> None:
         nonlocal taken, most
         all_begun.wait()
         for _ in range(50):
-            with presses.one() as press:
+            with presses.acquire() as press:
                 with lock:
                     taken += 1
                     most = max(most, taken)
@@ -36,23 +36,25 @@ def test_no_more_have_one_at_a_time_than_there_are() -> None:
 
 def test_those_that_hang_stop_no_others() -> None:
     presses = RangeCompressorPool(10, 1, patience_s=0.01)
-    with presses.one() as hanging:
-        with presses.one() as other:
+    with presses.acquire() as hanging:
+        with presses.acquire() as other:
             assert other is not hanging
         presses._patience_s = 60.0
-        with presses.one() as again:
+        with presses.acquire() as again:
             assert again is other, "it is waited for once"
-    with presses.one() as again, contextlib.ExitStack() as more:
+    with presses.acquire() as again, contextlib.ExitStack() as more:
         presses._patience_s = 0.01
         assert again is other
-        assert more.enter_context(presses.one()) is not hanging, "no more are kept than there were"
+        assert more.enter_context(presses.acquire()) is not hanging, (
+            "no more are kept than there were"
+        )
 
 
 def test_an_error_gives_it_back() -> None:
     presses = RangeCompressorPool(10, 1, patience_s=60.0)
     for _ in range(2):
         try:
-            with presses.one():
+            with presses.acquire():
                 raise OSError
         except OSError:
             pass

@@ -62,7 +62,7 @@ def serving(answer: bytes = WHOLE) -> Iterator[tuple[Server, ServiceAddress]]:
     try:
         yield (
             server,
-            ServiceAddress.of(f"http://127.0.0.1:{server.listener.getsockname()[1]}/base/"),
+            ServiceAddress.from_url(f"http://127.0.0.1:{server.listener.getsockname()[1]}/base/"),
         )
     finally:
         server.listener.close()
@@ -80,7 +80,7 @@ def connections() -> Iterator[ConnectionPool]:
 def ask(
     connections: ConnectionPool, address: ServiceAddress, tls: ssl.SSLContext = TLS
 ) -> HttpResponse:
-    return connections.ask(address, "GET", "/v1/hello", {"A": "b"}, b"", timeout_s=5.0, tls=tls)
+    return connections.request(address, "GET", "/v1/hello", {"A": "b"}, b"", timeout_s=5.0, tls=tls)
 
 
 def test_one_connection_carries_requests_that_follow_one_another(
@@ -171,7 +171,7 @@ def test_an_answer_that_comes_byte_by_byte_holds_nobody_longer_than_one_that_doe
         dripping = threading.Thread(target=drip)
         dripping.start()
         with pytest.raises(TimeoutError):
-            connections.ask(address, "GET", "/v1/hello", {}, b"", timeout_s=0.5, tls=TLS)
+            connections.request(address, "GET", "/v1/hello", {}, b"", timeout_s=0.5, tls=TLS)
         ended.set()
         dripping.join(30.0)
 
@@ -181,7 +181,7 @@ def test_an_answer_that_does_not_wait_for_all_of_its_request_is_heard(
 ) -> None:
     with serving(WHOLE.replace(b"200 OK", b"413 Too Large")) as (server, address):
         server.closes = True
-        answer = connections.ask(
+        answer = connections.request(
             address, "POST", "/v1/ranges", {}, bytes(20 << 20), timeout_s=5.0, tls=TLS
         )
         assert answer.status == 413
@@ -228,11 +228,11 @@ def _peer_is_open(connection: socket.socket) -> bool:
     ],
 )
 def test_addresses(url: str, host: str, port: int, prefix: str) -> None:
-    assert ServiceAddress.of(url)[1:4] == (host, port, prefix)
+    assert ServiceAddress.from_url(url)[1:4] == (host, port, prefix)
 
 
 def test_a_user_in_a_url_is_shown_to_the_service() -> None:
-    assert ServiceAddress.of("http://a%40b:c%3Ad@host").headers == (
+    assert ServiceAddress.from_url("http://a%40b:c%3Ad@host").headers == (
         ("Authorization", "Basic YUBiOmM6ZA=="),
     )
 
@@ -250,7 +250,7 @@ def test_a_user_in_a_url_is_shown_to_the_service() -> None:
 )
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(ValueError):
-        ServiceAddress.of(url)
+        ServiceAddress.from_url(url)
 
 
 def test_a_chunked_answer_without_end_is_read_up_to_the_limit_only() -> None:
@@ -264,7 +264,7 @@ def test_a_chunked_answer_without_end_is_read_up_to_the_limit_only() -> None:
     ):
         connections = ConnectionPool()
         with pytest.raises(http.client.HTTPException, match=f"more than {ANSWER_BYTES_MAX} bytes"):
-            connections.ask(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS)
+            connections.request(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS)
         connections.close()
 
 
@@ -275,6 +275,8 @@ def test_a_chunked_answer_is_read_to_its_end_and_its_connection_kept() -> None:
     ):
         connections = ConnectionPool()
         for _ in range(2):
-            assert connections.ask(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS).content == b"{}"
+            assert (
+                connections.request(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS).content == b"{}"
+            )
         connections.close()
         assert len(server.accepted) == 1

@@ -200,6 +200,6 @@ def test_a_checkpoint_that_allowed_one_range_of_a_file_goes_on(
 
 def test_where_all_lanes_are_taken_nobody_waits_for_one() -> None:
     lanes = InFlightSlots(2)
-    assert [lanes.take() for _ in range(3)] == [True, True, False]
-    lanes.give_back()
-    assert lanes.take()
+    assert [lanes.try_acquire() for _ in range(3)] == [True, True, False]
+    lanes.release()
+    assert lanes.try_acquire()

@@ -38,7 +38,7 @@ NUMBERS = TailerMetrics(
     ranges=1,
     events=2,
     conditions=0,
-    well=True,
+    is_healthy=True,
     started_at_s=1.0,
     delivered_at_s=2.0,
     reported_at_s=3.0,
@@ -140,7 +140,8 @@ def test_it_is_not_well_while_no_service_answers(host: Host) -> None:
     host.settings |= {"unwell_seconds": 0.3, "service_urls": [f"http://127.0.0.1:{free_port()}"]}
     with host.running(lines(10)) as tailer:
         wait_for(
-            lambda: any("no host report" in reason for reason in tailer.unwell()), "it is unwell"
+            lambda: any("no host report" in reason for reason in tailer.unhealthy_reasons()),
+            "it is unwell",
         )
 
 
@@ -155,7 +156,8 @@ def test_it_is_not_well_while_the_checkpoint_cannot_be_written(
             host.append(lines(10, 10))
             wait_for(
                 lambda: any(
-                    "the checkpoint cannot be written" in reason for reason in tailer.unwell()
+                    "the checkpoint cannot be written" in reason
+                    for reason in tailer.unhealthy_reasons()
                 ),
                 "it is unwell",
                 30,
@@ -170,14 +172,14 @@ def test_a_standstill_of_scans_is_told() -> None:
     clock = FakeClock()
     health = TailerHealth(clock, Throttle(clock), 60)
     clock.advance(61)
-    assert len(health.reasons()) == 3
-    health.scanned(0, waiting=False)
-    health.reported()
-    assert health.reasons() == []
+    assert len(health.unhealthy_reasons()) == 3
+    health.record_scan(0, waiting=False)
+    health.record_report()
+    assert health.unhealthy_reasons() == []
     clock.advance(61)
-    health.reported()
+    health.record_report()
     assert (
-        health.reasons()[0]
+        health.unhealthy_reasons()[0]
         == "files were not looked at, or what was found could not be written down, for 61 s"
     )
 
@@ -185,10 +187,10 @@ def test_a_standstill_of_scans_is_told() -> None:
 class Silent:
     """What is asked, and never of interest."""
 
-    def exposition(self) -> bytes:
+    def render_metrics(self) -> bytes:
         return b""
 
-    def unwell(self) -> list[str]:
+    def unhealthy_reasons(self) -> list[str]:
         return []
 
 

@@ -30,7 +30,7 @@ def send(tailer: Tailer, content: bytes) -> None:
             if number % 100 == 99:
                 assert (
                     tailer._spools.receivers["app"].settle(20)
-                    or tailer._spools.receivers["app"].is_held
+                    or tailer._spools.receivers["app"].is_paused
                 )
 
 
@@ -55,7 +55,7 @@ def test_what_comes_while_there_is_no_room_is_counted_in_bytes_and_later_ones_ar
     with host.running() as tailer:
         receiver = tailer._spools.receivers["app"]
         send(tailer, lines(8000))
-        wait_for(lambda: receiver.is_held, "it is full")
+        wait_for(lambda: receiver.is_paused, "it is full")
         wait_for(
             lambda: (
                 recorder.last.pending_bytes + recorder.last.lost_bytes // (line - 1) * line
@@ -65,7 +65,7 @@ def test_what_comes_while_there_is_no_room_is_counted_in_bytes_and_later_ones_ar
         )
         assert recorder.last.lost_bytes > 0
         recorder.behaviour = lambda _: 200
-        wait_for(lambda: not receiver.is_held, "there is room")
+        wait_for(lambda: not receiver.is_paused, "there is room")
         send(tailer, lines(1, 9000))
         wait_for(lambda: lines(1, 9000) in recorder.text(), "it goes on")
         wait_for(

@@ -37,7 +37,9 @@ def fed(
 def test_messages_are_the_same_wherever_the_stream_is_cut(stream: bytes, cuts: list[int]) -> None:
     messages, framer, framed = fed(stream, cuts)
     assert messages == MESSAGES
-    assert framer.unfinished_bytes == 0 and not any(one.flaw or one.skipped for one in framed)
+    assert framer.unfinished_bytes == 0 and not any(
+        one.error or one.skipped_bytes for one in framed
+    )
 
 
 @given(cuts=st.lists(st.integers(0, 300)))
@@ -50,24 +52,24 @@ def test_a_message_that_is_too_long_is_passed_over_and_counted_in_bytes(
     stream = counted(*sent) if is_counted else b"\n".join(sent) + b"\n"
     messages, _, framed = fed(stream, cuts)
     assert messages == [MESSAGES[0], MESSAGES[1]]
-    assert sum(one.skipped for one in framed) == len(long)
-    assert sum(one.too_long for one in framed) == 1
+    assert sum(one.skipped_bytes for one in framed) == len(long)
+    assert sum(one.oversized for one in framed) == 1
 
 
 @pytest.mark.parametrize("flawed", [b"5x<13>", b"12345678901 <", b"0 <13>", b"7 <13>1 ax"])
 def test_what_is_no_length_is_a_flaw_and_messages_before_it_stand(flawed: bytes) -> None:
     framed = SyslogFramer(100).feed(counted(MESSAGES[0]) + flawed)
     assert framed.messages[:1] == [MESSAGES[0]]
-    assert "no length of a message" in framed.flaw
+    assert "no length of a message" in framed.error
 
 
 def test_the_last_message_needs_no_end_where_none_is_counted() -> None:
     framer = SyslogFramer(100)
     framer.feed(b"<13>one\n<13>two")
-    assert (framer.unfinished_bytes, framer.end(), framer.unfinished_bytes) == (7, b"<13>two", 0)
+    assert (framer.unfinished_bytes, framer.finish(), framer.unfinished_bytes) == (7, b"<13>two", 0)
     cut_off = SyslogFramer(100)
     cut_off.feed(b"9 <13>")
-    assert cut_off.end() == b"" and cut_off.unfinished_bytes == 6
+    assert cut_off.finish() == b"" and cut_off.unfinished_bytes == 6
 
 
 @pytest.mark.parametrize(

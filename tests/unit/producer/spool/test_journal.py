@@ -30,7 +30,9 @@ def journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake
     """That of the host's source `app`."""
     made = FakeJournal(tmp_path / "journal")
     receives(host, "journald")
-    monkeypatch.setattr(spools, "Journal", lambda read_from: JournalInput(read_from, made.program))
+    monkeypatch.setattr(
+        spools, "JournalInput", lambda read_from: JournalInput(read_from, made.program)
+    )
     return made
 
 
@@ -134,7 +136,7 @@ def test_a_journal_that_is_longer_than_the_spool_waits(
     recorder.behaviour = lambda _: 503
     journal.add(*numbered(0, 3000))
     with host.running() as tailer:
-        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
+        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it is full")
         wait_for(lambda: bool(recorder.reports), "a report")
         assert recorder.last.caught_up_at_ms is None
         recorder.behaviour = lambda _: 200
@@ -150,7 +152,7 @@ def test_a_program_that_ends_is_started_again_where_it_was(
         wait_for(lambda: len(messages(recorder)) == 10, "what was there")
         journal.set_broken(True)
         wait_for(
-            lambda: any("It is tried again" in t.message for t in tailer.stand().troubles),
+            lambda: any("It is tried again" in t.message for t in tailer.take_snapshot().troubles),
             "it is said",
         )
         journal.add(*numbered(10, 20))
@@ -245,7 +247,7 @@ def test_a_real_journal(
     said = [f"message {n}".encode() for n in range(2000)] + [b"\xff\x00raw", b"two\nlines"]
     program = real_journal(tmp_path / "journal", said)
     receives(host, "journald", spool={"bytes_max": 1 << 18})
-    monkeypatch.setattr(spools, "Journal", lambda read_from: JournalInput(read_from, program))
+    monkeypatch.setattr(spools, "JournalInput", lambda read_from: JournalInput(read_from, program))
     with host.running():
         wait_for(lambda: len(messages(recorder)) > 100, "some of it")
     host.drain()
@@ -262,7 +264,7 @@ def test_a_real_journal_from_a_time_on(
     host.settings["sources"] = [
         TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.001Z")
     ]
-    monkeypatch.setattr(spools, "Journal", lambda read_from: JournalInput(read_from, program))
+    monkeypatch.setattr(spools, "JournalInput", lambda read_from: JournalInput(read_from, program))
     host.drain()
     assert messages(recorder) == numbered(1000, 2000)
 
@@ -300,18 +302,18 @@ def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
     host.drain()
     journal.add(*numbered(10, 20))
     journal.vacuum(left=5)
-    tell, is_full = ReceivingLosses.tell, True
+    tell, is_full = ReceivingLosses.commit, True
 
     def tell_if_there_is_room(losses: ReceivingLosses, *, at_once: bool = False) -> bool:
         return not (is_full and losses._pending) and tell(losses, at_once=at_once)
 
-    monkeypatch.setattr(ReceivingLosses, "tell", tell_if_there_is_room)
+    monkeypatch.setattr(ReceivingLosses, "commit", tell_if_there_is_room)
     with host.running() as tailer:
-        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it waits")
+        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it waits")
         assert len(messages(recorder)) == 10
         is_full = False
         wait_for(lambda: len(messages(recorder)) == 15, "it goes on")
-        assert not tailer._spools.receivers["app"].is_held
+        assert not tailer._spools.receivers["app"].is_paused
         wait_for(lambda: recorder.last.unknown_losses == 1, "it is reported")
 
 
@@ -380,7 +382,7 @@ def test_entries_that_are_vacuumed_while_the_spool_is_full_are_an_unknown_loss(
         )
         recorder.behaviour = lambda _: 503
         journal.add(*numbered(10, 3000))
-        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
+        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it is full")
         journal.rotate()
         journal.add(*numbered(3000, 4000))
         journal.vacuum(left=left)

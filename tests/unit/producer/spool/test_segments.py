@@ -32,7 +32,7 @@ def test_a_full_spool_has_room_again_when_a_segment_is_removed(tmp_path: Path) -
     for _ in range(8):
         segments.append(b"x" * 99 + b"\n")
     assert segments.is_full
-    segments.set_done("0000000001")
+    segments.mark_done("0000000001")
     assert segments.is_full, "it is there still"
     segments.remove("0000000001")
     assert not segments.is_full and segments.size == 700
