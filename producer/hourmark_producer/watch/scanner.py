@@ -486,7 +486,9 @@ class Scanner:
         is clear what became of it.
         """
         for folder in dict.fromkeys(
-            os.path.dirname(path) for path in (file.place.seen_at, file.target) if path
+            os.path.dirname(path)
+            for path in (file.place.seen_at, file.target)
+            if path  # noqa: PTH120
         ):
             if folder not in listings:
                 try:
