@@ -93,7 +93,7 @@ def count(parts: Parts) -> None:
 
     def new(self: Any) -> Any:
         press = made(self)
-        return RangeCompressor(_Compressor(parts, press.compressor), press.buffer)  # type: ignore[arg-type]
+        return RangeCompressor(_Compressor(parts, press.zstd), press.buffer)  # type: ignore[arg-type]
 
     RangeCompressorPool._new = new  # type: ignore[method-assign]
 

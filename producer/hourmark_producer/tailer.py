@@ -130,7 +130,7 @@ class Tailer:
             sources=sources,
         )
         elsewhere = Elsewhere(self.files, checkpoint)
-        self._follower = FileShipper(
+        self._shipper = FileShipper(
             client=self._client,
             checkpoint=checkpoint,
             files=self.files,
@@ -148,7 +148,7 @@ class Tailer:
             window_max=config.ranges_in_flight,
         )
         self._senders = SenderPool(
-            follower=self._follower,
+            shipper=self._shipper,
             schedule=self._schedule,
             throttle=throttle,
             backoff_max_s=config.backoff_max_seconds,
@@ -382,14 +382,14 @@ class Tailer:
         for file in self.files:
             try:
                 if file.progress.in_flight:
-                    self._follower.step(file)
+                    self._shipper.step(file)
             except HourmarkError as error:
                 self._throttle.warn("rest", f"{error}. Waiting: {file.place.seen_at}")
         return not self._pending.is_in_flight()
 
     def _end_threads(self) -> bool:
         """Nothing new is cut or reported; whether all threads ended in time."""
-        self._follower.finishing = True
+        self._shipper.finishing = True
         self._rests.stopping.set()
         self._stop_reports.set()
         ended = self._senders.stop(STOP_WITHIN_S)

@@ -1,15 +1,16 @@
-"""The delivery service as seen from a log host: its clock, its rules, and what it says to ranges
-and reports.
+"""Client for the delivery services of one tailer: clock readings, ranges, events and host reports.
 
-Every answer carries the service's clock and rules revision. The latest reading is what the next
-range is given, never this host's own clock, never one that is not believed (`service_clocks`), and
-never one that is before a believed reading of any other service: see `ServiceLink.fresh`.
+Every response carries the service's clock and its rules revision. A new range is stamped with a
+trusted clock reading of a service (see `clocks`), never with this host's clock and never with a
+time before an earlier trusted reading of any service.
+
+Exceptions:
 
     HourmarkError
-    ├── Busy       no answer, or one that says: later (429, 5xx). Every service was asked that may be; try again
-    └── Refused    an answer that says: never like this (other than 200, 429, 5xx, or a 200 that is not as agreed), by all
-        ├── NotAllowed  401 or 403: they want another token. Try again until there is one
-        └── TooLarge    413: smaller ranges are taken, perhaps
+    ├── ServiceUnavailable       no response, or 429 or 5xx, from at least one service: retry later
+    └── RequestRefused           every service sent another status, or an invalid 200 response
+        ├── RequestUnauthorized  401 or 403: the token is missing or does not cover the request
+        └── RequestTooLarge      413: a smaller range may be accepted
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from hourmark_producer.send.connections import (
 from hourmark_producer.send.credentials import Credentials
 from hourmark_producer.send.services import ServiceEndpoint, ServiceSelector
 
-READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
+READING_AGE_MAX_S: Final = 2.0  # an older reading is replaced before a range is stamped with it
 RANGE_TIMEOUT_S: Final = (
-    60.0  # above the service's own delivery timeout (30 s), so that its 503 is heard
+    60.0  # above the service's own delivery timeout (30 s), so that its 503 arrives
 )
 SHORT_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_MAX_S: Final = 60.0
@@ -57,7 +58,11 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class ServiceUnavailable(Unavailable):
-    """Not now. `retry_after_s` is what the service asked for; 0 where it did not."""
+    """No delivery service can take the request now; the same request can be retried later.
+
+    Attributes:
+        retry_after_s: Seconds from the `Retry-After` header of the response; 0 if there was none.
+    """
 
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -65,21 +70,25 @@ class ServiceUnavailable(Unavailable):
 
 
 class RequestRefused(HourmarkError):
-    """Not like this: a misconfiguration or a bug on either side."""
+    """The services refused the request: a misconfiguration or a bug on either side."""
 
 
 class RequestUnauthorized(RequestRefused):
-    """Not with this token, or not without one."""
+    """The services answered 401 or 403: the token is missing or does not cover the request."""
 
 
 class RequestTooLarge(RequestRefused):
-    """Not so much at once."""
+    """The delivery services answered 413: the request body exceeds their limit."""
 
 
 class _PendingRequest(NamedTuple):
-    """A request to one service.
+    """A request to one service whose response has not been read.
 
-    `before`: how often in a row it had failed. `asked`: why it could not be sent, perhaps.
+    Attributes:
+        service: The service that the request was sent to.
+        path: Request path.
+        failures_before: Consecutive failures of the service before this request.
+        response: The pending response, or the exception that sending raised.
     """
 
     service: ServiceEndpoint
@@ -89,69 +98,97 @@ class _PendingRequest(NamedTuple):
 
 
 class SentRange:
-    """A range that was sent to the first service that may take it. It must end with `answer`."""
+    """A byte range that was sent to a delivery service and is not acknowledged yet.
+
+    The owner must call `result` exactly once, which releases the connection.
+    """
 
     def __init__(
         self,
-        begun: _PendingRequest | None,
+        pending: _PendingRequest | None,
         answered: Callable[[_PendingRequest | None], RangeAnswer],
     ) -> None:
-        self._begun, self._answered = begun, answered
+        self._pending, self._answered = pending, answered
 
     def fileno(self) -> int | None:
-        """What can be read from once its answer is there; None: nothing is waited for."""
+        """Return the descriptor to poll for the response, or None if no response is pending."""
         return (
-            self._begun.response.fileno()
-            if self._begun and isinstance(self._begun.response, PendingResponse)
+            self._pending.response.fileno()
+            if self._pending and isinstance(self._pending.response, PendingResponse)
             else None
         )
 
     def result(self) -> RangeAnswer:
-        """Wait until it is acknowledged; where the first service fails, by another.
-        Busy, Refused.
+        """Wait for the acknowledgment; if the first service fails, send the range to the others.
+
+        Returns:
+            The service's answer for the range.
+
+        Raises:
+            ServiceUnavailable: No service acknowledged the range; send it again later.
+            RequestRefused: Every service refused the range, or an acknowledgment does not match it.
         """
-        return self._answered(self._begun)
+        return self._answered(self._pending)
 
 
 class DeliveryServiceClient:
-    """One tailer's connections to its delivery services. Safe to use from several threads."""
+    """HTTP client of one tailer for all its delivery services, with failover. Thread-safe.
+
+    Attributes:
+        services: The configured services and their state.
+    """
 
     def __init__(self, config: TailerConfig, clock: Clock, floor: ClockFloor | None = None) -> None:
         self.services = ServiceSelector(
             config.service_urls, clock, config.backoff_max_seconds, config.token_file
         )
-        self._report_service = self.services.first  # took the latest report
+        self._report_service = self.services.first  # the service that took the latest report
         self._clock = clock
-        self._rules: str | None = None  # as the latest answer said
+        self._rules: str | None = None  # in the latest response
         self._clocks = ServiceClocks(clock)
-        self._floor = floor or ClockFloor()  # of all that were believed
+        self._floor = floor or ClockFloor()  # of all trusted readings
         self._noting = threading.Lock()
         self._hello = threading.Lock()
         self._credentials = Credentials(config, clock)
         self._connections = ConnectionPool()
 
     def close(self) -> None:
-        """Of its connections those that are idle now, and the others after their request."""
+        """Close the idle connections; connections in use are closed after their current request."""
         self._connections.close()
 
     def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
-        """A reading of at most this age; asks where there is none. Busy, Refused.
+        """Return a trusted clock reading, requesting a new one if the latest is too old.
 
-        Its clock is not before any that was believed so far, of whatever service: what was claimed
-        to one service is over for ranges that go to others, too.
+        The returned clock never falls behind an earlier trusted reading of any service, unless the
+        two
+        are too far apart for both to be right.
+
+        Args:
+            age_max_s: Maximum age of a cached reading, in seconds.
+
+        Raises:
+            ServiceUnavailable: No service answered, or no service that answered has a trusted
+                clock.
+            RequestRefused: Every service refused the request.
         """
         with self._hello:
-            reading, asked_s = self._newest_reading(), self._clock.monotonic_s()
-            if reading is None or reading.rules is None or asked_s - reading.at_s > age_max_s:
-                reading = self._request_reading(asked_s)
+            reading, requested_s = self._newest_reading(), self._clock.monotonic_s()
+            if reading is None or reading.rules is None or requested_s - reading.at_s > age_max_s:
+                reading = self._request_reading(requested_s)
         highest_ms = self._floor.ms
         is_near = (
             highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX
         )  # else one of them is plainly wrong
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
-    def _request_reading(self, asked_s: float) -> ClockReading:
-        """A reading of this moment, of a service that is believed. Busy, Refused."""
+    def _request_reading(self, requested_s: float) -> ClockReading:
+        """Return a trusted reading that was received at or after `requested_s` (monotonic seconds).
+
+        Raises:
+            ServiceUnavailable: No service answered, or no service that answered has a trusted
+                clock.
+            RequestRefused: Every service refused the request.
+        """
         service, _ = self._send_to_any(self._say_hello, self._preferred())
         self._poll_other_clocks()
         if service.name in (doubted := self.clock_errors()):
@@ -165,7 +202,7 @@ class DeliveryServiceClient:
                 f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery "
                 "service there?"
             )
-        if reading.at_s < asked_s:
+        if reading.at_s < requested_s:
             trouble = self.clock_errors().get(service.name, "it says no clock")
             raise ServiceUnavailable(
                 f"{shown(service.name)}: {trouble}, and no other answers; set that clock right"
@@ -176,9 +213,7 @@ class DeliveryServiceClient:
         return self._request(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
 
     def _poll_other_clocks(self) -> None:
-        """Where no two clocks agree, this host's among them, services that were not heard are
-        asked, until two do.
-        """
+        """Read the clocks of more services until two agree, for at most `SHORT_TIMEOUT_S`."""
         until_s = self._clock.monotonic_s() + SHORT_TIMEOUT_S
         while self._clock.monotonic_s() < until_s and (
             other := next(self._healthy(self._unread_services()), None)
@@ -199,7 +234,7 @@ class DeliveryServiceClient:
         return {service.name for service in self.services.endpoints()}
 
     def _healthy(self, names: Collection[str]) -> Iterator[ServiceEndpoint]:
-        """Those of these services that did not fail when they were asked last."""
+        """Yield the services with these names whose latest request did not fail."""
         return (
             service
             for service in self.services.endpoints()
@@ -212,15 +247,13 @@ class DeliveryServiceClient:
             return self._clocks.trusted_readings(names)
 
     def _newest_reading(self) -> ClockReading | None:
-        """Of those that are believed."""
+        """Return the newest trusted reading, or None if there is none."""
         return max(
             self._trusted_readings().values(), key=lambda reading: reading.at_s, default=None
         )
 
     def _preferred(self) -> ServiceEndpoint:
-        """The one that took the latest report; another that is well, where its clock is not
-        believed.
-        """
+        """Return the service that took the latest report, or a healthy one with a trusted clock."""
         believed = self._trusted_readings()
         return (
             self._report_service
@@ -229,9 +262,16 @@ class DeliveryServiceClient:
         )
 
     def send_range(self, byte_range: ByteRange, body: bytes) -> SentRange:
-        """Send a range, `body` compressed with zstd.
+        """Send a byte range without waiting for its acknowledgment.
 
-        It must end with `answer`, and fails there alone.
+        Errors are raised by `SentRange.result` and never by this method.
+
+        Args:
+            byte_range: The range, which becomes the request's headers.
+            body: Bytes of the range, compressed with Zstandard.
+
+        Returns:
+            The pending range. The caller must call its `result`.
         """
         headers = range_headers(byte_range) | {
             "Content-Encoding": "zstd",
@@ -241,9 +281,9 @@ class DeliveryServiceClient:
         def begin(service: ServiceEndpoint) -> _PendingRequest:
             return self._send(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
 
-        def answered(begun: _PendingRequest | None) -> RangeAnswer:
+        def answered(pending: _PendingRequest | None) -> RangeAnswer:
             service, response = self._send_to_any(
-                lambda service: self._finish(begin(service)), begun=begun
+                lambda service: self._finish(begin(service)), pending=pending
             )
             return _parse_range_answer(byte_range, shown(service.url), response)
 
@@ -251,7 +291,20 @@ class DeliveryServiceClient:
         return SentRange(None if first is None else begin(first), answered)
 
     def post_events(self, event_type: str, body: bytes) -> Mapping[str, Any]:
-        """What the answer to a batch of events says, once they are acknowledged. Busy, Refused."""
+        """Send a batch of JSON events of one type and wait until a service has acknowledged it.
+
+        Args:
+            event_type: Name of the event type.
+            body: JSON request body.
+
+        Returns:
+            The JSON object of the service's response, such as the number of events and dead
+            letters.
+
+        Raises:
+            ServiceUnavailable: No service acknowledged the batch; send it again later.
+            RequestRefused: Every service refused the batch.
+        """
         path = EVENTS_PATH.format(type=event_type)
         _, answer = self._send_to_any(
             lambda service: self._request(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S)
@@ -261,23 +314,29 @@ class DeliveryServiceClient:
         return told
 
     def clocks_ms(self) -> dict[str, int]:
-        """What each service's clock read when it answered last, by service."""
+        """Return the latest clock of each service, as Unix milliseconds by service name."""
         with self._noting:
             return self._clocks.clocks_ms()
 
     def clock_errors(self) -> dict[str, str]:
-        """What is wrong with the clock of each service that is not believed: no range is given its
-        time.
+        """Return why the clock of a service is not trusted, by name; empty if all are trusted.
+
+        Ranges are never stamped with the time of a service whose clock is not trusted.
         """
         names = self._names()
         with self._noting:
             return self._clocks.errors(names)
 
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
-        """Deliver a host report, made for the service that it goes to. Busy, Refused.
+        """Deliver a host report, preferably to the service that took the previous one.
 
-        It goes where the one before went, as long as that is well: a claim is made by a clock that
-        was read a moment ago.
+        Args:
+            report_to: Returns the report for the service with the given name. Its claims use that
+                service's clock, so a retry with another service needs another report.
+
+        Raises:
+            ServiceUnavailable: No service took the report; the next one can be sent as usual.
+            RequestRefused: Every service refused the report.
         """
         self.services.refresh_addresses()
         with self._noting:
@@ -289,7 +348,7 @@ class DeliveryServiceClient:
         self._report_service, _ = self._send_to_any(tell, self._preferred())
 
     def _post_report(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
-        """To a service of a version before `unknown_losses` it goes without them."""
+        """Send a report to one service, without unknown losses if an older version refuses them."""
         try:
             return self._request(
                 service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S
@@ -310,26 +369,38 @@ class DeliveryServiceClient:
 
     def _send_to_any(
         self,
-        ask: Callable[[ServiceEndpoint], HttpResponse],
+        send: Callable[[ServiceEndpoint], HttpResponse],
         preferred: ServiceEndpoint | None = None,
-        begun: _PendingRequest | None = None,
+        pending: _PendingRequest | None = None,
     ) -> tuple[ServiceEndpoint, HttpResponse]:
-        """The answer, which is 200, and whose it is.
+        """Send a request to one service after another until a service returns 200.
 
-        Each that may be asked is asked once, after a refusal too: another may be of a newer
-        version. Busy where one of them may yet take it, else Refused. `begun`: one was asked
-        already.
+        Each available service is tried once, also after a refusal, because another service may run
+        a
+        newer version.
+
+        Args:
+            send: Sends the request to one service and returns its response.
+            preferred: The service to try first if it is healthy.
+            pending: A request that is already pending and counts as the first attempt.
+
+        Returns:
+            The service that accepted the request and its response.
+
+        Raises:
+            ServiceUnavailable: A service failed in a way that a retry may resolve.
+            RequestRefused: Every service refused the request.
         """
         tried, problems = set[ServiceEndpoint](), list[ServiceUnavailable | RequestRefused]()
         while (
-            service := begun.service
-            if begun and not tried
+            service := pending.service
+            if pending and not tried
             else self.services.select(tried, preferred)
         ) is not None:
-            begun_here = begun if not tried else None
+            pending_here = pending if not tried else None
             tried.add(service)
             try:
-                return service, self._finish(begun_here) if begun_here else ask(service)
+                return service, self._finish(pending_here) if pending_here else send(service)
             except (ServiceUnavailable, RequestRefused) as error:
                 problems.append(error)
         wait_s = self.services.retry_after_s()
@@ -357,7 +428,12 @@ class DeliveryServiceClient:
         content: bytes,
         timeout_s: float,
     ) -> HttpResponse:
-        """One request to one service; the answer, which is 200. Busy, Refused."""
+        """Send one request to one service and return its response, which has status 200.
+
+        Raises:
+            ServiceUnavailable: There was no response, or its status was 429 or 5xx.
+            RequestRefused: The response has any other status.
+        """
         return self._finish(self._send(service, method, path, headers, content, timeout_s))
 
     def _send(
@@ -369,10 +445,10 @@ class DeliveryServiceClient:
         content: bytes,
         timeout_s: float,
     ) -> _PendingRequest:
-        """Ask one service. It must `_end`."""
+        """Send one request to one service. The caller must pass the result to `_finish`."""
         before, mine = self.services.request_started(service), self._credentials.current()
         try:
-            asked: PendingResponse | Exception = self._connections.send(
+            response: PendingResponse | Exception = self._connections.send(
                 service.address,
                 method,
                 path,
@@ -382,17 +458,24 @@ class DeliveryServiceClient:
                 tls=mine.tls,
             )
         except Exception as error:  # noqa: BLE001  # raised at its end
-            asked = error
-        return _PendingRequest(service, path, before, asked)
+            response = error
+        return _PendingRequest(service, path, before, response)
 
-    def _finish(self, begun: _PendingRequest) -> HttpResponse:
-        """The answer, which is 200. Busy, Refused."""
-        service, retry_after_s = begun.service, 0.0
+    def _finish(self, pending: _PendingRequest) -> HttpResponse:
+        """Wait for the response, record the outcome for the service, and return the response.
+
+        The returned response has status 200.
+
+        Raises:
+            ServiceUnavailable: There was no response, or its status was 429 or 5xx.
+            RequestRefused: The response has any other status.
+        """
+        service, retry_after_s = pending.service, 0.0
         problem: ServiceUnavailable | RequestRefused | None = ServiceUnavailable("it was given up")
         try:
-            answer = self._read_response(begun)
+            answer = self._read_response(pending)
             problem, retry_after_s = (
-                _response_error(service, begun.path, answer),
+                _response_error(service, pending.path, answer),
                 _retry_after_s(answer),
             )
         except ServiceUnavailable as error:
@@ -400,21 +483,24 @@ class DeliveryServiceClient:
             raise
         finally:
             if problem is None:
-                self.services.request_succeeded(service, ranges=int(begun.path == RANGES_PATH))
+                self.services.request_succeeded(service, ranges=int(pending.path == RANGES_PATH))
             else:
                 self.services.request_failed(
-                    service, str(problem), before=begun.failures_before, retry_after_s=retry_after_s
+                    service,
+                    str(problem),
+                    failures_before=pending.failures_before,
+                    retry_after_s=retry_after_s,
                 )
         if problem is not None:
             raise problem
         return answer
 
-    def _read_response(self, begun: _PendingRequest) -> HttpResponse:
-        """Whatever its status. Busy where there is none."""
+    def _read_response(self, pending: _PendingRequest) -> HttpResponse:
+        """Return the response with any status. Raises ServiceUnavailable if there is none."""
         try:
-            if isinstance(begun.response, Exception):
-                raise begun.response
-            answer = begun.response.result()
+            if isinstance(pending.response, Exception):
+                raise pending.response
+            answer = pending.response.result()
         except TRANSPORT_ERRORS as error:
             hint = (
                 "; tailer.tls.ca names who is believed"
@@ -422,10 +508,10 @@ class DeliveryServiceClient:
                 else ""
             )
             raise ServiceUnavailable(
-                f"{shown(begun.service.url)}{begun.path}: "
+                f"{shown(pending.service.url)}{pending.path}: "
                 f"{str(error) or type(error).__name__}{hint}"
             ) from error
-        self._record_headers(answer, begun.service.name)
+        self._record_headers(answer, pending.service.name)
         return answer
 
     def _record_headers(self, answer: HttpResponse, service: str) -> None:
@@ -442,7 +528,11 @@ class DeliveryServiceClient:
 
 
 def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse) -> RangeAnswer:
-    """What a 200 says. Refused."""
+    """Parse the JSON body of a 200 response to a range.
+
+    Raises:
+        RequestRefused: The body is invalid, or acknowledges another end than that of the range.
+    """
     try:
         fields = json.loads(response.content)
         end, events, dead_letters = (
@@ -468,7 +558,7 @@ def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse)
 def _response_error(
     service: ServiceEndpoint, path: str, answer: HttpResponse
 ) -> ServiceUnavailable | RequestRefused | None:
-    """None: it was taken."""
+    """Return the exception that a response calls for, or None if its status is 200."""
     if answer.status == 200:
         return None
     said = f"{shown(service.url)}{path} answered {answer.status}: {_error_message(answer)}"
@@ -482,7 +572,7 @@ def _response_error(
 
 
 def _error_message(answer: HttpResponse) -> str:
-    """What an answer says went wrong; the service's own errors carry a detail and a next step."""
+    """Return the detail and next step of an error response, or the start of its body."""
     try:
         problem = json.loads(answer.content)
         return f"{problem['detail']}; {problem['next_step']}"[:300]

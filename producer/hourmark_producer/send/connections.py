@@ -1,11 +1,10 @@
-"""HTTP/1.1 to a few services over connections that are kept open; answers are read by the standard
-library's client.
+"""HTTP/1.1 requests over pooled connections to a few delivery services.
 
-A larger client took more CPU for a range than compressing half of it, and this needs none of what
-it can do more: no redirects, no proxies, no cookies. A request is on its way from `begin` on, and
-nobody need wait for its answer meanwhile. An idle connection that its service has closed is not
-used again; one whose certificates were replaced ends after the request that is under way on it. The
-number of idle ones is that of requests that were under way at the same time.
+The module has no redirects, proxies or cookies: a general HTTP client used more CPU time per range
+than compressing half of it. `ConnectionPool.send` returns once the request is sent, so a thread
+can have several requests in flight. An idle connection that its service has closed is not reused,
+and a connection that was opened with replaced certificates ends after its current request. The
+pool holds as many idle connections as there were concurrent requests.
 """
 
 from __future__ import annotations
@@ -32,7 +31,14 @@ TRANSPORT_ERRORS: Final = (OSError, http.client.HTTPException)  # what `Connecti
 
 
 class HttpResponse(NamedTuple):
-    """A response, whatever its status."""
+    """A complete HTTP response with any status.
+
+    Attributes:
+        status: Status code.
+        reason: Reason phrase.
+        headers: Header fields; lookup ignores case.
+        content: The body, at most `ANSWER_BYTES_MAX` bytes.
+    """
 
     status: int
     reason: str
@@ -41,7 +47,16 @@ class HttpResponse(NamedTuple):
 
 
 class ServiceAddress(NamedTuple):
-    """Where a service is. `prefix`: what its paths begin with."""
+    """Network address of a delivery service.
+
+    Attributes:
+        is_tls: Whether the service uses https://.
+        host: Host name or IP address of the URL.
+        port: TCP port; 80 or 443 if the URL names none.
+        prefix: Path of the URL, which precedes every request path.
+        headers: Headers for every request, from the user and password of the URL.
+        ip: IP address to connect to; empty to resolve `host` for each connection.
+    """
 
     is_tls: bool
     host: str
@@ -52,7 +67,12 @@ class ServiceAddress(NamedTuple):
 
     @classmethod
     def from_url(cls, url: str) -> ServiceAddress:
-        """ValueError where it is no http:// or https:// URL with a host."""
+        """Parse the URL of a delivery service.
+
+        Raises:
+            ValueError: It is not an http:// or https:// URL with a host, or has a query or
+                fragment.
+        """
         parts = urlsplit(url)
         if (
             parts.scheme not in ("http", "https")
@@ -76,7 +96,7 @@ class ServiceAddress(NamedTuple):
 
     @property
     def is_ip_literal(self) -> bool:
-        """Whether the host is an address already, and no name."""
+        """Whether the host is an IP address rather than a name."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:
@@ -90,9 +110,7 @@ class _PooledConnection(NamedTuple):
 
 
 class _DeadlineReader(io.RawIOBase):
-    """What comes over a connection until a moment, so that an answer that comes byte by byte holds
-    nobody for ever.
-    """
+    """Socket reader with one deadline for the whole response, however slowly it arrives."""
 
     def __init__(self, connection: socket.socket, until_s: float) -> None:
         self._connection, self._until_s = connection, until_s
@@ -109,7 +127,7 @@ class _DeadlineReader(io.RawIOBase):
 
 
 class PendingResponse:
-    """A request that was sent. It must end with `answer`."""
+    """The response to a request that was sent. The owner must call `result` exactly once."""
 
     def __init__(
         self,
@@ -119,7 +137,15 @@ class PendingResponse:
         method: str,
         until_s: float,
     ) -> None:
-        """`until_s`: monotonic, so long its answer is waited for."""
+        """Wrap a connection on which a request was sent.
+
+        Args:
+            connections: The pool that takes the connection back.
+            address: The service that the request was sent to.
+            kept: The connection.
+            method: HTTP method of the request.
+            until_s: Deadline for the response, in seconds of the monotonic clock.
+        """
         self._connections, self._address, self._kept, self._method = (
             connections,
             address,
@@ -129,13 +155,16 @@ class PendingResponse:
         self._until_s = until_s
 
     def fileno(self) -> int:
-        """What can be read from once the answer is there, or will never be."""
+        """Return the descriptor to poll for the response or the end of the connection."""
         return self._kept.connection.fileno()
 
     def result(self) -> HttpResponse:
-        """Wait for it.
+        """Wait for the response and return the connection to its pool.
 
-        OSError, HTTPException: there is none, and whether the request arrived is not known.
+        Raises:
+            OSError, http.client.HTTPException: There is no valid response. Whether the service
+                received
+                the request is unknown.
         """
         is_kept = False
         try:
@@ -165,7 +194,7 @@ class PendingResponse:
 
 
 class ConnectionPool:
-    """Safe to use from several threads."""
+    """Pool of HTTP/1.1 connections to delivery services. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -173,7 +202,7 @@ class ConnectionPool:
         self._closed = False
 
     def close(self) -> None:
-        """Close the idle ones; those in use are closed after it."""
+        """Close the idle connections; connections in use are closed after their current request."""
         with self._lock:
             self._closed = True
             idle = [kept for several in self._idle.values() for kept in several]
@@ -192,9 +221,22 @@ class ConnectionPool:
         timeout_s: float,
         tls: ssl.SSLContext,
     ) -> HttpResponse:
-        """One request and its answer.
+        """Send one request and wait for its response.
 
-        OSError, HTTPException: there is none, and whether it arrived is not known.
+        Args:
+            address: The service.
+            method: HTTP method.
+            path: Request path, without the prefix of the address.
+            headers: Header fields in addition to those of the address.
+            content: Request body.
+            timeout_s: Limit in seconds for sending and for the whole response.
+            tls: TLS settings for https:// addresses.
+
+        Raises:
+            OSError, http.client.HTTPException: There is no valid response. Whether the service
+                received
+                the request is unknown.
+            ValueError: A header value contains an end of line.
         """
         return self.send(
             address, method, path, headers, content, timeout_s=timeout_s, tls=tls
@@ -211,9 +253,23 @@ class ConnectionPool:
         timeout_s: float,
         tls: ssl.SSLContext,
     ) -> PendingResponse:
-        """Send one request.
+        """Send one request without waiting for its response.
 
-        `timeout_s`: of each wait, for room to send into as for the answer. As `ask`.
+        Args:
+            address: The service.
+            method: HTTP method.
+            path: Request path, without the prefix of the address.
+            headers: Header fields in addition to those of the address.
+            content: Request body.
+            timeout_s: Limit in seconds for sending, and again for the whole response.
+            tls: TLS settings for https:// addresses.
+
+        Returns:
+            The pending response. The caller must call its `result`.
+
+        Raises:
+            OSError: The request could not be sent. Whether the service received it is unknown.
+            ValueError: A header value contains an end of line.
         """
         kept = self._take(address, tls) or _PooledConnection(
             tls, _connected(address, min(timeout_s, CONNECT_TIMEOUT_S), tls)
@@ -245,7 +301,7 @@ class ConnectionPool:
             kept.connection.close()
 
     def _drop_closed(self) -> None:
-        """Those that services have closed, of addresses too that are asked no more."""
+        """Close idle connections, of any address, that their services have closed."""
         with self._lock:
             closed = [
                 (several, kept)
@@ -259,7 +315,11 @@ class ConnectionPool:
             kept.connection.close()
 
     def give_back(self, address: ServiceAddress, kept: _PooledConnection) -> bool:
-        """For requests to come, and whether there may be any."""
+        """Return a connection to the pool for later requests.
+
+        Returns:
+            False if the pool is closed; the caller must then close the connection.
+        """
         with self._lock:
             if not self._closed:
                 self._idle[address].append(kept)
@@ -268,9 +328,7 @@ class ConnectionPool:
 
 @functools.lru_cache(maxsize=64)
 def _request_prefix(address: ServiceAddress, method: str, path: str) -> str:
-    """What does not depend on the request; the standard library's client knows how a host is
-    written.
-    """
+    """Return the request line and the headers that depend only on the address, method and path."""
     kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
     client, written = kind(address.host, address.port), bytearray()
     client.sock = _RecordingSocket(written)
@@ -280,7 +338,7 @@ def _request_prefix(address: ServiceAddress, method: str, path: str) -> str:
 
 
 class _RecordingSocket:
-    """A socket for what is only written down."""
+    """Socket substitute that appends everything sent to a buffer."""
 
     def __init__(self, into: bytearray) -> None:
         self.sendall = into.extend
@@ -320,7 +378,7 @@ def _connected(address: ServiceAddress, timeout_s: float, tls: ssl.SSLContext) -
 
 
 def _is_readable(connection: socket.socket) -> bool:
-    """Whether something came that nobody asked for: mostly, that the service closed it."""
+    """Return whether an idle connection has unread data: usually the service closed it."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))

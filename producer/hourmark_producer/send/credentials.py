@@ -1,6 +1,7 @@
-"""What the tailer shows to services, and by what it knows them: a token, certificates.
+"""Credentials for the delivery services: the bearer token, and certificates for TLS.
 
-Files that change are read again.
+The files are checked for changes at most once per `CHECK_INTERVAL_S` and read again if they
+changed.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750: b64to
 
 
 class RequestCredentials(NamedTuple):
-    """In force at the moment.
+    """The credentials in force for one request. A change of the files creates a new instance.
 
-    `headers`: of every request; `tls`: for services of https://. Another one is another object.
+    Attributes:
+        headers: Header fields for every request; empty without a token.
+        tls: TLS settings for services with https:// URLs.
     """
 
     headers: dict[str, str]
@@ -36,9 +39,12 @@ class RequestCredentials(NamedTuple):
 
 
 class Credentials:
-    """Safe to use from several threads.
+    """The token and certificates of a tailer, read again when their files change. Thread-safe.
 
-    ConfigError where the files cannot be used at the start; later the old ones stay.
+    If a changed file cannot be used, an error is logged and the previous credentials stay in force.
+
+    Raises:
+        ConfigError: A file cannot be used at the start.
     """
 
     def __init__(self, config: TailerConfig, clock: Clock) -> None:
@@ -51,7 +57,7 @@ class Credentials:
         self._current = self._read()
 
     def current(self) -> RequestCredentials:
-        """What is in force now; files are looked at now and then."""
+        """Return the credentials in force, after checking the files for changes if that is due."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             if now_s - self._checked_s >= CHECK_INTERVAL_S:

@@ -1,14 +1,13 @@
-"""One file's next step: examine, cut, spool, send, acknowledge.
+"""Shipping of one tracked file: examine it, cut a range, spool it, send it, acknowledge it.
 
-Called by the sender threads, one at a time per file.
+The sender threads call `FileShipper.step`, for one file at a time each. A file that has more to
+send has several ranges in flight, which may be acknowledged in any order. Their number grows by
+one with each acknowledgment and returns to one after a failure, so few ranges are in the spool
+when an outage begins.
 
-A file that has more to send has several ranges on their way, which are acknowledged in any order;
-how many grows with each that is, and is one again after a failure. So an outage finds, and leaves,
-few of them in the spool.
-
-The order is the promise: the range is durable (with its body) before it is sent, and the position
-moves in memory only after the checkpoint has it. Whatever fails leaves everything as it was, to be
-tried again.
+Order of operations: a range and its body are durable before the range is sent, and the position in
+memory moves only after the checkpoint has been committed. A failed step therefore leaves a state
+from which it can be repeated.
 """
 
 from __future__ import annotations
@@ -92,26 +91,35 @@ from hourmark_producer.send.flight import InFlightRanges, InFlightSlots, Pending
 
 AT_ONCE: Final = 2
 ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
-_PATIENCE_S: Final = (
-    1.0  # a file that cannot be read to its end, of a server that hangs, stops no others
-)
+_PATIENCE_S: Final = 1.0  # a file on a hanging file server must not block other files
 
 
 class RangeCompressor(NamedTuple):
-    """What one range is read into, and compressed by."""
+    """A Zstandard compressor and the buffer that one range is read into.
 
-    compressor: zstandard.ZstdCompressor
+    Attributes:
+        zstd: Compresses the body of a range.
+        buffer: Receives the uncompressed bytes; as large as the largest range.
+    """
+
+    zstd: zstandard.ZstdCompressor
     buffer: memoryview
 
 
 class RangeCompressorPool:
-    """Safe to use from several threads."""
+    """Pool of compressors that bounds the memory for uncompressed ranges. Thread-safe."""
 
     def __init__(
-        self, room_bytes: int, count: int = AT_ONCE, patience_s: float = _PATIENCE_S
+        self, buffer_bytes: int, count: int = AT_ONCE, patience_s: float = _PATIENCE_S
     ) -> None:
-        """`room_bytes`: of the largest range that is no longer line."""
-        self._room_bytes = room_bytes
+        """Create the pool.
+
+        Args:
+            buffer_bytes: Size of each buffer: the largest range that is not a single long line.
+            count: Number of compressors in the pool.
+            patience_s: Seconds to wait for a free compressor before an additional one is created.
+        """
+        self._buffer_bytes = buffer_bytes
         self._patience_s = patience_s
         self._idle: queue.LifoQueue[RangeCompressor] = queue.LifoQueue(count)
         for _ in range(count):
@@ -119,69 +127,81 @@ class RangeCompressorPool:
 
     @contextmanager
     def acquire(self) -> Iterator[RangeCompressor]:
-        """One to compress what is read meanwhile; wait for it, but not for ever."""
+        """Lend a compressor for the duration of a `with` block.
+
+        Waits up to `patience_s` for a free one, then creates an additional one, so that a file that
+        cannot be read, such as one on a hanging file server, does not block other files.
+        """
         try:
             taken = self._idle.get(timeout=self._patience_s)
         except queue.Empty:
             taken = (
                 self._new()
-            )  # in place of one that hangs: not each that follows is to wait for that
+            )  # replaces one that hangs, so that the next callers need not wait for it
         try:
             yield taken
         finally:
-            with contextlib.suppress(queue.Full):  # of one that hung no longer
+            with contextlib.suppress(queue.Full):  # full: this one was replaced while it hung
                 self._idle.put_nowait(taken)
 
     def _new(self) -> RangeCompressor:
         compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
-        return RangeCompressor(compressor, memoryview(bytearray(self._room_bytes)))
+        return RangeCompressor(compressor, memoryview(bytearray(self._buffer_bytes)))
 
 
 _LOG = logging.getLogger(__name__)
 
-_REASONS_MAX: Final = 100  # of a source: no service has as many
+_REASONS_MAX: Final = 100  # per source; services have far fewer
 
 
 class DeadLetterCounts:
-    """Counts and tells them. Safe to use from several threads."""
+    """Counts of lines that became dead letters, by source and reason. Thread-safe.
+
+    A source and reason is logged when it first occurs and again after a change of the rules.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, Counter[str]] = {}
         self._logged_rules: dict[
             tuple[str, str], str
-        ] = {}  # by source and reason: the rules they were told under
+        ] = {}  # by source and reason: the rules revision when it was logged
 
-    def record(self, of: ByteRange, reasons: Mapping[str, int]) -> None:
-        """What an answer said of this range."""
+    def record(self, byte_range: ByteRange, reasons: Mapping[str, int]) -> None:
+        """Count the dead letters that a service reported for a range, and log new reasons.
+
+        Args:
+            byte_range: The acknowledged range.
+            reasons: Number of lines by reason.
+        """
         for reason, count in reasons.items():
-            if self._is_new(of, reason, count):
+            if self._is_new(byte_range, reason, count):
                 _LOG.warning(
                     "source %s: lines become dead letters: %d %s in %s from byte %d on, "
                     "under the rules %s. %s",
-                    of.source,
+                    byte_range.source,
                     count,
                     reason,
-                    of.path,
-                    of.start,
-                    of.rules,
-                    _next_step(of.source, reason),
+                    byte_range.path,
+                    byte_range.start,
+                    byte_range.rules,
+                    _next_step(byte_range.source, reason),
                 )
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """By source and reason, since the start."""
+        """Return the number of dead letters since the process started, by source and reason."""
         with self._lock:
             return {source: dict(counts) for source, counts in sorted(self._counts.items())}
 
-    def _is_new(self, of: ByteRange, reason: str, count: int) -> bool:
+    def _is_new(self, byte_range: ByteRange, reason: str, count: int) -> bool:
         with self._lock:
-            counts = self._counts.setdefault(of.source, Counter())
+            counts = self._counts.setdefault(byte_range.source, Counter())
             if reason not in counts and len(counts) >= _REASONS_MAX:
                 return False
             counts[reason] += count
-            before = self._logged_rules.get((of.source, reason))
-            self._logged_rules[of.source, reason] = of.rules
-            return before != of.rules
+            before = self._logged_rules.get((byte_range.source, reason))
+            self._logged_rules[byte_range.source, reason] = byte_range.rules
+            return before != byte_range.rules
 
 
 def _next_step(source: str, reason: str) -> str:
@@ -197,10 +217,10 @@ def _next_step(source: str, reason: str) -> str:
     )
 
 
-RANGES_PER_TURN: Final = 16  # then other files have their turn
-SMALL_BYTES: Final = 16 << 10  # files with so much to send, or less, share transactions
+RANGES_PER_TURN: Final = 16  # then other files take their turn
+SMALL_BYTES: Final = 16 << 10  # files with at most this many unread bytes share transactions
 SENT_TOGETHER: Final = (
-    4  # ranges of small files that one sender has on their way at a time; a connection each
+    4  # ranges of small files that one sender has in flight; each uses a connection
 )
 _ROUNDS_TOGETHER: Final = (
     2  # the first sends a small file, the second acknowledges it and finds no more
@@ -213,16 +233,37 @@ _FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw le
 
 
 class FileBeingWritten(BeingCopied):
-    """It holds NULs where bytes may appear in a moment; the step is tried again."""
+    """The file contains NUL bytes that a writer may be about to replace; retry the step later."""
 
 
 class FileChangedDuringRead(OSError):
-    """A file was truncated between two looks of one step; the step is tried again."""
+    """The file was truncated while a step was reading it; retry the step."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class FileShipper:
-    """Moves files on. Safe to use from several threads, for different files."""
+    """Moves tracked files forward: reads, spools, sends and acknowledges their bytes.
+
+    Thread-safe for different files; the caller must not step one file from two threads.
+
+    Attributes:
+        client: Client for the delivery services.
+        checkpoint: Durable positions and the spool.
+        files: All tracked files.
+        sources: Configured sources by name.
+        sizes: Current size limits of ranges.
+        rests: Ships the unread remainder of files that vanished.
+        elsewhere: Finds out whether truncated bytes are in a copy.
+        generations: Durable record of file generations.
+        counters: Counters of this run.
+        dead_letters: Counts of dead letters.
+        clock: Clock of this host.
+        host_id: Identifier of this host's installation.
+        host_name: Host name in every range.
+        slots: Slots for additional ranges in flight, shared by all files.
+        window_max: Maximum number of ranges in flight per file.
+        finishing: If set, pending ranges are delivered and no new range is cut.
+    """
 
     client: DeliveryServiceClient
     checkpoint: Checkpoint
@@ -246,13 +287,25 @@ class FileShipper:
         self._compressors = RangeCompressorPool(self.sizes.limits.range_bytes)
 
     def step(self, file: TrackedFile) -> bool:
-        """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
+        """Ship the unread bytes of a file, up to `RANGES_PER_TURN` ranges.
 
-        Busy, Refused: the service did not take it. CheckpointFailed, OSError: this host could not.
-        Try the step again.
+        A failed step can be repeated at any time.
+
+        Args:
+            file: The file; ranges that are still unacknowledged from an earlier step are sent
+                first.
+
+        Returns:
+            Whether there may be more to ship at once.
+
+        Raises:
+            ServiceUnavailable: No service took a range.
+            RequestRefused: Every service refused a range.
+            CheckpointFailed: The checkpoint could not be committed.
+            OSError: The file could not be read, or is being written or truncated.
         """
         try:
-            for outgoing in _on_their_way(file):  # since a step that failed, or a run before
+            for outgoing in _on_their_way(file):  # from a failed step or an earlier run
                 sent = self._send(outgoing, self.checkpoint.body(outgoing.sequence))
                 self._acknowledge(file, outgoing, sent.result())
             more = self._cut_and_send(file, InFlightRanges(self.slots))
@@ -263,9 +316,7 @@ class FileShipper:
         return more
 
     def is_small(self, file: TrackedFile) -> bool:
-        """Return whether one small range holds all that is to be sent of the file, and none is on
-        its way.
-        """
+        """Return whether one small range holds all unread bytes and no range is in flight."""
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:
             return False
@@ -274,12 +325,17 @@ class FileShipper:
         )
 
     def step_together(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
-        """Ship what there is of several small files, with one transaction for all of them where
-        each would need one.
+        """Ship several small files with one shared checkpoint transaction per round.
 
-        Returns: The result of each file's step: whether there may be more, or why it failed. The
-            failure of one file's step leaves the others' alone, but once a service did not take a
-            range, no further one is sent.
+        A failure of one file does not affect the others, except that no further range is sent after
+        a
+        service did not take one.
+
+        Args:
+            files: Files for which `is_small` is true.
+
+        Returns:
+            For each file, whether there may be more to ship, or the exception that its step raised.
         """
         results = dict[TrackedFile, bool | Exception]()
         active = list(files)
@@ -287,9 +343,7 @@ class FileShipper:
             active = self._send_together(self._spool_together(active, results), results)
             if not active:
                 break
-        results |= dict.fromkeys(
-            active, True
-        )  # acknowledged in memory; the next step's transaction has it
+        results |= dict.fromkeys(active, True)  # acknowledged in memory; the next step commits it
         for file, result in results.items():
             if isinstance(result, Exception):
                 file.window = 1
@@ -298,8 +352,14 @@ class FileShipper:
     def _spool_together(
         self, files: Sequence[TrackedFile], results: dict[TrackedFile, bool | Exception]
     ) -> list[tuple[TrackedFile, bytes]]:
-        """As `_cut_next` of each file, in one transaction; the files that have a range to be sent,
-        with its body.
+        """Cut and spool the next range of each file in one transaction.
+
+        Args:
+            files: The files.
+            results: Receives the outcome of each file that has nothing to send.
+
+        Returns:
+            The files that have a range to send, each with its compressed body.
         """
         changed, found = list[Change](), list[tuple[TrackedFile, tuple[Progress, bytes] | None]]()
         for file in files:
@@ -331,14 +391,20 @@ class FileShipper:
         to_send: Sequence[tuple[TrackedFile, bytes]],
         results: dict[TrackedFile, bool | Exception],
     ) -> list[TrackedFile]:
-        """Send one range of each file, `SENT_TOGETHER` at a time; the files whose range was
-        acknowledged.
+        """Send one range of each file, `SENT_TOGETHER` at a time.
+
+        Args:
+            to_send: Files and the compressed bodies of their latest ranges.
+            results: Receives the exception of each file whose range was not acknowledged.
+
+        Returns:
+            The files whose range was acknowledged.
         """
         acknowledged, is_well = list[TrackedFile](), True
         for first in range(0, len(to_send), SENT_TOGETHER):
             some = to_send[first : first + SENT_TOGETHER]
             if self.finishing or not is_well:
-                results |= {file: True for file, _ in some}  # durable, and sent by the next step
+                results |= {file: True for file, _ in some}  # spooled; the next step sends it
                 continue
             sent = [(file, self._send(file.progress.in_flight[-1], body)) for file, body in some]
             for file, one in sent:
@@ -351,9 +417,7 @@ class FileShipper:
         return acknowledged
 
     def _cut_and_send(self, file: TrackedFile, flight: InFlightRanges) -> bool:
-        """Cut and send; several at a time where the file has more than it takes one service's
-        answer to come.
-        """
+        """Cut and send ranges, several at a time if the file has more than one range to send."""
         try:
             for _ in range(RANGES_PER_TURN):
                 if (body := self._cut_next(file)) is None:
@@ -369,8 +433,9 @@ class FileShipper:
             self._acknowledge_all(file, flight)
 
     def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
-        """Whether another range is likely to follow; not where it is one long line, of which few
-        can be in memory.
+        """Return whether another range is likely to follow.
+
+        False for a range that is one long line, because few of those fit into memory.
         """
         size = self.sizes.limits.range_bytes
         return file.window > 1 and size // 2 <= outgoing.bytes <= size
@@ -392,7 +457,6 @@ class FileShipper:
         self._acknowledge(file, outgoing, answer)
 
     def _acknowledge_all(self, file: TrackedFile, flight: InFlightRanges) -> None:
-        """Nothing is left under way that another step would send once more."""
         problem: Exception | None = None
         while flight.count:
             try:
@@ -418,8 +482,10 @@ class FileShipper:
             file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
 
     def _cut_next(self, file: TrackedFile) -> bytes | None:
-        """Acknowledge what was delivered and spool what follows, in one transaction; the new
-        range's compressed body.
+        """Commit acknowledged ranges and spool the next one, in one transaction.
+
+        Returns:
+            The compressed body of the new range, or None if there is nothing to send.
         """
         pending, spooled = self._prepare_next(file)
         if spooled is None:
@@ -432,31 +498,35 @@ class FileShipper:
     def _prepare_next(
         self, file: TrackedFile
     ) -> tuple[list[Change], tuple[Progress, bytes] | None]:
-        """Return what acknowledges and spools, to be committed, and the progress and body once it
-        is; None: nothing follows.
+        """Prepare the transaction that removes acknowledged ranges and spools the next one.
+
+        Returns:
+            The changes to commit, and the file's progress after them with the compressed body; None
+            in
+            place of these if there is nothing to send.
         """
         pending = _acknowledged(file)
-        with self._compressors.acquire() as press:
-            found = self._find_next_cut(file, press)
+        with self._compressors.acquire() as compressor:
+            found = self._find_next_cut(file, compressor)
             spooled = (
                 None
                 if found is None
-                else self._spool_cut(file, found, self._current_reading(file), pending, press)
+                else self._spool_cut(file, found, self._current_reading(file), pending, compressor)
             )
-            del found  # of what follows only the compressed form is needed
+            del found  # from here on only the compressed form is needed
         if spooled is not None and file.descriptor is not None and self._is_received(file):
             os.fdatasync(
                 file.descriptor
-            )  # a position must not be left behind the end that a power cut leaves
+            )  # after a power failure the position must not exceed the file's size
         return pending, spooled
 
-    def _find_next_cut(self, file: TrackedFile, press: RangeCompressor) -> Cut | None:
-        """What is there to be sent of it, not yet compressed."""
+    def _find_next_cut(self, file: TrackedFile, compressor: RangeCompressor) -> Cut | None:
+        """Return the uncompressed bytes to send next, or None if there are none."""
         if self.finishing or file.place.source not in self.sources:
             return None
         if file.descriptor is None:
             return None if file.rest is None else self.rests.next_cut(file, file.rest)
-        return None if file.retired else self._examine(file, file.descriptor, press)
+        return None if file.retired else self._examine(file, file.descriptor, compressor)
 
     def _is_received(self, file: TrackedFile) -> bool:
         return self.sources[file.place.source].input is not None
@@ -469,7 +539,7 @@ class FileShipper:
                     "the delivery service knows no rules yet; run `hourmark types apply`"
                 )
         except ServiceUnavailable:
-            self._commit_acknowledged(file)  # that much is certain
+            self._commit_acknowledged(file)  # what is acknowledged does not depend on the reading
             raise
         return reading
 
@@ -479,13 +549,13 @@ class FileShipper:
         shipped: Cut,
         reading: ClockReading,
         pending: list[Change],
-        press: RangeCompressor,
+        compressor: RangeCompressor,
     ) -> tuple[Progress, bytes]:
         before = file.progress.position
         if before.offset == 0:
             self.generations.note(file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES]))
         outgoing = Outgoing(next(self._sequence), self._make_range(file, before, shipped, reading))
-        body: bytes = press.compressor.compress(shipped.body)
+        body: bytes = compressor.zstd.compress(shipped.body)
         end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
         position = Position(
             generation=before.generation,
@@ -540,9 +610,12 @@ class FileShipper:
                 f"no range can be made of the service's answer: {error}"
             ) from error
 
-    def _examine(self, file: TrackedFile, descriptor: int, press: RangeCompressor) -> Cut | None:
-        """Compare the file with what is known of it, write down what is lost, and look for the next
-        cut.
+    def _examine(
+        self, file: TrackedFile, descriptor: int, compressor: RangeCompressor
+    ) -> Cut | None:
+        """Compare the file with its recorded state, record losses, and return the next cut.
+
+        Returns None if there is nothing to send.
         """
         due, observed, before = file.due, file.observed, file.progress
         found, _, size = look_into(descriptor, before.position)
@@ -606,7 +679,11 @@ class FileShipper:
         )
         # of an empty file it was not told whether it is a copy: what it may hold by now is cut once
         # it was looked at again
-        cut = self._cut(file, descriptor, position, quiet_to, size, press) if size else Pending(0)
+        cut = (
+            self._cut(file, descriptor, position, quiet_to, size, compressor)
+            if size
+            else Pending(0)
+        )
         if isinstance(cut, Pending):
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
@@ -628,7 +705,15 @@ class FileShipper:
         position: Position,
         kept_to: int,
     ) -> None:
-        """`kept_to`: see `_kept_to`."""
+        """Commit and log the loss that a truncation caused, and the position to continue from.
+
+        Args:
+            file: The truncated file.
+            judgement: The number of bytes that are known to be lost.
+            shrinks: The observed truncations; each may also have destroyed unobserved bytes.
+            position: Position to continue from.
+            kept_to: Result of `_kept_to`.
+        """
         known = file.progress.position
         loss = Loss(
             source=file.place.source,
@@ -669,8 +754,11 @@ class FileShipper:
         )
 
     def _skip_copied(self, file: TrackedFile, descriptor: int) -> Position | None:
-        """Up to where the lines of a copy were, or will be, sent from the file that it is of; what
-        comes after is its own.
+        """Return the position after the lines of a copy that are shipped from the original file.
+
+        Returns None if the file is no copy of a tracked file. Bytes after the position were written
+        to
+        the copy itself.
         """
         now_s = self.clock.monotonic_s()
         looked = look_at(
@@ -687,8 +775,9 @@ class FileShipper:
     def _check_nuls(
         self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int
     ) -> None:
-        """Raise BeingWritten where NULs are in a range for less than NULS_S: a range that is
-        spooled is never read again.
+        """Raise `FileBeingWritten` if a range has held NUL bytes for less than `NULS_S` seconds.
+
+        A range that is spooled is never read again, so bytes that replace the NULs would be lost.
         """
         if _NULS.search(body) is None:
             return
@@ -719,16 +808,25 @@ class FileShipper:
         position: Position,
         quiet_to: int,
         end: int,
-        press: RangeCompressor,
+        compressor: RangeCompressor,
     ) -> Cut | Pending:
-        """`end`: of the content that was found; what is behind it may be NULs."""
+        """Return the next cut of the file, or `Pending` if it has no complete line or record.
+
+        Args:
+            file: The file.
+            descriptor: Its open descriptor.
+            position: Where to begin.
+            quiet_to: Offset up to which no line end was found before.
+            end: Offset of the end of the content; NULs may follow in a preallocated file.
+            compressor: Compressor whose buffer receives the bytes.
+        """
         size = max(0, end - position.offset)
 
         def read(skip: int, count: int) -> bytes:
             return read_at(descriptor, position.offset + skip, max(0, min(count, size - skip)))
 
         def whole(count: int) -> memoryview:
-            return read_into(descriptor, position.offset, press.buffer[: min(count, size)])
+            return read_into(descriptor, position.offset, compressor.buffer[: min(count, size)])
 
         source = self.sources[file.place.source]
         flush_at_s = file.changed_at_s + source.flush_seconds
@@ -763,12 +861,15 @@ def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
 
 
 def _kept_to(descriptor: int, known: Position, account: Account) -> int:
-    """Return up to where a file that was truncated holds what was read before; 0 where it is other
-    content, or nothing tells.
+    """Return the offset up to which a truncated file still holds content that was read before.
 
-    Its lines are sent again all the same: a program that writes what it wrote before is not told
-    from a truncation in part. But they are not known to be lost, should they be truncated once
-    more.
+    The lines up to there are sent again, because a program that writes the same content again
+    cannot
+    be distinguished from a partial truncation. They do not count as lost if they are truncated
+    again.
+
+    Returns:
+        The offset; 0 if the content differs or the recorded state does not suffice to decide.
     """
     low = account.shrinks[-1].low
     if len(account.shrinks) > 1 or not is_telling(known) or not known.head.startswith(account.head):
@@ -791,7 +892,7 @@ def _end_of_copy(origin: Origin, descriptor: int) -> int:
 
 
 class _Timed:
-    """A range on its way, whose size is to be blamed where its answer takes long."""
+    """A pending range that reports the time until its acknowledgment to the range size control."""
 
     def __init__(
         self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: PendingRange
@@ -819,7 +920,7 @@ class _Timed:
 
 
 def _acknowledged(file: TrackedFile) -> list[Change]:
-    """What takes the delivered ranges out of the spool."""
+    """Return the changes that remove a file's acknowledged ranges from the spool."""
     return [unspool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged]
 
 

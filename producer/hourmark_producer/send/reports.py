@@ -1,22 +1,18 @@
-"""Host reports, and the time up to which a source is known to be acknowledged.
+"""Host reports, and the time up to which a source is fully acknowledged.
 
-Host reports: what the closing of buckets knows of this host.
+A host report tells the closing of buckets how far this host is. The first report precedes the
+first range of the host, and a report with `goodbye` is the last. Every report has its own sequence
+number, whether or not it was delivered, so two different reports never share one.
 
-The first report precedes the host's first range: until `arrived` is called, nothing is sent. A
-goodbye is the last. Each report has its own number, whether or not it arrived, so that two
-different ones never share it.
+A claim for a source states: every line that ended in one of its files before the service's clock
+read T is acknowledged, or its bytes are counted as lost. T is a reading that was received before a
+full scan began. The scan then found every file with its size, and the claim holds once every file
+was examined after the scan, up to that size, and no range up to there is unacknowledged. An attempt
+is kept until it succeeds, so a source that is always busy is caught up again and again. Buckets are
+called complete because of these claims.
 
-Since when a source is known to be read and acknowledged to its end. A bucket is called complete on
-this word.
-
-What is claimed: every line end that was written to a file of the source before the service's clock
-read T is acknowledged, or its bytes are counted as lost. T is a reading received *before* the scan
-began; the scan then found every file and its size; and the claim is made only when each was
-examined after that, up to that size, and nothing of it is unacknowledged. An attempt is kept until
-it succeeds, so that a source that is always busy is caught up again and again.
-
-Clocks of services differ. A claim is made to each by its own clock, and to one that was not heard
-before the scan none.
+Clocks of services differ, so each service receives the claim by its own clock. A service whose
+clock was not read before the scan receives none.
 """
 
 from __future__ import annotations
@@ -38,7 +34,19 @@ from hourmark_producer.send.client import DeliveryServiceClient
 
 @dataclasses.dataclass(kw_only=True)
 class HostReporter:
-    """Sends one incarnation's reports, one after another."""
+    """Sends the host reports of one run of the tailer, one after another.
+
+    Attributes:
+        client: Client for the delivery services.
+        source_reports: Returns the state of all sources by the clock of the named service.
+        throttle: Log of the conditions that keep reports from being delivered.
+        host_id: Identifier of this host's installation.
+        host_name: Name of this host.
+        on_delivered: Called by `run` after each delivered report.
+        clock: Clock of this host.
+        delivered_at_ms: When the latest report was delivered, in Unix milliseconds; None if none
+            was.
+    """
 
     client: DeliveryServiceClient
     source_reports: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
@@ -54,7 +62,12 @@ class HostReporter:
         self.delivered_at_ms: int | None = None
 
     def run(self, every_s: float, stop: threading.Event) -> None:
-        """Ask for the service's clock and rules, then report until `stop`, beginning now."""
+        """Wait until a service answers, then send reports until `stop` is set.
+
+        Args:
+            every_s: Seconds between reports; the first one is sent at once.
+            stop: Ends the loop.
+        """
         while not stop.is_set() and not self._has_service():
             stop.wait(min(every_s, 1.0))
         while not stop.is_set():
@@ -87,7 +100,11 @@ class HostReporter:
                 self.throttle.over(key)
 
     def send(self, *, goodbye: bool = False) -> bool:
-        """One report; whether it arrived."""
+        """Send one report and return whether it was delivered; a failure is logged, not raised.
+
+        Args:
+            goodbye: Report that this host sends nothing more.
+        """
         sequence, self._sequence = self._sequence, self._sequence + 1
         try:
             self.client.send_report(
@@ -114,7 +131,14 @@ class HostReporter:
 
 
 class AcknowledgmentTarget(NamedTuple):
-    """How far one file must be acknowledged."""
+    """The size up to which one file must be acknowledged before its source counts as caught up.
+
+    Attributes:
+        file: The file.
+        generation: Generation of the file when it was scanned.
+        size: Size that the scan observed, in bytes.
+        due: Number of the scan that must have examined the file.
+    """
 
     file: TrackedFile
     generation: int
@@ -123,11 +147,14 @@ class AcknowledgmentTarget(NamedTuple):
 
     @classmethod
     def from_file(cls, file: TrackedFile) -> AcknowledgmentTarget:
-        """Up to what the scan saw of it."""
+        """Return the target at the size that the latest scan observed."""
         return cls(file, file.progress.position.generation, file.observed.size, file.due)
 
     def is_met(self) -> bool:
-        """Whether all up to there is acknowledged, an unterminated last line excepted."""
+        """Return whether all bytes up to the target are acknowledged.
+
+        An unterminated last line is not waited for.
+        """
         progress = self.file.progress  # one consistent moment
         sent = progress.in_flight
         if self.file.is_gone:
@@ -142,7 +169,7 @@ class AcknowledgmentTarget(NamedTuple):
         return progress.quiet_to >= self.size
 
     def is_unreachable(self) -> bool:
-        """Whether it can never be met: the file was truncated since."""
+        """Return whether the target can never be met because the file was truncated since."""
         file = self.file
         return (
             file.progress.position.generation != self.generation
@@ -151,7 +178,7 @@ class AcknowledgmentTarget(NamedTuple):
 
 
 class CaughtUpClaim:
-    """One source's claim. Safe to use from several threads."""
+    """The time up to which all lines of one source are acknowledged. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -165,8 +192,16 @@ class CaughtUpClaim:
         targets: Iterable[AcknowledgmentTarget],
         at_s: float = 0.0,
     ) -> None:
-        """After a full scan that began after the clocks of services read so, by service, and this
-        one `at_s`.
+        """Start an attempt to move the claim forward after a full scan.
+
+        An attempt that is pending continues instead, unless one of its targets has become
+        unreachable.
+
+        Args:
+            readings_ms: Clock of each service before the scan, as Unix milliseconds by service
+                name.
+            targets: The files that the scan found with their sizes.
+            at_s: Monotonic clock of this host before the scan, in seconds.
         """
         with self._lock:
             self._complete_attempt()
@@ -175,19 +210,23 @@ class CaughtUpClaim:
                 self._complete_attempt()
 
     def service_time_ms(self, service: str) -> int | None:
-        """Since when, by the clock of this service; None: never yet."""
+        """Return the claimed time by a service's clock in Unix milliseconds; None if never."""
         with self._lock:
             self._complete_attempt()
             return self._at_ms.get(service)
 
     def monotonic_time_s(self) -> float | None:
-        """Since when, by this host's monotonic clock; None: never yet."""
+        """Return the claimed time by this host's monotonic clock in seconds; None if never."""
         with self._lock:
             self._complete_attempt()
             return self._at_s
 
     def is_caught_up(self, *, since_s: float | None = None) -> bool:
-        """Whether it was ever caught up; or since this moment, monotonic."""
+        """Return whether the source has ever been caught up, or has been at or after `since_s`.
+
+        Args:
+            since_s: Seconds of the monotonic clock; None for any time.
+        """
         with self._lock:
             self._complete_attempt()
             return self._at_s is not None and (since_s is None or self._at_s >= since_s)

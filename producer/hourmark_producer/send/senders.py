@@ -1,5 +1,6 @@
-"""The sender threads: each takes the next file, or several small ones, does the step, and says when
-to try again.
+"""The sender threads: each takes the next file, or several small ones, and steps it.
+
+A step that failed is repeated after a delay.
 """
 
 from __future__ import annotations
@@ -28,11 +29,17 @@ TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 @dataclasses.dataclass(kw_only=True)
 class SenderPool:
-    """A fixed number of threads. `failed` is called with an error that is nobody's to retry:
-    a bug.
+    """A fixed number of threads that ship the scheduled files.
+
+    Attributes:
+        shipper: Performs the steps.
+        schedule: Files that are due.
+        throttle: Log of the conditions that delay files.
+        backoff_max_s: Maximum delay before a retry, in seconds.
+        on_error: Called with an unexpected exception, which ends the thread.
     """
 
-    follower: FileShipper
+    shipper: FileShipper
     schedule: Schedule
     throttle: Throttle
     backoff_max_s: float
@@ -47,16 +54,23 @@ class SenderPool:
         ]
 
     def start(self) -> None:
-        """Begin; nothing is sent before `allow`."""
+        """Start the threads; nothing is sent before `allow_sending` is called."""
         for thread in self._threads:
             thread.start()
 
     def allow_sending(self) -> None:
-        """A report has arrived, so the first one has."""
+        """Allow the threads to send, because the first host report has been delivered."""
         self._may_send.set()
 
     def stop(self, within_s: float) -> bool:
-        """End after the steps under way; whether all did in time."""
+        """Stop the threads after their current steps.
+
+        Args:
+            within_s: Maximum time to wait, in seconds.
+
+        Returns:
+            Whether all threads ended in time.
+        """
         self.schedule.close()
         self._may_send.set()
         until_s = time.monotonic() + within_s
@@ -73,8 +87,8 @@ class SenderPool:
             self.on_error(error)
 
     def _take_small_files(self, file: TrackedFile) -> list[TrackedFile]:
-        """Return small files that share their transactions with this one."""
-        is_small = self.follower.is_small
+        """Return small files to ship together with this one; empty if this one is not small."""
+        is_small = self.shipper.is_small
         return (
             self.schedule.take_more(is_small, TOGETHER_MAX - 1, SENDERS) if is_small(file) else []
         )
@@ -82,17 +96,22 @@ class SenderPool:
     def _step(self, files: list[TrackedFile]) -> None:
         results: dict[TrackedFile, bool | Exception]
         if len(files) > 1:
-            results = self.follower.step_together(files)
+            results = self.shipper.step_together(files)
         else:
             try:
-                results = {files[0]: self.follower.step(files[0])}
+                results = {files[0]: self.shipper.step(files[0])}
             except (HourmarkError, OSError) as error:
                 results = {files[0]: error}
         for file, result in results.items():
             self._finish_step(file, result)
 
     def _finish_step(self, file: TrackedFile, result: bool | Exception) -> None:
-        """`result`: whether there may be more, or why the step failed."""
+        """Reschedule a file after a step.
+
+        Args:
+            file: The file.
+            result: Whether there may be more to ship, or the exception that the step raised.
+        """
         if isinstance(result, Exception):
             file.failures += 1
             pause = retry_delay_s(
@@ -145,11 +164,13 @@ class SenderPool:
 
 
 def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
-    """How long to wait before a failed step is tried again.
+    """Return the delay before a failed step is repeated, in seconds. Retries never end.
 
-    Retries never end; only the pause is bounded.
-
-    `failures`: in a row, this one included. Every service that may be asked was asked.
+    Args:
+        error: Why the step failed.
+        failures: Consecutive failures including this one; at least 1.
+        max_s: Maximum delay; `Retry-After` of a service can exceed it.
+        rng: Source of the jitter.
     """
     if isinstance(error, RequestRefused):
         return max_s  # asking again soon would not help

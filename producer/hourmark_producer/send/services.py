@@ -1,13 +1,12 @@
-"""Which delivery service is asked next, and how each of them stands: an even spread over those that
-answer.
+"""Selection of the delivery service for the next request, and the state of each service.
 
-Of those that are well the one with the fewest requests under way is asked, and of these the one
-that was not asked for longest. One that failed is asked again after a pause that grows with each
-failure, by one request; until then only where no other is left, because what failed may have been
-the request's own fault. One that said Retry-After is not asked before that.
+Of the healthy services the one with the fewest requests in flight is selected, and among those the
+least recently selected. A failed service is retried by a single request after a backoff that grows
+with each failure; before that it is selected only if no other service is left, because the request
+itself may be the cause. A service that sent `Retry-After` is not selected before that time.
 
-A name that stands for several addresses is as many services: each has a clock of its own, and may
-be down alone.
+A host name with several addresses counts as several services: each has a clock of its own and can
+fail alone.
 """
 
 from __future__ import annotations
@@ -33,7 +32,20 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class ServiceEndpoint:
-    """One address. Changed by `Services` alone. Times are monotonic."""
+    """One address of a delivery service and its state. Modified only by `ServiceSelector`.
+
+    Attributes:
+        url: Configured URL without a trailing slash.
+        address: Address to connect to.
+        in_flight: Number of requests in flight.
+        last_turn: Number of the latest selection; higher is more recent.
+        failures: Consecutive failures.
+        backoff_until_s: Until when other services are preferred, in monotonic seconds.
+        retry_after_until_s: Until when no request is sent, in monotonic seconds (`Retry-After`).
+        failed_at_s: When the first of `failures` occurred, in monotonic seconds.
+        last_error: Why the latest request failed; empty if it succeeded.
+        acknowledged_ranges: Number of ranges that it acknowledged.
+    """
 
     url: str
     address: ServiceAddress
@@ -50,14 +62,21 @@ class ServiceEndpoint:
 
     @property
     def name(self) -> str:
-        """What its clock is known by, and how it is told from others of the same URL."""
+        """Unique name of the endpoint: its URL, with the IP address if the host has several."""
         return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """How one stands. `failing_seconds`: None where its latest answer was well, or it was never
-    asked.
+    """State of one delivery service as shown to operators.
+
+    Attributes:
+        service: Redacted URL, with the IP address if the host has several.
+        ranges: Number of ranges that it acknowledged since the start.
+        failing_seconds: Seconds since it began to fail; None if the latest request succeeded or
+            none
+            was sent.
+        trouble: Why the latest request failed; empty if it succeeded.
     """
 
     service: str
@@ -67,22 +86,29 @@ class ServiceStatus:
 
 
 def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
-    """Exponential with jitter, so that many tailers do not come back together.
+    """Return an exponential backoff delay with jitter, in seconds.
 
-    `failures`: in a row, this one included.
+    Args:
+        failures: Consecutive failures including this one; at least 1.
+        max_s: Maximum delay in seconds.
+        rng: Source of the jitter.
     """
     assert failures >= 1, "there is no pause without a failure"
     return min(max_s, FIRST_S * (1 << min(failures - 1, 30))) * rng.uniform(0.5, 1.0)
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The addresses that a name stands for now. OSError."""
+    """Return the IP addresses of a host name, without duplicates. Raises OSError if it has none."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
 class ServiceSelector:
-    """Safe to use from several threads."""
+    """The delivery services of one tailer and the choice between them. Thread-safe.
+
+    Raises:
+        ConfigError: A URL is invalid, or the token would be sent unencrypted to another machine.
+    """
 
     def __init__(
         self,
@@ -105,20 +131,26 @@ class ServiceSelector:
 
     @property
     def first(self) -> ServiceEndpoint:
-        """In the order of the configuration."""
+        """The first service of the configuration."""
         return self._services[0]
 
     def endpoints(self) -> list[ServiceEndpoint]:
-        """In the order of the configuration."""
+        """Return all services in the order of the configuration."""
         with self._lock:
             return list(self._services)
 
     def select(
         self, tried: Collection[ServiceEndpoint], preferred: ServiceEndpoint | None = None
     ) -> ServiceEndpoint | None:
-        """Whom to ask, but those `tried`; `preferred` where it is well, which is no turn of it.
+        """Select the service for the next request.
 
-        None: nobody at the moment.
+        Args:
+            tried: Services to leave out, because they failed this request already.
+            preferred: Service to select if it is available and healthy; this does not count as its
+                turn.
+
+        Returns:
+            The service, or None if all others have sent `Retry-After`.
         """
         with self._lock:
             now_s = self._clock.monotonic_s()
@@ -136,22 +168,28 @@ class ServiceSelector:
             )
             self._turns += 1
             chosen.last_turn = self._turns
-            if chosen.failures:  # this request finds out: others need not
+            if chosen.failures:  # this request probes the service; others wait for its outcome
                 chosen.backoff_until_s = now_s + backoff_delay_s(
                     chosen.failures + 1, self._backoff_max_s, self._rng
                 )
             return chosen
 
     def request_started(self, service: ServiceEndpoint) -> int:
-        """A request is under way, that must end with `answered` or `failed`; how often in a row it
-        has failed so far.
+        """Record a request in flight and return the number of consecutive failures before it.
+
+        Each call must be followed by `request_succeeded` or `request_failed`.
         """
         with self._lock:
             service.in_flight += 1
             return service.failures
 
     def request_succeeded(self, service: ServiceEndpoint, *, ranges: int = 0) -> None:
-        """As it should."""
+        """Record that a service accepted a request.
+
+        Args:
+            service: The service.
+            ranges: Number of ranges that it acknowledged with this response.
+        """
         with self._lock:
             service.in_flight -= 1
             service.failures, service.last_error, service.acknowledged_ranges = (
@@ -164,19 +202,28 @@ class ServiceSelector:
             )  # while it is closed nothing is asked: this was before
 
     def request_failed(
-        self, service: ServiceEndpoint, trouble: str, *, before: int, retry_after_s: float = 0.0
+        self,
+        service: ServiceEndpoint,
+        error: str,
+        *,
+        failures_before: int,
+        retry_after_s: float = 0.0,
     ) -> None:
-        """It did not take the request.
+        """Record that a service did not accept a request.
 
-        `before`: its failures when it was asked, as those of one moment count once.
+        Args:
+            service: The service.
+            error: Why the request failed.
+            failures_before: Result of `request_started`; concurrent failures count as one.
+            retry_after_s: Seconds from the `Retry-After` header; 0 if there was none.
         """
         with self._lock:
             now_s = self._clock.monotonic_s()
             service.in_flight -= 1
-            service.last_error = trouble
+            service.last_error = error
             if not service.failures:
                 service.failed_at_s = now_s
-            service.failures = max(service.failures, before + 1)
+            service.failures = max(service.failures, failures_before + 1)
             pause_s = backoff_delay_s(service.failures, self._backoff_max_s, self._rng)
             service.backoff_until_s = max(service.backoff_until_s, now_s + pause_s)
             if retry_after_s:
@@ -185,7 +232,7 @@ class ServiceSelector:
                 )
 
     def retry_after_s(self) -> float:
-        """How long nobody may be asked; 0 where somebody may be."""
+        """Return the seconds until any service accepts requests again; 0 if one does now."""
         with self._lock:
             return max(
                 0.0,
@@ -193,16 +240,21 @@ class ServiceSelector:
             )
 
     def last_errors(self) -> str:
-        """What all of them said last."""
+        """Return the latest errors of all services, without duplicates, separated by semicolons."""
         with self._lock:
             return "; ".join(
                 dict.fromkeys(one.last_error for one in self._services if one.last_error)
             )
 
     def refresh_addresses(self, resolve: Resolve = resolve) -> None:
-        """Find what names stand for now, where that was long ago.
+        """Resolve the host names again if the last time was over `RESOLVE_EVERY_S` seconds ago.
 
-        It may take seconds; meanwhile others go on.
+        May block for seconds without blocking other threads. A name that cannot be resolved keeps
+        its
+        addresses.
+
+        Args:
+            resolve: Returns the IP addresses of a host name and port.
         """
         if self._clock.monotonic_s() - self._resolved_s < RESOLVE_EVERY_S:
             return
@@ -220,7 +272,7 @@ class ServiceSelector:
             ]
 
     def _resolve_ips(self, url: str, address: ServiceAddress, resolve: Resolve) -> list[str]:
-        """Empty text: whatever the name stands for when a connection is made."""
+        """Return the IP addresses of a service; an empty string means to resolve on connect."""
         if address.is_ip_literal:
             return [""]
         try:
@@ -230,7 +282,7 @@ class ServiceSelector:
                 return [one.address.ip for one in self._services if one.url == url]
 
     def statuses(self) -> list[ServiceStatus]:
-        """In the order of the configuration."""
+        """Return the state of all services in the order of the configuration."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             return [
@@ -245,7 +297,11 @@ class ServiceSelector:
 
 
 def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
-    """ConfigError if it is none, or would carry the token where others can read it."""
+    """Parse a configured service URL.
+
+    Raises:
+        ConfigError: The URL is invalid, or the token would be sent unencrypted to another machine.
+    """
     try:
         address = ServiceAddress.from_url(url)
     except ValueError as error:

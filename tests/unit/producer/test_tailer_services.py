@@ -49,7 +49,10 @@ def chosen(
 
 def fail(services: ServiceSelector, service: ServiceEndpoint, retry_after_s: float = 0.0) -> None:
     services.request_failed(
-        service, "no", before=services.request_started(service), retry_after_s=retry_after_s
+        service,
+        "no",
+        failures_before=services.request_started(service),
+        retry_after_s=retry_after_s,
     )
 
 
@@ -97,7 +100,7 @@ def test_failures_of_one_moment_count_once(services: ServiceSelector) -> None:
     (bad,) = chosen(services)
     before = [services.request_started(bad) for _ in range(8)]
     for count in before:
-        services.request_failed(bad, "no", before=count)
+        services.request_failed(bad, "no", failures_before=count)
     assert bad.failures == 1 and bad.in_flight == 0
 
 
@@ -132,7 +135,7 @@ def test_an_answer_to_what_was_under_way_does_not_end_the_wait(
     assert first is second
     services.request_started(first)
     before = services.request_started(first)
-    services.request_failed(first, "503", before=before, retry_after_s=5.0)
+    services.request_failed(first, "503", failures_before=before, retry_after_s=5.0)
     services.request_succeeded(first)
     assert first not in chosen(services, 4)
     clock.advance(5.1)
