@@ -88,7 +88,7 @@ def count(parts: Parts) -> None:
     parts.put("hashing", hourmark_producer.checkpoint.generations.Beginning, "of")
     parts.put("HTTP: sending", hourmark_producer.send.connections, "_send")
     parts.put("HTTP: all else", hourmark_producer.send.client.DeliveryServiceClient, "send_range")
-    parts.put("HTTP: all else", hourmark_producer.send.client.SentRange, "answer")
+    parts.put("HTTP: all else", hourmark_producer.send.client.SentRange, "result")
     made = RangeCompressorPool._new
 
     def new(self: Any) -> Any:

@@ -1,16 +1,12 @@
-"""Streams and datagrams of syslog as lines (RFC 6587). Pure.
+"""Syslog message framing of streams (RFC 6587) and conversion of messages to lines.
 
-A stream of bytes as messages, as RFC 6587 has it. Pure.
+The first byte of a connection selects the framing. A digit means octet counting, `LENGTH SP
+MESSAGE`, which is the only framing of RFC 5425; any other byte means messages that end with a
+newline or NUL. Messages that are too long are skipped and counted. A stream that violates both
+framings cannot be read further.
 
-The first byte of a connection tells which of two ways it uses. A digit: octet counting, `LENGTH SP
-MESSAGE` (the only one of RFC 5425). Anything else: each message ends with a newline or a NUL. A
-message that is too long is passed over and counted; a stream that is in neither form cannot be read
-on.
-
-A message as a line of a segment. Pure.
-
-A line ends with a newline, so a message that holds some has them as `#012`, as rsyslog writes them.
-Newlines, carriage returns and NULs at its end are part of nothing.
+A message becomes one line of a segment: newlines inside it become `#012`, as rsyslog writes them,
+and trailing newlines, carriage returns and NULs are removed. The module performs no I/O.
 """
 
 from __future__ import annotations
@@ -21,10 +17,13 @@ _LENGTH_DIGITS_MAX: Final = 10
 
 
 class FramingResult(NamedTuple):
-    """What some bytes came to.
+    """The messages that a chunk of a syslog stream completed.
 
-    `too_long`: how many messages; `skipped`: bytes of such messages, of parts too. `flaw`: why it
-    cannot be read on.
+    Attributes:
+        messages: Complete messages, in order, without their framing.
+        oversized: Number of messages that began to be skipped because they are too long.
+        skipped_bytes: Bytes of such messages in this chunk.
+        error: Why the stream cannot be read further; empty if it can.
     """
 
     messages: list[bytes]
@@ -34,29 +33,34 @@ class FramingResult(NamedTuple):
 
 
 class SyslogFramer:
-    """Of one connection."""
+    """Splits the byte stream of one syslog connection into messages (RFC 6587).
+
+    Args:
+        message_bytes_max: Maximum length of a message; longer ones are skipped.
+    """
 
     def __init__(self, message_bytes_max: int) -> None:
         self._max = message_bytes_max
         self._counted: bool | None = None  # unknown until the first byte
-        self._partial = b""  # of a message that is not whole
-        self._skip = 0  # so many bytes of a counted message are still passed over
-        self._skipping = False  # a message without a count is passed over, up to its end
+        self._partial = b""  # of an incomplete message
+        self._skip = 0  # bytes of a counted message that are still to be skipped
+        self._skipping = False  # skip up to the end of a message without a count
 
     @property
     def unfinished_bytes(self) -> int:
-        """Of a message under way."""
+        """Number of bytes received of an incomplete message."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> FramingResult:
-        """Messages that are whole by now."""
+        """Process the next chunk of the stream and return the messages that it completes."""
         if self._counted is None and data:
             self._counted = data[:1].isdigit()
         return self._feed_counted(data) if self._counted else self._feed_lines(data)
 
     def finish(self) -> bytes:
-        """The sender has said all: what is left is a message, too, but where it would be
-        counted.
+        """Return the unterminated last message at the end of the stream; empty if there is none.
+
+        With octet counting an incomplete message is discarded.
         """
         if self._counted:
             return b""
@@ -115,7 +119,11 @@ _NEWLINE: Final = b"#012"
 
 
 def message_to_line(message: bytes) -> bytes:
-    """With its newline; nothing of a message that says nothing."""
+    """Return a syslog message as one line with a newline; empty for an empty message.
+
+    Newlines inside the message become `#012`. Trailing newlines, carriage returns and NULs are
+    removed.
+    """
     said = message.rstrip(b"\r\n\0")
     if b"\n" in said:
         said = said.replace(b"\n", _NEWLINE)

@@ -1,4 +1,4 @@
-"""What `input` of a source says, and whether it may be so."""
+"""The `input` setting of a source: parsing and validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ _ALLOWED: Final = (
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen, and for what."""
+    """Socket address that a source listens on.
+
+    Attributes:
+        kind: URL scheme: `syslog+udp`, `syslog+tcp` or `syslog+tls`.
+        host: Host name or IP address.
+        port: Port number.
+    """
 
     kind: str
     host: str
@@ -29,7 +35,17 @@ class ListenAddress(NamedTuple):
 
 
 def parse_listen_address(text: str) -> ListenAddress | None:
-    """None: no socket. ValueError where it is none of what is allowed."""
+    """Parse the `input` setting of a source.
+
+    Args:
+        text: `stdin`, `journald` or a URL such as `syslog+tcp://127.0.0.1:5140`.
+
+    Returns:
+        The address, or None for `stdin` and `journald`, which need no socket.
+
+    Raises:
+        ValueError: The text is none of these; the message lists what is allowed.
+    """
     if text in (STDIN, JOURNAL):
         return None
     parts = urlsplit(text)
@@ -45,7 +61,11 @@ def parse_listen_address(text: str) -> ListenAddress | None:
 
 
 def check_inputs(settings: TailerConfig) -> None:
-    """ConfigError names the setting."""
+    """Validate the `input` settings of all sources.
+
+    Raises:
+        ConfigError: A setting is invalid or conflicts with another; the message names it.
+    """
     for number, source in enumerate(settings.sources):
         where = f"tailer.sources.{number}"
         if source.input is None:

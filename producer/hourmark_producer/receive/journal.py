@@ -1,29 +1,23 @@
-"""systemd's journal, read by `journalctl`: first to its end, then as it grows.
+"""systemd's journal as a source, read through `journalctl`: first to its end, then as it grows.
 
-An entry of systemd's journal as a line: JSON, with the fields that everybody asks for. Pure.
+Each entry becomes one line of JSON with common fields and its cursor (`entry_to_line`). The input
+is the format of `journalctl --output=json`: strings, arrays of byte values for text that is not
+UTF-8, arrays for repeated fields, and null for values that are too large.
 
-The form that is read is that of `journalctl --output=json`: strings, numbers of bytes where a value
-is no UTF-8, lists where a field is there more than once, null where a value was too large. The line
-ends with the entry's cursor: from the last line on disk the journal is read on.
+Reading resumes after the cursor in the last line on disk, so a kill neither loses nor repeats
+entries. The source is caught up only after the journal was read to its end and while `journalctl
+--follow` runs, which passes on each entry within moments.
 
-systemd's journal, read by `journalctl`: first to its end, then as it grows.
+The entry of that cursor is requested again and skipped, to verify that it still exists;
+`--after-cursor` would skip whichever entry comes first. If it is gone, because the journal was
+vacuumed or created anew, unread entries may be gone too, and an unknown loss is recorded. The
+journal is then read from its start, and entries with a known sequence number are skipped.
 
-It can be asked again, from a cursor on: the one in the last line that is on disk. So nothing of it
-is lost or doubled by a kill. It is called caught up only once it was read to its end, and while
-journalctl follows it, which hands on each entry within moments.
-
-The entry of that cursor must be there still, so it is asked for, too, and passed over
-(`--after-cursor` passes over whichever entry comes first). Where it is gone, by vacuuming or
-because the journal was made again, entries may have gone unread: loss is unknown. Then the journal
-is read from its start, as a new one may be earlier than the old by its clock. Entries that are
-known are passed over: those of a sequence (`number_of`) up to the number that was read of it.
-
-A journalctl that runs passes over entries that are removed before it reads them, as while a full
-spool holds it back, and says nothing. journald numbers all entries in one row and removes the
-oldest first. So where a number is left out, the entry that was read last is asked for: if it is
-there, the number is of an entry that the reader may not see; if not, loss is unknown, as above. The
-same is asked where nothing may come that has a number: once the source was held, and when following
-begins.
+A running `journalctl` silently skips entries that are removed before it reads them, for example
+while a full spool pauses it. journald numbers entries consecutively and removes the oldest first.
+After a gap in the numbers the last entry read is therefore looked up: if it still exists, the
+missing number belongs to an entry that this user may not read; if not, an unknown loss is recorded.
+The same check follows a pause and the start of `--follow`.
 """
 
 from __future__ import annotations
@@ -47,7 +41,7 @@ if TYPE_CHECKING:
     from hourmark_producer.receive.receiver import SourceReceiver
 
 _NUMBER_FIELDS: Final = (("priority", "PRIORITY"), ("pid", "_PID"))
-_DIGITS_MAX: Final = 10  # a sender chooses PRIORITY freely; process ids have 7 digits
+_DIGITS_MAX: Final = 10  # a sender chooses PRIORITY freely; process ids have at most 7 digits
 _NUMBER: Final = re.compile(r"(?:^|;)s=([0-9a-f]+);i=([0-9a-f]{1,16})(?:;|$)")
 _CURSOR: Final = re.compile(rb'(?<!\\)"__CURSOR"\s*:\s*"([!#-\[\]-~]+)"')
 _TEXTS: Final = (
@@ -60,7 +54,14 @@ _TEXTS: Final = (
 
 
 def entry_to_line(entry: bytes) -> bytes:
-    """With its newline. ValueError where it is no entry."""
+    """Convert a journal entry to one line of JSON with a newline.
+
+    Args:
+        entry: One entry in the format of `journalctl --output=json`.
+
+    Raises:
+        ValueError: It is not a JSON object with a cursor and a receive time.
+    """
     fields = json.loads(entry)
     if not isinstance(fields, dict) or not isinstance(fields.get("__CURSOR"), str):
         raise ValueError(f"no entry of a journal: {entry[:100]!r}")
@@ -80,27 +81,28 @@ def entry_to_line(entry: bytes) -> bytes:
 
 
 def line_cursor(line: bytes) -> str:
-    """Of a line that `entry_line` made; ValueError."""
+    """Return the cursor in a line that `entry_to_line` created.
+
+    Raises:
+        ValueError, KeyError, TypeError: The line is not such a line.
+    """
     return str(json.loads(line)["cursor"])
 
 
 def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
-    """Return the id of the sequence that an entry is of, and its number there; None where the
-    cursor does not say.
+    """Return the sequence id and sequence number in a cursor, or None if it has none.
 
-    A cursor is what sd_journal_get_cursor(3) gives: `s=` the id, `i=` the number, both hexadecimal,
-    then boot and times. Numbers of one sequence rise; another sequence begins where the journal is
-    made again, as by a volatile one with each boot.
+    A cursor, as of sd_journal_get_cursor(3), contains `s=` (sequence id) and `i=` (number), both
+    hexadecimal. Numbers rise within a sequence; a new sequence begins when the journal is created
+    anew,
+    such as a volatile journal at each boot.
     """
     match = _NUMBER.search(cursor)
     return (match[1], int(match[2], 16)) if match else None
 
 
 def find_cursor(parts: bytes) -> str:
-    """Return the cursor in a part of an entry's JSON; empty where it is not there.
-
-    Quotes within texts are escaped.
-    """
+    """Return the cursor in part of an entry's JSON text; empty if it is not in that part."""
     match = _CURSOR.search(parts)
     return match[1].decode() if match else ""
 
@@ -110,7 +112,7 @@ def _is_number(text: str) -> bool:
 
 
 def _time(fields: dict[str, Any]) -> str:
-    """When the journal received it, to the microsecond."""
+    """Return the time when the journal received the entry, in ISO 8601 with microseconds."""
     micros = int(_text(fields.get("__REALTIME_TIMESTAMP")))
     at = datetime.fromtimestamp(micros // 1_000_000, UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{micros % 1_000_000:06d}Z"
@@ -124,28 +126,33 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-_AGAIN_S: Final = 1.0  # after journalctl ended otherwise than well
+_AGAIN_S: Final = 1.0  # delay before journalctl is restarted after a failure
 _STOP_S: Final = 5.0
 _ASK_S: Final = 30.0
 _QUIET_S: Final = (
-    1.0  # then nothing more is expected of what it still had of files that were removed
+    1.0  # without output for so long, nothing more is expected from journal files that were removed
 )
 _OPTIONS: Final = ("--output=json", "--no-pager", "--quiet")
 _SEQUENCES_MAX: Final = 1000  # the latest
 _SINCE: Final = (
-    "since"  # beside the segments: where reading began, as long as no line tells where to go on
+    "since"  # file next to the segments: where reading began, until the last line contains a cursor
 )
-# beside the segments: JSON, by sequence the highest number that was read, at the end of each
+# file next to the segments: JSON, the highest number read per sequence, updated when one begins
 _NUMBERS: Final = "numbers"
-ENTRY_BYTES_MAX: Final = 64 << 20  # of an entry's JSON; a longer one is passed over
+ENTRY_BYTES_MAX: Final = 64 << 20  # of an entry's JSON; a longer one is skipped
 _ENDS_BYTES: Final = (
     1 << 16
-)  # of such an entry these first and last ones are kept: the cursor is in either
+)  # first and last bytes kept of such an entry; one of them contains the cursor
 _LOG = logging.getLogger(__name__)
 
 
 class JournalInput:
-    """All of it, or from `read_from` on, as of a source. `program`: another one, in tests."""
+    """Input that reads systemd's journal through `journalctl`.
+
+    Args:
+        read_from: Where to begin the first time: `start`, `end` or an ISO 8601 time.
+        program: Path or name of the `journalctl` executable.
+    """
 
     loses_while_stopped = False
     has_end = True
@@ -158,19 +165,21 @@ class JournalInput:
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = _EntryBuffer()
         self._cursor = ""
-        self._awaited = ""  # the cursor of the entry that must come first
-        self._is_lost = False  # the entry of the cursor is gone: all is read that is not known
+        self._awaited = ""  # the cursor that the first entry must have
+        self._is_lost = (
+            False  # the entry of the cursor is gone: read all entries that are not known
+        )
         self._numbers: dict[str, int] = {}
-        self._number: int | None = None  # of the entry that this process said last
-        self._is_verified = False  # the entry of the cursor was there after the latest read
-        self._needs_check = False  # it is to be asked for, though no number was left out
+        self._number: int | None = None  # of the last entry from this journalctl process
+        self._is_verified = False  # the entry of the cursor existed after the latest read
+        self._needs_check = False  # look the entry up although no number is missing
         self._quiet_since_s = 0.0
         self._follows = False
         self._retry_at_s = 0.0
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether it was read to its end, and is followed from there."""
+        """Whether the journal was read to its end and is followed from there."""
         return (
             self._process is not None
             and self._follows
@@ -216,7 +225,7 @@ class JournalInput:
             if self._is_last_entry_present():
                 self._needs_check = bool(self._awaited)
             elif now_s - self._quiet_since_s > _QUIET_S:
-                self.close()  # and begin again at its place
+                self.close()  # and restart from its position
 
     def close(self) -> None:
         if self._process is not None:
@@ -271,9 +280,10 @@ class JournalInput:
         return len(data) < READ_BYTES
 
     def _receive_entry(self, entry: bytes | OversizedEntry) -> bool:
-        """Receive an entry that is not known; whether the next one follows.
+        """Receive an entry unless it is known, and return whether to continue with the next one.
 
-        ValueError where it is none.
+        Raises:
+            ValueError: It is not a journal entry.
         """
         if isinstance(entry, OversizedEntry):
             cursor, line = find_cursor(entry.ends), b""
@@ -289,7 +299,7 @@ class JournalInput:
         if awaited or self._is_known(cursor):
             return True
         if not is_next and not self._is_last_entry_present():
-            self.close()  # and begin again at its place
+            self.close()  # and restart from its position
             return False
         if isinstance(entry, OversizedEntry):
             self._receiver.losses.add(
@@ -303,15 +313,16 @@ class JournalInput:
         return True
 
     def _is_next(self, cursor: str) -> bool:
-        """Whether no number was left out before this entry."""
+        """Return whether no sequence number is missing between the previous entry and this one."""
         if (number := parse_sequence_number(cursor)) is None:
             return True
         before, self._number = self._number, number[1]
         return before is None or self._number == before + 1
 
     def _is_last_entry_present(self) -> bool:
-        """Whether the entry that was read last is known to be in the journal: then none behind it
-        was removed.
+        """Return whether the last entry read is still in the journal.
+
+        If it is, no later entry was removed, because journald removes the oldest entries first.
         """
         if not self._cursor or self._is_lost or self._is_verified:
             return True
@@ -330,9 +341,7 @@ class JournalInput:
         return number is not None and number[1] <= self._numbers.get(number[0], -1)
 
     def _remember(self, cursor: str) -> None:
-        """Remember the entry's number; durably where a sequence begins, as the last line tells of
-        the latest one only.
-        """
+        """Remember the sequence number of an entry, durably when a new sequence begins."""
         if (number := parse_sequence_number(cursor)) is None:
             return
         sequence, at = number
@@ -342,13 +351,11 @@ class JournalInput:
             kept = dict(list(self._numbers.items())[-_SEQUENCES_MAX:])
             with contextlib.suppress(
                 OSError
-            ):  # then a journal whose last entry is gone may be read twice
+            ):  # then entries may be read twice if the last one is removed
                 write_durably(self._receiver.segments.folder / _NUMBERS, json.dumps(kept).encode())
 
     def _read_all(self) -> None:
-        """The entry that was read last is gone: report that others may be, too, and read all that
-        is not known.
-        """
+        """Record an unknown loss and read the journal from its start, skipping known entries."""
         self._receiver.losses.add(
             "the journal was vacuumed, or made again, before all of it was read", unknown=1
         )
@@ -372,7 +379,7 @@ class JournalInput:
         self._receiver.throttle.over(f"journal {self._receiver.source}")
         if self._awaited or (
             self._needs_check and not self._is_last_entry_present()
-        ):  # nothing is behind its place, nor is it itself
+        ):  # neither the entry nor any later one exists
             self._read_all()
             return
         if self._receiver.to_end:
@@ -384,7 +391,7 @@ class JournalInput:
             self._warn_and_retry_later(f"cannot be run: {error.strerror}")
 
     def _wait_for_process(self) -> tuple[int, str]:
-        """Its status, and what it said last."""
+        """Wait for journalctl to exit and return its status and the end of its error output."""
         process, self._process = self._process, None
         assert process is not None, "it was started"
         try:
@@ -403,22 +410,27 @@ class JournalInput:
 
 
 class OversizedEntry(NamedTuple):
-    """An entry that is too long. `ends`: its first and last bytes; `size`: all of them."""
+    """A journal entry that is too long to be received.
+
+    Attributes:
+        ends: Its first and last bytes, one of which contains the cursor.
+        size: Its size in bytes.
+    """
 
     ends: bytes
     size: int
 
 
 class _EntryBuffer:
-    """What has come of an entry that is not whole yet."""
+    """Buffer of an incomplete journal entry."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._count = 0
-        self._begin = b""  # of one that is too long
+        self._begin = b""  # start of an oversized entry
 
     def feed(self, data: bytes) -> Iterator[bytes | OversizedEntry]:
-        """Yield entries that are whole by now."""
+        """Yield the entries that the next chunk of output completes."""
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._add(end)
@@ -441,7 +453,7 @@ class _EntryBuffer:
 
 
 def _read_numbers(file: Path) -> dict[str, int]:
-    """Return what an earlier run noted; nothing where none did, as versions up to 0.3.0."""
+    """Return the highest number read per sequence; empty if the file is missing or invalid."""
     try:
         found = json.loads(file.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -450,9 +462,9 @@ def _read_numbers(file: Path) -> dict[str, int]:
 
 
 def _start_time(file: Path, read_from: str, now_ms: int) -> str:
-    """As journalctl takes it, `@` and Unix seconds.
+    """Return the time to begin at, as `@` and Unix seconds, the format of `journalctl --since`.
 
-    A first look decides it, and the next ones go by it until there is a line.
+    The time is decided once and kept in `file` until the first line is on disk.
     """
     if not file.exists():
         at_ms = (

@@ -1,15 +1,12 @@
-"""The thread of one source that receives, and its losses until they are in the checkpoint.
+"""The thread that receives one source, and the losses of that source until they are recorded.
 
-What was received, or came in vain, and is on no disk: gathered, and put into the checkpoint before
-a claim is made past it.
+The thread works in rounds: it reads everything that is ready once and appends it to the segments
+with one write and one sync. While the spool is full, streams are not read, so their senders wait;
+datagrams are read, counted as lost and discarded. `SourceReceiver.settle` waits for a round that
+began after the call and left nothing unread; only then may the source be called caught up.
 
-The thread of one source: waits for bytes, makes lines of them, and appends these to the source's
-segments.
-
-It goes in rounds: all that is ready is read once, and what that came to is one append, one sync.
-While there is no room, streams are not read, so that their senders wait; datagrams are read,
-counted as lost, and dropped. `settle` asks for a round that began after it and left nothing behind:
-only with it a source may be called caught up.
+Losses are collected by `ReceivingLosses` and committed to the checkpoint before any claim is made
+that covers them.
 """
 
 from __future__ import annotations
@@ -30,12 +27,20 @@ from hourmark_producer.conditions import Throttle
 from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.receive.segments import SegmentNotSynced, SegmentStore
 
-LOSS_COMMIT_INTERVAL_S: Final = 1.0  # a flood is one occasion a second
+LOSS_COMMIT_INTERVAL_S: Final = 1.0  # at most one recorded occasion per second
 _LOG = logging.getLogger(__name__)
 
 
 class ReceivingLosses:
-    """Those of one source, from one thread."""
+    """The losses of one source that are not yet recorded in the checkpoint. Used by one thread.
+
+    Args:
+        source: Name of the source.
+        address: Its `input` setting, which is recorded in place of a path.
+        checkpoint: Receives the losses.
+        counters: Counters of this run.
+        clock: Clock of this host.
+    """
 
     def __init__(
         self, source: str, address: str, checkpoint: Checkpoint, counters: Counters, clock: Clock
@@ -44,16 +49,29 @@ class ReceivingLosses:
         self._checkpoint, self._counters, self._clock = checkpoint, counters, clock
         self._pending: dict[
             str, tuple[int, int]
-        ] = {}  # by what happened: bytes, and occasions of more
+        ] = {}  # by description: lost bytes, and occasions of unknown loss
         self._committed_s = float("-inf")
 
     def add(self, what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
-        """Bytes that are known to be lost; or on so many occasions nobody knows how many."""
+        """Add a loss, to be recorded by the next `commit`.
+
+        Args:
+            what: What happened; losses with the same text are added up.
+            lost_bytes: Bytes that are known to be lost.
+            unknown: Number of occasions on which an unknown amount may have been lost.
+        """
         before, occasions = self._pending.get(what, (0, 0))
         self._pending[what] = (before + lost_bytes, occasions + unknown)
 
     def commit(self, *, at_once: bool = False) -> bool:
-        """Write down what there is; whether nothing is left to be written."""
+        """Commit the collected losses to the checkpoint, and count and log them.
+
+        Args:
+            at_once: Do not wait until `LOSS_COMMIT_INTERVAL_S` has passed since the last commit.
+
+        Returns:
+            Whether no loss is left to be committed. False if it is too early or the commit failed.
+        """
         now_s = self._clock.monotonic_s()
         if not self._pending:
             return True
@@ -88,16 +106,18 @@ class ReceivingLosses:
         return True
 
 
-READ_BYTES: Final = 1 << 16  # of one connection in one round
-_WAIT_S: Final = 0.5  # between looks at the clock
-_LAST_ROUNDS: Final = 64  # of a stop
-_HELD_WAIT_S: Final = 0.05  # between looks whether there is room
+READ_BYTES: Final = 1 << 16  # per descriptor and round
+_WAIT_S: Final = 0.5  # maximum time between two ticks
+_LAST_ROUNDS: Final = 64  # rounds before a stop
+_HELD_WAIT_S: Final = 0.05  # between checks for free space
 
 
 class ReadCallback(NamedTuple):
-    """What to do with what is ready.
+    """What to do when a descriptor is readable.
 
-    `read`: whether it left nothing there. `when_held`: also where there is no room.
+    Attributes:
+        read: Reads from it; returns whether nothing is left to be read.
+        while_paused: Whether to read while the spool is full.
     """
 
     read: Callable[[], bool]
@@ -105,37 +125,57 @@ class ReadCallback(NamedTuple):
 
 
 class ReceivingInput(Protocol):
-    """What a source receives. Used by the receiver's thread, but for `open`."""
+    """Where a source receives data from. Used by the receiver's thread, except `open`.
 
-    loses_while_stopped: (
-        bool  # what comes while nobody receives is lost, and the sender cannot know
-    )
-    has_end: bool  # a drain reads it to there
-    is_resumable: bool  # it can be asked again, from the last line on
+    Attributes:
+        loses_while_stopped: Data that is sent while no receiver runs is lost, unknown to the
+            sender.
+        has_end: The input ends, so a drain reads it to its end.
+        is_resumable: The input can be read again from the last line on disk.
+    """
+
+    loses_while_stopped: bool  # data sent while no receiver runs is lost
+    has_end: bool  # a drain reads it to its end
+    is_resumable: bool  # it can be read again from the last line on
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether what has come is ready to be read. While it is not, nothing is settled, though
-        nothing is ready.
-        """
+        """Whether all data that has arrived is ready to be read."""
         ...
 
     def open(self, receiver: SourceReceiver) -> None:
-        """Watch what there is. ConfigError where that cannot be had."""
+        """Start to receive, by registering descriptors with `receiver.watch`.
+
+        Raises:
+            ConfigError: An address or program is not available.
+        """
         ...
 
     def tick(self, now_s: float) -> None:
-        """Now and then."""
+        """Perform periodic work, at least twice a second; `now_s` is in monotonic seconds."""
         ...
 
     def close(self) -> None:
-        """Let go of all."""
+        """Stop to receive and release all resources."""
         ...
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class SourceReceiver:
-    """One source's. `failed` is called with an error that ends the tailer."""
+    """Receives the data of one source in a thread of its own and appends it to segments.
+
+    Attributes:
+        source: Name of the source.
+        input: Where the data comes from.
+        segments: Where the lines are written.
+        losses: Losses of the source.
+        throttle: Log of conditions, such as a full disk.
+        clock: Clock of this host.
+        on_error: Called with an exception that must end the tailer.
+        is_paused: The spool is full or cannot be written; streams are not read.
+        has_ended: No more data will be received.
+        to_end: Receive only what is available now.
+    """
 
     source: str
     input: ReceivingInput
@@ -147,10 +187,12 @@ class SourceReceiver:
 
     def __post_init__(self) -> None:
         self.is_paused = False
-        self.has_ended = False  # there is nothing more to come, ever
-        self.to_end = False  # it ends where there is nothing more for now
+        self.has_ended = False  # no more data will be received
+        self.to_end = False  # end when nothing more is available
         self._lines: list[bytes] = []
-        self._selector = selectors.PollSelector()  # regular files too, as standard input may be one
+        self._selector = (
+            selectors.PollSelector()
+        )  # poll supports regular files, which standard input may be
         self._paused: list[selectors.SelectorKey] = []
         self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._changed = threading.Condition()
@@ -159,7 +201,14 @@ class SourceReceiver:
         self._thread = threading.Thread(target=self._run, name=f"spool {self.source}", daemon=True)
 
     def start(self, *, to_end: bool = False) -> None:
-        """Begin to receive. `to_end`: what there is now."""
+        """Open the input and start the thread.
+
+        Args:
+            to_end: Receive only what is available now, then end.
+
+        Raises:
+            ConfigError: The input is not available.
+        """
         self.to_end = to_end
         self._selector.register(
             self._wake_r, selectors.EVENT_READ, ReadCallback(self._clear_wakeup, while_paused=True)
@@ -176,8 +225,9 @@ class SourceReceiver:
         self._thread.start()
 
     def record_previous_run_losses(self) -> None:
-        """What may have been lost since, or with it; also where nothing is received from now on, as
-        in a drain.
+        """Add an unknown loss if the previous run was killed or data was lost while none ran.
+
+        Nothing is added for a resumable input.
         """
         if self.segments.was_left_open() and not self.input.is_resumable:
             why = (
@@ -188,23 +238,29 @@ class SourceReceiver:
             self.losses.add(why, unknown=1)
 
     def commit_losses(self) -> bool:
-        """Where nothing is received: whether what the run before may have lost is written down, as
-        it must be before a claim.
+        """Commit the losses of the previous run and return whether that succeeded.
+
+        Call this for a source that does not receive in this run, before a claim is made for it.
         """
         if told := self.losses.commit(at_once=True):
             self._unmark()
         return told
 
     def stop(self, within_s: float) -> None:
-        """Write what has arrived, and end."""
+        """Write what has arrived and end the thread; wait at most `within_s` seconds."""
         self._stopping = True
         self._wake()
         if self._thread.ident is not None:
             self._thread.join(within_s)
 
     def settle(self, within_s: float) -> bool:
-        """Whether all that had arrived when this was called is on disk, where the tailer follows
-        it.
+        """Wait until everything that has arrived before this call is on disk.
+
+        Args:
+            within_s: Maximum time to wait, in seconds.
+
+        Returns:
+            Whether it is on disk; False as well while the receiver is paused.
         """
         with self._changed:
             self._wanted += 1
@@ -216,24 +272,29 @@ class SourceReceiver:
             return self._settled >= goal or self.has_ended
 
     def watch(self, what: int, polled: ReadCallback) -> None:
-        """From now on."""
+        """Register a descriptor to be read whenever it is readable.
+
+        Args:
+            what: The descriptor.
+            polled: The callback that reads it.
+        """
         if self.is_paused and not polled.while_paused:
             self._paused.append(selectors.SelectorKey(what, what, selectors.EVENT_READ, polled))
         else:
             self._selector.register(what, selectors.EVENT_READ, polled)
 
     def unwatch(self, what: int) -> None:
-        """Before it is closed."""
+        """Remove a descriptor. Call this before it is closed; unknown descriptors are ignored."""
         self._paused = [key for key in self._paused if key.fd != what]
         with contextlib.suppress(KeyError):
             self._selector.unregister(what)
 
     def receive(self, line: bytes) -> None:
-        """Part of this round's append."""
+        """Add a line, with its newline, to the append at the end of this round."""
         self._lines.append(line)
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Mark the input as ended; the thread ends after everything is written."""
         self._ending = True
 
     def _run(self) -> None:
@@ -262,11 +323,11 @@ class SourceReceiver:
             self.segments.clear_open_mark()
 
     def _drain(self) -> bool:
-        """Whether nothing is left that had arrived."""
+        """Read what has arrived before a stop, and return whether nothing is left."""
         return any(self._round(0) for _ in range(_LAST_ROUNDS)) and not self.is_paused
 
     def _round(self, wait_s: float) -> bool:
-        """Whether it left nothing behind."""
+        """Read everything that is ready, write it, and return whether nothing is left to read."""
         goal = self._wanted
         drained = self.input.is_caught_up
         for key, _ in self._selector.select(
@@ -285,7 +346,7 @@ class SourceReceiver:
     def _write(self) -> None:
         if self.input.is_resumable and not self.losses.commit(
             at_once=True
-        ):  # lines behind a loss would hide it from a run after a kill
+        ):  # after a kill, a resumed input would not notice a loss before the last line
             self._set_paused("what was lost cannot be written down")
             return
         content = b"".join(self._lines)
@@ -310,7 +371,7 @@ class SourceReceiver:
         self._set_paused(waiting if self.segments.is_full else "")
 
     def _set_paused(self, why: str) -> None:
-        """Read no more; or go on, where there is no reason."""
+        """Pause reading, for the reason in `why`, or resume it if `why` is empty."""
         if why and not self.is_paused:
             self.throttle.warn(
                 f"spool full {self.source}",

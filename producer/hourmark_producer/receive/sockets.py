@@ -1,22 +1,18 @@
 """Syslog over TCP (RFC 6587), TLS (RFC 5425) and UDP (RFC 5426).
 
-Syslog over TCP (RFC 6587) and TLS (RFC 5425): connections that are kept open, each a stream of
-messages.
+TCP and TLS connections stay open, and each is a stream of messages. The protocols have no
+acknowledgments, so bytes that the kernel had received when the tailer was killed are lost and
+counted as an unknown loss. A regular stop reads them first. A connection with an invalid stream,
+or one that is idle for too long, is closed.
 
-There is no answer that tells a sender what arrived: what the kernel had taken when the tailer was
-killed is lost, and counted as unknown. A stop reads what has arrived first. A connection that says
-what nobody can read, or nothing for long, is closed.
+Each UDP datagram is one message. If the spool is full, datagrams are read and counted as lost, in
+bytes. Datagrams that the kernel drops are counted by the kernel (SO_MEMINFO, Linux 4.12), so the
+lost bytes are unknown. The counter is read after each round, before the source may be called caught
+up; SO_RXQ_OVFL would miss drops at the end of a burst. Datagrams that arrive while no tailer runs
+cannot be counted, so each start after the first records an unknown loss.
 
-Syslog over UDP (RFC 5426): a message a datagram, and nobody waits for anybody.
-
-What finds no room is read and counted, in bytes. What the kernel drops it counts itself, in
-datagrams, so of bytes nothing is known. Its counter (SO_MEMINFO, Linux 4.12) is read after each
-round, before the source may be called caught up: a control message with a datagram (SO_RXQ_OVFL)
-tells of drops before that datagram only, and never of those at the end of a burst. What comes while
-no tailer runs is not known to anyone: each start after the first reports an unknown loss.
-
-TLS of what listens for syslog (RFC 5425), 1.2 or newer. Files that change are read again before the
-next connection.
+TLS requires version 1.2 or newer. Certificate files that change are read again before the next
+connection.
 """
 
 from __future__ import annotations
@@ -39,15 +35,23 @@ if TYPE_CHECKING:
 
 _BACKLOG: Final = 128
 _HANDSHAKE_S: Final = 10.0
-_ACCEPT_AGAIN_S: Final = 1.0  # after no connection could be accepted, as descriptors are used up
+_ACCEPT_AGAIN_S: Final = 1.0  # delay after accept failed, for example for lack of descriptors
 _KERNEL_BYTES: Final = (
     1 << 18
-)  # of a connection: a kill loses them, so not as many as the system would give
+)  # receive buffer per connection; a kill loses it, so below the system's default
 _LOG = logging.getLogger(__name__)
 
 
 class SyslogStreamInput:
-    """One address to listen at."""
+    """Input that accepts syslog connections over TCP or TLS on one address.
+
+    Args:
+        address: Host and port to listen on.
+        message_bytes_max: Maximum length of a message; longer ones are skipped and counted as lost.
+        connections_max: Maximum number of open connections; further ones are refused.
+        idle_s: Seconds without data after which a connection is closed.
+        tls: Certificates; None for plain TCP.
+    """
 
     loses_while_stopped = False
     has_end = False
@@ -89,7 +93,7 @@ class SyslogStreamInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether senders that wait are accepted."""
+        """Whether new connections are being accepted."""
         return self._accepts_from_s is None
 
     def tick(self, now_s: float) -> None:
@@ -97,7 +101,7 @@ class SyslogStreamInput:
             self._watch_listener()
         if self._receiver.is_paused:
             for connection in self._connections.values():
-                connection.last_read_s = now_s  # it is we who make it wait
+                connection.last_read_s = now_s  # the receiver makes it wait
         for connection in list(self._connections.values()):
             limit_s = (
                 min(self._idle_s, _HANDSHAKE_S) if connection.is_in_handshake else self._idle_s
@@ -117,8 +121,8 @@ class SyslogStreamInput:
             try:
                 accepted_socket, peer = self._listener.accept()
             except BlockingIOError:
-                return not accepted  # what new ones have sent is read in the next round
-            except OSError as error:  # too many open files; or it is gone again
+                return not accepted  # data of new connections is read in the next round
+            except OSError as error:  # too many open files, or the connection is gone again
                 self._warn(
                     "accept",
                     f"no connection could be accepted: {error.strerror}; tried again every "
@@ -200,7 +204,14 @@ class SyslogStreamInput:
 
 
 class SyslogConnection:
-    """One, since its sender is accepted. `active_s`: when it said something last, monotonic."""
+    """One accepted syslog connection.
+
+    Attributes:
+        socket: The connected socket, with TLS if configured.
+        peer: IP address of the sender.
+        framer: Splits the stream into messages.
+        last_read_s: When data was received last, in monotonic seconds.
+    """
 
     def __init__(
         self, connected: socket.socket, peer: str, framer: SyslogFramer, now_s: float
@@ -209,21 +220,23 @@ class SyslogConnection:
 
     @property
     def is_in_handshake(self) -> bool:
-        """Whether TLS has not begun yet."""
+        """Whether the TLS handshake is not complete; False without TLS."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
 
     def read(self) -> bytes:
-        """All that has arrived, or a good deal of it; nothing at its end.
+        """Return received bytes, about 64 KiB at most; empty at the end of the stream.
 
-        BlockingIOError, SSLWantReadError: nothing yet.
+        Raises:
+            BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError: No data is available yet.
+            OSError: The connection failed.
         """
         data = self.socket.recv(READ_BYTES)
         while (
             isinstance(self.socket, ssl.SSLSocket) and data and len(data) < READ_BYTES
-        ):  # TLS gives a record at a time
+        ):  # TLS returns one record at a time
             try:
                 more = self.socket.recv(READ_BYTES)
-            except OSError:  # nothing more yet; whatever else it is, the next read meets it again
+            except OSError:  # nothing more yet; the next read raises any other error again
                 break
             if not more:
                 break
@@ -232,7 +245,16 @@ class SyslogConnection:
 
 
 def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
-    """A socket that does not block; ConfigError where the address cannot be had."""
+    """Bind a non-blocking socket for a source, and listen on it if it is a stream socket.
+
+    Args:
+        address: Host and port.
+        kind: `SOCK_STREAM` or `SOCK_DGRAM`.
+        source: Name of the source, for the error message.
+
+    Raises:
+        ConfigError: The address is not available.
+    """
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     made = socket.socket(family, kind)
     try:
@@ -255,14 +277,14 @@ def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str
 _DATAGRAM_BYTES_MAX: Final = 1 << 16
 _A_ROUND: Final = 1000  # datagrams
 _SO_MEMINFO: Final = 55  # asm-generic/socket.h; Python has no name for it
-_DATAGRAM_KERNEL_BYTES: Final = 8 << 20  # asked for; the system gives net.core.rmem_max at most
+_DATAGRAM_KERNEL_BYTES: Final = 8 << 20  # requested; the system limits it to net.core.rmem_max
 _MEMINFO: Final = struct.Struct(
     "=32xI"
 )  # linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of its numbers
 
 
 class SyslogDatagramInput:
-    """One address to listen at."""
+    """Input that receives syslog datagrams over UDP on one address."""
 
     loses_while_stopped = True
     is_caught_up = True
@@ -271,7 +293,7 @@ class SyslogDatagramInput:
 
     def __init__(self, address: tuple[str, int], message_bytes_max: int) -> None:
         self._bind_address, self._message_bytes_max = address, message_bytes_max
-        self._dropped = 0  # by the kernel, since the socket is there
+        self._dropped = 0  # by the kernel, since the socket was opened
 
     def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
@@ -316,7 +338,7 @@ class SyslogDatagramInput:
             self._receiver.receive(message_to_line(message))
 
     def _count_dropped(self) -> None:
-        """Report what the kernel has dropped since the call before."""
+        """Record an unknown loss for datagrams that the kernel has dropped since the last call."""
         (count,) = _MEMINFO.unpack(
             self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
         )
@@ -331,7 +353,13 @@ _GROUP: Final = "tailer.syslog.tls"
 
 
 class ListenerTls:
-    """Certificates of one listener. ConfigError where they cannot be used."""
+    """The TLS certificates of one listener, read again when their files change.
+
+    If a changed file cannot be used, a warning is logged and the previous certificates stay in use.
+
+    Raises:
+        ConfigError: A file cannot be used at the start.
+    """
 
     def __init__(self, settings: SyslogTls, throttle: Throttle) -> None:
         self._settings, self._throttle = settings, throttle
@@ -339,7 +367,7 @@ class ListenerTls:
         self._context = _context(settings)
 
     def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
-        """The handshake is part of the first reads."""
+        """Return an accepted socket with TLS; the handshake happens during the first reads."""
         if self._watched.changed():
             try:
                 self._context = _context(self._settings)
@@ -355,7 +383,7 @@ def _context(settings: SyslogTls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= (
         ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
-    )  # who resumes, shows no certificate
+    )  # a resumed session presents no certificate
     context.num_tickets = 0
     load_pair(context, _GROUP, settings.certificate, settings.key)
     if settings.client_ca is not None:

@@ -1,6 +1,4 @@
-"""All sources of a tailer that receive: their segments are files like all others, once they are
-written.
-"""
+"""All receiving sources of a tailer; their segments are tailed like any other files."""
 
 from __future__ import annotations
 
@@ -33,14 +31,17 @@ from hourmark_producer.receive.sockets import ListenerTls, SyslogDatagramInput, 
 from hourmark_producer.receive.standard_input import StandardInput
 
 SETTLED_WITHIN_S: Final = (
-    0.2  # a source that takes longer is behind: no claim of it is begun in this look
+    0.2  # a source that takes longer is unsettled: this scan starts no claim for it
 )
 STOP_WITHIN_S: Final = 5.0
 _LOG = logging.getLogger(__name__)
 
 
 def sources_as_files(config: TailerConfig) -> list[TailedSource]:
-    """All sources, as files: those that receive have the paths of their segments."""
+    """Return all sources as tailed files.
+
+    A receiving source gets the path of its segments as `paths`; other sources are unchanged.
+    """
     return [
         source
         if source.input is None
@@ -57,7 +58,19 @@ def sources_as_files(config: TailerConfig) -> list[TailedSource]:
 def recover_spools(
     config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], Identity]
 ) -> None:
-    """Put in order what a kill left, before files are followed."""
+    """Repair the segments of all receiving sources after a kill, before any file is tailed.
+
+    Logs a warning for segments whose source no longer has an `input`: they are not delivered.
+
+    Args:
+        config: Settings of the tailer.
+        checkpoint: Open checkpoint.
+        identify: Returns the identity of an open file.
+
+    Raises:
+        OSError: A segment cannot be read or repaired.
+        CheckpointFailed: The checkpoint cannot be committed.
+    """
     for source in config.sources:
         if source.input is not None:
             recover_segments(_folder(config, source), checkpoint, identify)
@@ -73,7 +86,20 @@ def recover_spools(
 
 @dataclasses.dataclass(kw_only=True)
 class SpoolReceivers:
-    """Receivers of one tailer. Used by the scanning thread. `failed`: what ends the tailer."""
+    """The receivers of all receiving sources of one tailer. Used by the scanning thread.
+
+    Attributes:
+        config: Settings of the tailer.
+        files: All tracked files.
+        checkpoint: Open checkpoint.
+        schedule: Files that are due.
+        counters: Counters of this run.
+        throttle: Log of conditions.
+        clock: Clock of this host.
+        on_error: Called with an exception that must end the tailer.
+        receivers: Receivers by source name.
+        ended_s: When all of standard input was on disk, in monotonic seconds; None before.
+    """
 
     config: TailerConfig
     files: Files
@@ -85,9 +111,7 @@ class SpoolReceivers:
     on_error: Callable[[Exception], None]
 
     def __post_init__(self) -> None:
-        self.ended_s: float | None = (
-            None  # monotonic: standard input was seen to be at its end, and is on disk
-        )
+        self.ended_s: float | None = None  # monotonic: when all of standard input was on disk
         self.receivers = {
             source.name: self._receiver(source)
             for source in self.config.sources
@@ -95,7 +119,14 @@ class SpoolReceivers:
         }
 
     def start(self, *, to_end: bool = False) -> None:
-        """Receive. `to_end`: only what has an end. ConfigError where an address cannot be had."""
+        """Start to receive.
+
+        Args:
+            to_end: Receive only from inputs that have an end, for a drain.
+
+        Raises:
+            ConfigError: An input is not available, such as an address in use.
+        """
         self._listen = not to_end
         try:
             for source, receiver in self.receivers.items():
@@ -108,12 +139,15 @@ class SpoolReceivers:
             raise
 
     def stop(self) -> None:
-        """Write what has arrived, and receive no more."""
+        """Write what has arrived and stop to receive."""
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
     def unsettled_sources(self) -> set[str]:
-        """Sources of which something has arrived that is not on disk yet; or may have."""
+        """Return the sources that may have received data that is not on disk yet.
+
+        No claim may be based on a scan of these sources.
+        """
         found = set()
         for source, receiver in self.receivers.items():
             if not self._receives(source):
@@ -128,13 +162,13 @@ class SpoolReceivers:
         return found
 
     def is_unrepeatable(self, source: str) -> bool:
-        """Whether its senders cannot be asked again."""
+        """Return whether a source receives from senders that cannot repeat what they sent."""
         return source in self.receivers and not self.receivers[source].input.is_resumable
 
     def remove_acknowledged(self) -> None:
-        """Remove segments that are acknowledged as a whole.
+        """Remove the segments that are complete and acknowledged.
 
-        OSError, CheckpointFailed: said, and tried again.
+        A failure is logged, and the next call tries again.
         """
         if not self.receivers:
             return

@@ -1,6 +1,4 @@
-"""What a program writes into this one. At its end the tailer ends, too, once all is
-acknowledged.
-"""
+"""Standard input as a source. After its end, the tailer ends once everything is acknowledged."""
 
 from __future__ import annotations
 
@@ -16,9 +14,12 @@ _STDIN: Final = 0
 
 
 class StandardInput:
-    """Lines as they come; one that is too long goes on in pieces, as in any file.
+    """Input that reads lines from standard input; an over-long line is received in parts.
 
-    `descriptor`: another one, in tests.
+    Args:
+        line_bytes_max: Length from which an incomplete line is passed on without waiting for its
+            end.
+        descriptor: Descriptor to read from.
     """
 
     loses_while_stopped = False
@@ -45,7 +46,7 @@ class StandardInput:
     def _read(self) -> bool:
         try:
             data = os.read(self._descriptor, READ_BYTES)
-        except BlockingIOError:  # others may have made it so
+        except BlockingIOError:  # another process may have made it non-blocking
             return True
         if not data:
             if self._partial:

@@ -55,15 +55,15 @@ def forgets_losses() -> None:
 @fault("append", "take_a_service_down", "append")
 def claims_what_it_has_not_sent() -> None:
     """Every target is met at once."""
-    _put("caught_up:Target.is_met", lambda _: True)
+    _put("send.reports:AcknowledgmentTarget.is_met", lambda _: True)
 
 
 @fault("settle", *8 * ["append"])
 def claims_with_an_own_clock() -> None:
     """The machine's clock for the services'."""
-    before = _now("service_client:ServiceLink.clocks_ms")
+    before = _now("send.client:DeliveryServiceClient.clocks_ms")
     _put(
-        "service_client:ServiceLink.clocks_ms",
+        "send.client:DeliveryServiceClient.clocks_ms",
         lambda link: dict.fromkeys(before(link), time.time_ns() // 1_000_000),
     )
 
@@ -71,7 +71,7 @@ def claims_with_an_own_clock() -> None:
 @fault("settle", *3 * ["take_a_service_down"], *3 * ["append"], "kill")
 def moves_on_before_it_is_durable() -> None:
     """The spool keeps nothing: what was on its way is not sent again after a kill."""
-    _put("follower:spool", lambda *_: ("SELECT 1", ()))
+    _put("send.file_shipper:spool", lambda *_: ("SELECT 1", ()))
 
 
 @fault("settle", "kill", "start")
@@ -105,7 +105,7 @@ def takes_growth_for_growth() -> None:
         lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head),
     )
     _put("looking:is_anchored", lambda *_: True)
-    _put("follower:is_anchored", lambda *_: True)
+    _put("send.file_shipper:is_anchored", lambda *_: True)
 
 
 @fault("settle", "truncate")
@@ -118,7 +118,7 @@ def counts_losses_twice() -> None:
 @fault("settle", "copy_and_truncate", "settle")
 def sends_copies_again() -> None:
     """A copy is a file like any other."""
-    _put("follower:origin_of", lambda *_: None)
+    _put("send.file_shipper:origin_of", lambda *_: None)
 
 
 @fault("settle", "append", "settle", "kill", *3 * ["damage_the_checkpoint", "kill"])
@@ -167,14 +167,14 @@ def forgets_a_range_once_a_later_one_is_taken() -> None:
         sent = file.progress.in_flight
         return () if any(one.acknowledged for one in sent) else sent
 
-    _put("follower:_acknowledged", acknowledged)
-    _put("follower:_on_their_way", on_their_way)
+    _put("send.file_shipper:_acknowledged", acknowledged)
+    _put("send.file_shipper:_on_their_way", on_their_way)
 
 
 @fault("settle", "ask_to_wait", "take_a_service_down", *40 * ["append"])
 def does_not_wait_when_it_is_asked_to() -> None:
     """Retry-After says nothing."""
-    _put("service_client:_retry_after_s", lambda _: 0.0)
+    _put("send.client:_retry_after_s", lambda _: 0.0)
 
 
 @fault(
@@ -243,7 +243,7 @@ def takes_any_configuration() -> None:
         reloading._begins_anew = True
         reloading._stop()
 
-    _put("reloading:Reloading.ask", ask)
+    _put("reloading:ReloadHandler.request_reload", ask)
 
 
 @fault("settle", "reload_what_a_start_refuses", "settle")
@@ -293,7 +293,7 @@ def takes_what_is_older_for_unchanged() -> None:
 @fault("settle", "reload", "settle")
 def ends_where_it_should_begin_anew() -> None:
     """SIGHUP is as SIGTERM."""
-    _put("reloading:Reloading.wanted", False)
+    _put("reloading:ReloadHandler.is_restart_requested", False)
 
 
 @fault("settle", *5 * ["append", "append", "copy_and_truncate", "settle"])
@@ -338,13 +338,13 @@ def calls_lost_what_copies_hold() -> None:
 )
 def takes_the_first_entry_that_is_left_for_the_next() -> None:
     """It is not looked at whether the entry that was read last is there."""
-    real = _now("spool.journal:Journal._start")
+    real = _now("receive.journal:JournalInput._start")
 
     def start(journal: Any, *, follow: bool) -> None:
         real(journal, follow=follow)
         journal._awaited = ""
 
-    _put("spool.journal:Journal._start", start)
+    _put("receive.journal:JournalInput._start", start)
 
 
 @fault(
@@ -364,8 +364,8 @@ def does_not_read_a_journal_that_was_made_again() -> None:
         journal._is_lost = True
         journal._start(follow=True)
 
-    _put("spool.journal:Journal._read_all", read_on)
-    _put("spool.journal:Journal._is_known", lambda *_: True)
+    _put("receive.journal:JournalInput._read_all", read_on)
+    _put("receive.journal:JournalInput._is_known", lambda *_: True)
 
 
 @fault(
@@ -379,19 +379,19 @@ def does_not_read_a_journal_that_was_made_again() -> None:
 )
 def reads_the_journal_from_its_start_each_time() -> None:
     """No cursor is known."""
-    _put("spool.journal:cursor_of", lambda _: "")
+    _put("receive.journal:line_cursor", lambda _: "")
 
 
 @fault("settle", "send_datagrams", "settle", "flood_with_datagrams", "settle")
 def does_not_ask_the_kernel_what_it_dropped() -> None:
     """Datagrams that came are all there were."""
-    _put("spool.datagrams:Datagrams._count_dropped", lambda _: None)
+    _put("receive.sockets:SyslogDatagramInput._count_dropped", lambda _: None)
 
 
 @fault("settle", "send_datagrams", "settle", "stop", "settle")
 def does_not_say_that_nobody_listened() -> None:
     """A start is as the first."""
-    _put("spool.segments:Segments.was_left_open", lambda _: False)
+    _put("receive.segments:SegmentStore.was_left_open", lambda _: False)
 
 
 @fault("settle", *3 * ["append", "set_the_clock"])
