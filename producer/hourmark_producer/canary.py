@@ -1,5 +1,6 @@
-"""`hourmark canary run`: one event a minute through the delivery service, exactly once, by the
-settings of the tailer.
+"""`hourmark canary run`: posts one event per minute, exactly once, through the delivery service.
+
+It uses the tailer's settings for services, token and TLS.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ RETRY_S = 5.0
 
 
 class CanaryPoster:
-    """Posts, and posts the same again until it is acknowledged: its name and time are in it, so it
-    is there once.
+    """Posts canary events, repeating each until it is acknowledged.
+
+    The id and time of an event are part of its body, so a repeated post does not duplicate it.
+
+    Args:
+        link: Client for the delivery services.
+        site: Name of the site in every event.
+        clock: Clock of this host.
     """
 
     def __init__(self, link: DeliveryServiceClient, site: str, clock: Clock) -> None:
@@ -41,7 +48,12 @@ class CanaryPoster:
         self._failed = False
 
     def post(self) -> bool:
-        """One try; whether it is acknowledged. What keeps it from that is said once."""
+        """Post the current event once and return whether it was acknowledged and accepted.
+
+        An event that was not acknowledged is posted again by the next call. The first failure in a
+        row is
+        logged; no error is raised.
+        """
         try:
             if self._body is None:
                 self._body = self._event(self._link.current_reading().clock_ms)
@@ -62,11 +74,11 @@ class CanaryPoster:
         return not letters
 
     def render_metrics(self) -> bytes:
-        """Of /metrics."""
+        """Return the body of /metrics, in the Prometheus text format."""
         return render_canary_metrics(self._acknowledged_ms / 1000)
 
     def unhealthy_reasons(self) -> list[str]:
-        """Of /healthz."""
+        """Return why /healthz answers 503: no event was acknowledged for too long; else empty."""
         silent_s = self._clock.monotonic_s() - self._steady_s
         return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []
 

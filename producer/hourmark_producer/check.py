@@ -1,13 +1,9 @@
-"""`hourmark tail --check`, and what a start of the tailer needs.
+"""Checks that a start of the tailer would succeed: `hourmark tail --check` and reloads.
 
-What a start of the tailer needs and its settings alone do not show: files, folders, addresses and
-programs.
-
-A reload checks this before the running tailer ends, and `hourmark tail --check` reports it: so
-neither accepts a configuration that a start refuses. Nothing is changed, sent or delivered.
-
-`hourmark tail --check`: would a start go well. Reads, asks the services for their clock, and
-changes nothing.
+The checks cover what the settings alone do not show: files, folders, addresses, programs and
+certificates. A reload runs them before the running tailer ends, so it never accepts a configuration
+that a start refuses. Nothing is modified, sent or delivered; `--check` requests the clock and rules
+of each service.
 """
 
 from __future__ import annotations
@@ -44,16 +40,24 @@ _TLS: Final = "tailer.syslog.tls"
 
 
 def check_services(config: TailerConfig, clock: Clock) -> None:
-    """Raise ConfigError where a service's URL, the token or a certificate cannot be used."""
+    """Check that the service URLs, the token and the certificates can be used.
+
+    Raises:
+        ConfigError: One of them cannot be used; the message names the setting.
+    """
     ServiceSelector(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
     Credentials(config, clock)
 
 
 def check_receiving_inputs(config: TailerConfig, listened: frozenset[str] = frozenset()) -> None:
-    """Raise ConfigError where a source cannot receive as its `input` says.
+    """Check that every receiving source could start: its address, program and certificates.
 
-    Args: config: Settings of the tailer. listened: Inputs that this process listens at already;
-        their addresses are in use, by itself.
+    Args:
+        config: Settings of the tailer.
+        listened: Inputs that this process listens on already; their addresses are not tried.
+
+    Raises:
+        ConfigError: An input is not available.
     """
     if config.syslog.tls.certificate is not None and any(
         (one.input or "").startswith("syslog+tls") for one in config.sources
@@ -76,9 +80,7 @@ def check_receiving_inputs(config: TailerConfig, listened: frozenset[str] = froz
 
 
 def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
-    """Yield each setting whose folder cannot be written to by this user, and the path that is in
-    the way.
-    """
+    """Yield each folder setting that this user cannot write to, with the path that prevents it."""
     for setting, folder in (
         ("tailer.state_dir", config.state_dir),
         ("tailer.second_state_dir", config.second_state_dir),
@@ -88,21 +90,25 @@ def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
 
 
 def nearest_unwritable_path(folder: Path) -> Path | None:
-    """Return the folder, or the nearest path above it that exists, where it cannot be written to;
-    None where it can.
+    """Return the path that prevents writing to a folder, or None if the folder is writable.
+
+    If the folder does not exist, the nearest existing parent is checked.
     """
     there = next(above for above in (folder, *folder.absolute().parents) if os.path.lexists(above))
     return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
 
 
 def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, clock: Clock) -> None:
-    """Raise ConfigError where a running tailer cannot go on with other settings.
+    """Check that a running tailer can continue with other settings.
 
     Args:
-        config: The settings as they are to be.
-        running: Those of the running tailer.
-        host_id: The running tailer's.
-        clock: Of this host.
+        config: The new settings.
+        running: The settings of the running tailer.
+        host_id: Identifier of the running tailer's installation.
+        clock: Clock of this host.
+
+    Raises:
+        ConfigError: A start with the new settings would fail, or they name another state folder.
     """
     if config.state_dir.resolve() != running.state_dir.resolve():
         raise ConfigError(
@@ -142,7 +148,14 @@ Level = Literal["well", "warning", "error"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One answer. An error keeps a tailer from its work, a warning may be as it shall be."""
+    """The result of one check.
+
+    Attributes:
+        subject: What was checked, such as a setting, source or service.
+        level: `error` if the tailer cannot work, `warning` if it can but should be looked at, else
+            `well`.
+        said: The finding, with the next step if there is one.
+    """
 
     subject: str
     level: Level
@@ -150,7 +163,12 @@ class CheckResult:
 
 
 def run_startup_checks(config: TailerConfig, clock: Clock) -> list[CheckResult]:
-    """Everything, in the order of a start; `config` is in order by itself."""
+    """Run all checks in the order of a start and return their results.
+
+    Args:
+        config: Settings that `validate_settings` has accepted.
+        clock: Clock of this host.
+    """
     return [
         _state(config),
         *_received(config),
@@ -190,9 +208,7 @@ def _state(config: TailerConfig) -> CheckResult:
 
 
 def _received(config: TailerConfig) -> Iterator[CheckResult]:
-    """What a start would meet as it begins to receive. A running tailer has its addresses
-    itself.
-    """
+    """Yield an error if receiving could not start; a warning if a running tailer may be why."""
     try:
         check_receiving_inputs(config)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""`hourmark tail`: the File Tailer's command line."""
+"""The command line of the tailer: `hourmark tail` and `hourmark tail status`."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def _check(config: Config, *, as_json: bool) -> None:
 
 
 def _left_waiting(settings: TailerConfig) -> str:
-    """What a stop without a goodbye means for buckets, and what ends it."""
+    """Return the log message about the effect of a stop without a goodbye, and the next step."""
     drain = shlex.join(["hourmark", "tail", "--drain", *named_config()])
     return (
         "stopped without a goodbye: hours that "

@@ -1,11 +1,9 @@
-"""SIGHUP: the tailer goes on with the configuration as it stands now, if a start would accept it;
-else with the one that it has.
+"""Reload on SIGHUP: the tailer restarts with the current configuration if a start would accept it.
 
-A tailer whose configuration changed is another one: sources, folders, services, limits. So the
-running one ends as on SIGTERM, and the same process begins anew (execv) on the same checkpoint,
-with the same arguments and process id: there is no second way of starting. Signals that come
-meanwhile are held back until the new one listens to them: else a SIGTERM would be forgotten with
-the one that it came to.
+Otherwise it continues with its present configuration. A changed configuration can concern sources,
+folders, services and limits, so the tailer stops as on SIGTERM and the same process executes the
+program again (execv), with the same arguments, process id and checkpoint. Signals are blocked
+until the new program handles them, so no SIGTERM is lost in between.
 """
 
 from __future__ import annotations
@@ -27,9 +25,14 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class ReloadHandler:
-    """`read` raises HourmarkError where the configuration is not in order; `stop` ends the tailer.
+    """Handler of SIGHUP that checks the configuration and restarts the process. Thread-safe.
 
-    Safe in threads.
+    Args:
+        read: Reads and checks the configuration; raises HourmarkError if it is not acceptable.
+        stop: Begins to stop the running tailer.
+
+    Attributes:
+        was_last_reload_accepted: Result of the latest reload; True if there was none.
     """
 
     def __init__(self, read: Callable[[], object], stop: Callable[[], object]) -> None:
@@ -40,10 +43,7 @@ class ReloadHandler:
         self.was_last_reload_accepted = True  # the latest
 
     def listen(self) -> None:
-        """From now on SIGHUP asks for it.
-
-        All signals are taken, also such as came since `begin_anew`.
-        """
+        """Handle SIGHUP from now on, including signals that arrived during a restart."""
         signal.signal(
             signal.SIGHUP, lambda *_: _thread.start_new_thread(self.request_reload, ()) and None
         )
@@ -51,14 +51,18 @@ class ReloadHandler:
 
     @property
     def is_restart_requested(self) -> bool:
-        """Whether the tailer is to begin anew, once it has ended."""
+        """Whether the process is to restart once the tailer has stopped."""
         return self._restart_requested
 
     def restart_if_requested(self, is_over: Callable[[], bool]) -> None:
-        """Where that is wanted, this process from its beginning; not where it `is_over`, as SIGTERM
-        came.
+        """Execute the program again if a reload was requested; otherwise return.
 
-        To be called by the main thread, once everything is closed.
+        Call this in the main thread after everything is closed. SIGHUP and the stop signals stay
+        blocked
+        for the new program.
+
+        Args:
+            is_over: Returns whether the process must end instead, because of SIGTERM or Ctrl-C.
         """
         signal.pthread_sigmask(
             signal.SIG_BLOCK, _HELD
@@ -74,7 +78,10 @@ class ReloadHandler:
                 os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # this program again
 
     def request_reload(self) -> None:
-        """Check the configuration, and begin to end if it is in order."""
+        """Check the configuration and, if it is acceptable, begin to stop the tailer.
+
+        Otherwise an error is logged and the tailer continues.
+        """
         with self._lock:
             try:
                 self._read()

@@ -1,4 +1,4 @@
-"""What of a tailer an older version could not go on with: its checkpoint, and what it received."""
+"""What prevents an older version from continuing with a tailer's checkpoint and received data."""
 
 from __future__ import annotations
 
@@ -22,9 +22,16 @@ _END_IN_ORDER = (
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Of the checkpoint of `tailer.state_dir`.
+    """Yield what prevents an older version from continuing with the checkpoint of this tailer.
 
-    NothingHere; UsageError, Unavailable where it cannot be read.
+    Args:
+        config: Configuration of the tailer.
+        older: The older version.
+
+    Raises:
+        NothingHere: The state folder has no checkpoint.
+        UsageError: This user may not read the checkpoint.
+        Unavailable: The checkpoint cannot be read at the moment.
     """
     path = config.tailer.state_dir / CHECKPOINT
     if not path.exists():

@@ -1,4 +1,4 @@
-"""What the types of the settings alone cannot tell of a tailer's configuration."""
+"""Validation of the tailer's settings beyond their types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ _BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 
 
 def validate_settings(settings: TailerConfig) -> TailerConfig:
-    """The same; ConfigError names the setting that is wrong."""
+    """Return the settings unchanged if they are valid.
+
+    Raises:
+        ConfigError: A setting is invalid or conflicts with another; the message names it.
+    """
     if not settings.sources:
         raise ConfigError(
             "tailer.sources is empty; name at least one: [[tailer.sources]] with name and paths"

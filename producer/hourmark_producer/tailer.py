@@ -1,13 +1,9 @@
-"""The File Tailer, running: scans in one thread, sends in several, reports in one.
+"""The running file tailer: one thread scans files, several send ranges, one sends host reports.
 
-How long one pass (`hourmark tail --once`) waits while nothing is acknowledged.
-
-The File Tailer, running: scans in one thread, sends in several, reports in one.
-
-A stop says no goodbye: the host will come back, and what is written meanwhile is waited for. A
-drain reads all to the end, waits for ever for it to be acknowledged, and then says goodbye: nothing
-will come, do not wait for this host. One pass is the same without a goodbye, and without waiting
-for ever.
+A stop reports no goodbye, because the host is expected to come back, and hours wait for what is
+written meanwhile. A drain reads all files to their end, waits without limit until everything is
+acknowledged, and then reports a goodbye, so no hour waits for this host. A single pass
+(`hourmark tail --once`) is a drain without a goodbye and with a time limit.
 """
 
 from __future__ import annotations
@@ -56,7 +52,12 @@ from hourmark_producer.watch.scanner import Scanner
 
 
 class StallLimit:
-    """Of a run. `limit_s`: None, it waits for ever."""
+    """Limit on the time that a single pass waits without any acknowledgment.
+
+    Args:
+        clock: Clock of this host.
+        limit_s: The limit in seconds; None for no limit.
+    """
 
     def __init__(self, clock: Clock, limit_s: float | None) -> None:
         self._clock = clock
@@ -64,7 +65,15 @@ class StallLimit:
         self._ranges, self._moved_s = -1, clock.monotonic_s()
 
     def check(self, ranges: int, pending_bytes: int) -> None:
-        """Unavailable where it lasts too long. `ranges`: acknowledged so far."""
+        """Check the progress since the last call.
+
+        Args:
+            ranges: Number of ranges acknowledged so far.
+            pending_bytes: Bytes not delivered yet, for the error message.
+
+        Raises:
+            Unavailable: No range was acknowledged within the limit.
+        """
         now_s = self._clock.monotonic_s()
         if ranges != self._ranges:
             self._ranges, self._moved_s = ranges, now_s
@@ -87,7 +96,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tailer:
-    """One tailer over one open checkpoint, for one run."""
+    """One run of the file tailer on an open checkpoint.
+
+    Attributes:
+        files: All tracked files.
+    """
 
     def __init__(
         self,
@@ -218,12 +231,20 @@ class Tailer:
     def run(
         self, stop: threading.Event, *, drain: bool = False, once_s: float | None = None
     ) -> RunSummary:
-        """Work until `stop`, or, draining, until all is acknowledged.
+        """Run until `stop` is set or, for a drain or single pass, until everything is delivered.
 
-        Finding where a drain cannot read something.
+        Args:
+            stop: Ends the run.
+            drain: Read all files to their end, wait for all acknowledgments, and report a goodbye.
+            once_s: Drain without a goodbye, with this limit in seconds without an acknowledgment.
 
-        `once_s`: drain without a goodbye; Unavailable where for so many seconds nothing was
-        acknowledged, nor all of it reported.
+        Returns:
+            The summary of the run; `finished` shows whether a drain was completed.
+
+        Raises:
+            Finding: A drain cannot read a file.
+            Unavailable: The limit `once_s` is exceeded.
+            ConfigError: An input is not available.
         """
         drain = drain or once_s is not None
         self._stall_limit = StallLimit(self._clock, once_s)
@@ -254,7 +275,7 @@ class Tailer:
         )
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
-        """Scan until there is a reason to end; whether that is that all is drained."""
+        """Scan until the run must end, and return whether everything was drained."""
         troubled, problems = 0, dict[str, OSError]()
         while not stop.is_set() and self._failure is None:
             if self._pace.is_due():
@@ -281,7 +302,7 @@ class Tailer:
         return False
 
     def _wait(self, stop: threading.Event, *, drain: bool) -> bool:
-        """Until the next scan is due; whether all is drained."""
+        """Wait until the next scan is due, and return whether everything is drained."""
         until_s = self._clock.monotonic_s() + self._config.scan_seconds
         while (
             (left_s := until_s - self._clock.monotonic_s()) > 0
@@ -294,15 +315,16 @@ class Tailer:
         return False
 
     def _is_all_read(self) -> bool:
-        """Whether all sources were caught up; since standard input ended, where there is one."""
+        """Return whether all sources are caught up, since standard input ended if it is one."""
         return all(
             claim.is_caught_up(since_s=self._spools.ended_s) for claim in self._caught_up.values()
         )
 
     def _scan(self, *, is_urgent: bool) -> Seen | None:
-        """A full look; None where the checkpoint could not take what it found.
+        """Scan all files and return the result, or None if the checkpoint could not be committed.
 
-        `is_urgent`: so is the next.
+        Args:
+            is_urgent: Schedule the next full scan as soon as possible.
         """
         self._scans += 1
         readings_ms = (
@@ -346,7 +368,7 @@ class Tailer:
         return seen
 
     def _glance(self) -> None:
-        """Look at what changed a moment ago, and at what hints name."""
+        """Examine only files that changed recently or that inotify reported."""
         self._scans += 1
         hinted = self._hints.take()
         try:
@@ -367,8 +389,14 @@ class Tailer:
         self._senders.allow_sending()
 
     def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
-        """Deliver what is on its way, cut nothing new, and report it; perhaps that nothing will
-        come.
+        """Deliver pending ranges without cutting new ones, and send the last report.
+
+        Args:
+            stop: Ends the attempt.
+            goodbye: Report that this host sends nothing more.
+
+        Returns:
+            Whether everything was delivered and reported.
         """
         if not self._end_threads():
             return False
@@ -388,7 +416,7 @@ class Tailer:
         return not self._pending.is_in_flight()
 
     def _end_threads(self) -> bool:
-        """Nothing new is cut or reported; whether all threads ended in time."""
+        """Stop the sender and report threads, and return whether all ended in time."""
         self._shipper.finishing = True
         self._rests.stopping.set()
         self._stop_reports.set()
@@ -419,13 +447,21 @@ class Tailer:
         )
 
     def balances(self) -> dict[str, Balance]:
-        """The books by source, now. Safe to use from any thread. CheckpointFailed."""
+        """Return the byte counts of each source at this moment. Thread-safe.
+
+        Raises:
+            CheckpointFailed: The checkpoint cannot be read.
+        """
         return dict.fromkeys(self._caught_up, Balance()) | balances_now(
             self._checkpoint.read_books, self.files
         )
 
     def render_metrics(self) -> bytes:
-        """Its metrics. Safe to use from any thread. CheckpointFailed."""
+        """Return the metrics in the Prometheus text format. Thread-safe.
+
+        Raises:
+            CheckpointFailed: The checkpoint cannot be read.
+        """
         stand, counters = self.take_snapshot(), self._counters
         age_s = (stand.written_at_ms - stand.started_at_ms) / 1000  # where it was never caught up
         files = Counter(file.place.source for file in self.files if not file.is_gone)
@@ -453,7 +489,7 @@ class Tailer:
         )
 
     def take_snapshot(self) -> snapshot.TailerSnapshot:
-        """How it stands now. Safe to use from any thread."""
+        """Return the current state of the tailer. Thread-safe."""
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
         claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}
         return snapshot.TailerSnapshot(

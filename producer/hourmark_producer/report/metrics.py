@@ -1,8 +1,7 @@
-"""All metrics of the tailer, in one place: names, kinds, meanings; and Prometheus' text format of
-them. docs/metrics.md explains.
+"""All metrics of the tailer with their types and meanings, in the Prometheus text format.
 
-Nothing is counted here: what other modules count is written down when it is asked for. Labels are
-sources and services of the configuration, and reasons of dead letters: never files.
+The values are counted elsewhere and only formatted here. Labels are configured sources and
+services, and reasons of dead letters, but never files. docs/metrics.md documents the metrics.
 """
 
 from __future__ import annotations
@@ -24,8 +23,23 @@ Sample = tuple[Mapping[str, str], float]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TailerMetrics:
-    """One moment of a tailer. By source where it is a mapping; times are Unix seconds, 0 for
-    never.
+    """The values of all metrics at one moment. Times are in Unix seconds, 0 for never.
+
+    Attributes:
+        balances: Byte counts by source.
+        losses: Losses by source.
+        files: Number of tracked files by source.
+        lag_seconds: Seconds since each source was last caught up, by source.
+        dead_letters: Number of dead letters since the start, by source and reason.
+        services: State of each delivery service.
+        ranges: Acknowledged ranges since the start.
+        events: Events in these ranges.
+        conditions: Number of ongoing conditions in the log.
+        is_healthy: Whether /healthz answers 200.
+        started_at_s: When the process started.
+        delivered_at_s: When the latest range was acknowledged.
+        reported_at_s: When the latest host report was delivered.
+        reload_ok: Whether the latest reload was accepted; True if there was none.
     """
 
     balances: Mapping[str, Balance]
@@ -45,12 +59,16 @@ class TailerMetrics:
 
 
 def render_tailer_metrics(numbers: TailerMetrics) -> bytes:
-    """Prometheus' text format, version 0.0.4."""
+    """Return the metrics of a tailer in the Prometheus text format, version 0.0.4."""
     return "".join(_lines(numbers)).encode()
 
 
 def render_canary_metrics(acknowledged_at_s: float) -> bytes:
-    """Of a canary, in the same format."""
+    """Return the metrics of a canary in the Prometheus text format.
+
+    Args:
+        acknowledged_at_s: When the latest canary was acknowledged, in Unix seconds; 0 for never.
+    """
     said = "Unix time of the last canary that a delivery service acknowledged, 0 for never."
     return "".join(
         _metric(

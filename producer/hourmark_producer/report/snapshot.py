@@ -1,10 +1,8 @@
-"""How a running tailer stands, in its memory alone: since when it is caught up, what ails it.
+"""Snapshot of a running tailer's memory: lag of its sources, ongoing conditions, services.
 
-Kept in `standing.json`.
-
-Beside the checkpoint, for those who ask from outside, also when the tailer is dead: then it says
-what ailed it last. It is small whatever the number of files, replaced as a whole every few seconds,
-and not synced: nothing depends on it.
+It is saved every `SAVE_INTERVAL_S` seconds as `standing.json` next to the checkpoint, for other
+processes such as `hourmark tail status`, also after the tailer has died. The file is small whatever
+the number of files, is replaced as a whole, and is not synced, because nothing depends on it.
 """
 
 from __future__ import annotations
@@ -25,7 +23,12 @@ SAVE_INTERVAL_S: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionSnapshot:
-    """One condition. `since_ms`: when it began, Unix milliseconds."""
+    """A condition in the log of a tailer.
+
+    Attributes:
+        since_ms: When it began, in Unix milliseconds.
+        message: The log message when it began.
+    """
 
     since_ms: int
     message: str
@@ -37,8 +40,18 @@ class ConditionSnapshot:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TailerSnapshot:
-    """One moment. `lag_seconds`: by source, since when all that was there is acknowledged; None:
-    never yet. Times: Unix ms.
+    """State of a running tailer at one moment. Times ending in `_ms` are Unix milliseconds.
+
+    Attributes:
+        pid: Process id of the tailer.
+        started_at_ms: When the process started.
+        written_at_ms: When this snapshot was taken.
+        delivered_at_ms: When the latest range was acknowledged; None if none was.
+        reported_at_ms: When the latest host report was delivered; None if none was.
+        lag_seconds: Seconds since each source was last caught up, by source; None for never.
+        troubles: Ongoing conditions, oldest first.
+        latest_trouble: The condition that began last, ongoing or not; None if there was none.
+        services: State of each delivery service.
     """
 
     pid: int
@@ -53,7 +66,7 @@ class TailerSnapshot:
 
 
 def save_snapshot(folder: Path, standing: TailerSnapshot) -> None:
-    """Replace what is there; OSError is no reason to end."""
+    """Replace the snapshot in a folder atomically; I/O errors are ignored."""
     temporary = folder / f".{FILE}.tmp"
     with contextlib.suppress(OSError):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -63,14 +76,14 @@ def save_snapshot(folder: Path, standing: TailerSnapshot) -> None:
 
 
 def load_snapshot(folder: Path) -> TailerSnapshot | None:
-    """What was written last; None where nothing was, or it cannot be read."""
+    """Return the snapshot saved in a folder, or None if there is none or it is invalid."""
     try:
         fields: dict[str, Any] = json.loads((folder / FILE).read_bytes())
         latest = fields.pop("latest_trouble")
         troubles = [ConditionSnapshot(**one) for one in fields.pop("troubles")]
         services = [
             ServiceStatus(**one) for one in fields.pop("services", [])
-        ]  # a version before told none
+        ]  # absent in files of older versions
         return TailerSnapshot(
             **fields,
             services=services,

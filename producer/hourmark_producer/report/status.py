@@ -1,4 +1,4 @@
-"""A tailer's status as text, for people."""
+"""The status of a tailer, from its checkpoint and latest snapshot, as data and as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,20 @@ _STALE_S = 6 * SAVE_INTERVAL_S
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """One followed file. `size`: as of now; None where it was not found under its latest name."""
+    """Status of one tracked file.
+
+    Attributes:
+        source: Name of its source.
+        path: Path at which it was found last.
+        file_id: Identifier of the file.
+        generation: Generation of its content; a truncation begins a new one.
+        offset: Offset up to which it was read, in bytes.
+        size: Current size in bytes; None if the path now leads to no file or another one.
+        pending_bytes: Bytes not read yet.
+        in_flight_bytes: Bytes read and not acknowledged yet.
+        changed_seconds_ago: Seconds since its latest modification; None if unknown.
+        missing: Whether the latest scan did not find it.
+    """
 
     source: str
     path: str
@@ -41,8 +54,17 @@ class FileStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """One source. `bytes`: its books; None where the checkpoint is of a version without.
-    `lag_seconds`: None where unknown.
+    """Status of one source.
+
+    Attributes:
+        name: Name of the source.
+        files: Number of tracked files.
+        pending_bytes: Bytes not read yet.
+        in_flight_bytes: Bytes read and not acknowledged yet.
+        lag_seconds: Seconds since it was last caught up; None if unknown.
+        lost_bytes: Bytes known to be lost.
+        unknown_losses: Occasions on which an unknown amount may have been lost.
+        bytes: Where all bytes of the source went; None if an older version wrote the checkpoint.
     """
 
     name: str
@@ -57,7 +79,19 @@ class SourceStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TailerStatus:
-    """All of it. `pid`: of the tailer that runs, if one does."""
+    """Status of a tailer, whether or not it runs.
+
+    Attributes:
+        pid: Process id of the running tailer; None if none runs.
+        state_dir: State folder.
+        host_id: Identifier of this host's installation.
+        at_ms: When this status was read, in Unix milliseconds.
+        standing: Latest snapshot of the tailer's memory; None if there is none.
+        attention: Conditions that an operator should look into.
+        sources: Status of all sources, configured ones first.
+        files: Status of all tracked files.
+        losses: Recorded losses, oldest first.
+    """
 
     pid: int | None
     state_dir: str
@@ -71,7 +105,16 @@ class TailerStatus:
 
 
 def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
-    """`sources`: those of the configuration. UsageError, Unavailable."""
+    """Read the status of a tailer from its state folder.
+
+    Args:
+        state_dir: State folder of the tailer.
+        sources: Names of the configured sources.
+
+    Raises:
+        UsageError: The folder has no checkpoint, or this user may not read it.
+        Unavailable: The checkpoint cannot be read.
+    """
     pid = StateFolder(state_dir, "tailer").holder()
     known = peek(state_dir / CHECKPOINT)
     standing, now_ms = load_snapshot(state_dir), time.time_ns() // 1_000_000
@@ -109,9 +152,7 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
     size, changed = None, None
     try:
         found = os.stat(file.seen_at)  # noqa: PTH116
-        if (
-            found.st_ino == file.inode
-        ):  # the device's number may be another after a restart of the machine
+        if found.st_ino == file.inode:  # the device number may change when the machine restarts
             size, changed = (
                 _content_size(file, found.st_size),
                 max(0.0, now_ms / 1000 - found.st_mtime),
@@ -121,7 +162,7 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
     end = file.high if size is None else size
     read_to = (
         file.offset if end >= file.offset else 0
-    )  # it was truncated, and the tailer has yet to find out
+    )  # truncated, and the tailer has not noticed yet
     return FileStatus(
         source=file.source,
         path=file.seen_at,
@@ -137,9 +178,7 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
 
 
 def _content_size(file: KnownFile, size: int) -> int:
-    """Return the size without the NULs of a file that was allocated ahead, where this user may read
-    it.
-    """
+    """Return the size without trailing NULs of a preallocated file, if this user may read it."""
     if size <= file.offset:
         return size
     with contextlib.suppress(OSError), open(file.seen_at, "rb", opener=_opened) as opened:
@@ -184,7 +223,7 @@ def _attention(
     configured: Sequence[str],
     now_ms: int,
 ) -> list[str]:
-    """What somebody should look at."""
+    """Return the messages about conditions that an operator should look into."""
     waiting = sum(source.pending_bytes + source.in_flight_bytes for source in sources)
     found = []
     if pid is None and waiting:
@@ -224,7 +263,13 @@ _LOSSES_SHOWN: Final = 10
 
 
 def format_status(status: TailerStatus, *, every_file: bool = False) -> Iterator[str]:
-    """Lines. Of many files those with the most to send; of many losses the latest."""
+    """Yield the lines of a status as text.
+
+    Args:
+        status: The status.
+        every_file: Include all files, not only the `FILES_SHOWN` with the most unacknowledged
+            bytes.
+    """
     running = f"running, process {status.pid}" if status.pid else "not running"
     yield f"{running}; {status.state_dir}, host id {status.host_id}"
     for source in status.sources:

@@ -1,24 +1,14 @@
-"""How far one line of a file has come on its log host (`hourmark tail trace`).
+"""`hourmark tail trace`: how far one line of a file has come on its log host.
 
-Where a line begins: by counting.
+The answer comes from the checkpoint and the file alone; nothing is modified. Bytes before a file's
+position have been cut into ranges, and unacknowledged ranges are in the spool. A line before the
+position that is not in the spool is therefore acknowledged or was skipped. The file is read before
+the checkpoint and its size is read after it, so positions that move meanwhile cannot make the
+answer wrong.
 
-A packed file, as a trace sees it: where a line begins in its plain content, and which followed file
-it was packed from.
-
-Names say nothing of that: a file that is known is told by the bytes before its position. As a rule
-it is not known any more, as what was read to its end and is gone is let go.
-
-How far one line of a file has come on its log host, from the checkpoint and the file alone. Nothing
-is changed.
-
-A line is named by its place, and that decides: what lies before a file's position was cut into
-ranges; those that are not acknowledged lie in the spool. So a line before the position that is not
-in the spool is acknowledged, or was passed over.
-
-The file is read before the checkpoint is, and its size after: positions that go on meanwhile make
-no answer wrong.
-
-`hourmark tail trace`: where a line of a file is, on its log host.
+A packed file cannot be matched by name. If the tailer still tracks the original file, it is
+recognized by the bytes before its position. Files that are gone and fully acknowledged are not
+tracked any more.
 """
 
 from __future__ import annotations
@@ -51,7 +41,12 @@ class _Content(Protocol):
 
 
 def find_line_offset(content: _Content, line: int) -> int | None:
-    """The offset where `line` (from 1) begins; None where the file has no such line."""
+    """Return the offset at which a line begins, or None if the file has no such line.
+
+    Args:
+        content: Reads the file from its start.
+        line: Number of the line, from 1.
+    """
     left, at = line - 1, 0
     while block := content.read(_BLOCK_BYTES):
         count = block.count(b"\n")
@@ -68,9 +63,12 @@ _PACKED_BLOCK_BYTES: Final = 1 << 16
 
 
 class PackedFileScan(NamedTuple):
-    """`begin`: of the line, in plain content of `size` bytes; None: there is no such line.
+    """Result of reading a packed file to its end.
 
-    `file`: the one it holds.
+    Attributes:
+        line_offset: Offset of the line in the uncompressed content; None if there is no such line.
+        size: Size of the uncompressed content in bytes.
+        source_file: The tracked file whose content it holds; None if there is not exactly one.
     """
 
     line_offset: int | None
@@ -79,14 +77,25 @@ class PackedFileScan(NamedTuple):
 
 
 def is_packed(path: Path) -> bool:
-    """Whether its name says so."""
+    """Return whether the file name has the suffix of a compressed file."""
     return path.name.endswith(PACKED)
 
 
 def scan_packed_file(
     path: Path, files: Sequence[KnownFile], line: int | None, offset: int | None
 ) -> PackedFileScan:
-    """Reads it once, to its end. UsageError where that cannot be; OSError."""
+    """Read a packed file once to its end, locating a line and matching tracked files.
+
+    Args:
+        path: The packed file.
+        files: Tracked files that it may hold.
+        line: Number of the line, from 1; 1 if both are None.
+        offset: Offset at which the line begins, in place of its number.
+
+    Raises:
+        UsageError: The content is damaged or incomplete.
+        OSError: The file cannot be read.
+    """
     try:
         watched = _AnchorMatcher(Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files)
         try:
@@ -105,7 +114,7 @@ def scan_packed_file(
 
 
 class _AnchorMatcher:
-    """Plain content, and which files' bytes before their positions stand there where they stood."""
+    """Uncompressed content that is searched for the recorded last bytes of tracked files."""
 
     def __init__(self, plain: Plain, files: Sequence[KnownFile]) -> None:
         self._plain, self._tail = plain, b""
@@ -115,7 +124,7 @@ class _AnchorMatcher:
         self.size, self.matches = 0, list[KnownFile]()
 
     def read(self, count: int) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes and match tracked files; empty at the end."""
         block = self._plain.read(count)
         window, start, end = self._tail + block, self.size - len(self._tail), self.size + len(block)
         for file in self._files:
@@ -127,12 +136,12 @@ class _AnchorMatcher:
         return block
 
     def close(self) -> None:
-        """Let go of the packed file."""
+        """Close the packed file."""
         self._plain.close()
 
 
 class TraceStage(enum.Enum):
-    """Where a line is."""
+    """How far a line has come on its log host. The values are part of the JSON output."""
 
     NOT_FOLLOWED = "not_followed"
     NO_SUCH_LINE = "no_such_line"
@@ -145,7 +154,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the line is on its way, or about to be."""
+        """Whether the line exists and was or will be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,
@@ -156,8 +165,17 @@ class TraceStage(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LineTrace:
-    """An answer. `offset`: None where there is no such line. `losses`: occasions noted of its
-    names.
+    """How far one line of a file has come on its log host.
+
+    Attributes:
+        stage: How far it has come.
+        path: Path of the file as given.
+        offset: Offset at which the line begins; None if there is no such line.
+        host_id: Identifier of this host's installation.
+        source: Source of the file; None if the file is not tracked.
+        file_id: Identifier of the file; None if it is not tracked.
+        generation: Generation of the file; None if it is not tracked.
+        losses: Number of recorded losses of files with its names.
     """
 
     stage: TraceStage
@@ -173,7 +191,18 @@ class LineTrace:
 def trace_line(
     state_dir: Path, path: Path, *, line: int | None = None, offset: int | None = None
 ) -> LineTrace:
-    """`line`: from 1. `offset`: where a line begins. UsageError, Unavailable."""
+    """Determine how far a line has come, from the checkpoint and the file.
+
+    Args:
+        state_dir: State folder of the tailer.
+        path: Current path of the file.
+        line: Number of the line, from 1; 1 if both are None.
+        offset: Offset at which the line begins, in place of its number.
+
+    Raises:
+        UsageError: The file or the checkpoint cannot be read by this user, or does not exist.
+        Unavailable: The checkpoint cannot be read.
+    """
     try:
         if is_packed(path):
             return _trace_packed(state_dir, path, line, offset)
@@ -183,7 +212,7 @@ def trace_line(
             size = os.fstat(content.fileno()).st_size
             file = _match(known, identify(content.fileno()), path)
             if file is not None and not _is_anchored(content.fileno(), file):
-                size = 0  # truncated, and grown again: what stands there now was not read
+                size = 0  # truncated and grown again: the current content was not read
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}; name the file as it is called now"
@@ -223,9 +252,13 @@ def _traced(
 def determine_stage(
     file: KnownFile | None, offset: int | None, size: int, *, skipped: bool
 ) -> TraceStage:
-    """`size`: the file's now.
+    """Return how far a line has come.
 
-    `skipped`: bytes of its source were passed over, and nobody noted which.
+    Args:
+        file: The tracked file; None if the file is not tracked.
+        offset: Offset at which the line begins; None if there is no such line.
+        size: Current size of the file in bytes.
+        skipped: Whether bytes of its source were skipped, which are not recorded one by one.
     """
     if file is None:
         return TraceStage.NOT_FOLLOWED
@@ -243,7 +276,10 @@ def determine_stage(
 
 
 def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
-    """By inode, as names change; where a restart changed the device's number, by inode and name."""
+    """Return the tracked file with this inode and device, or else with this inode and path.
+
+    The device number of a file system may change when the machine restarts.
+    """
     same = [file for file in known.files if file.inode == identity.inode and not file.missing]
     here = [file for file in same if file.device == identity.device]
     return next(
@@ -257,7 +293,7 @@ def _is_anchored(descriptor: int, file: KnownFile) -> bool:
 
 
 def _skipped(known: Peek, source: str) -> bool:
-    """True, too, where the checkpoint is of a version that did not count."""
+    """Return whether bytes of a source were skipped; True if the checkpoint does not count them."""
     if known.books is None:
         return True
     balance = balances(known.books, {}).get(source)
@@ -266,7 +302,7 @@ def _skipped(known: Peek, source: str) -> bool:
 
 _ROTATED: Final = re.compile(
     r"([.-][0-9]+)*\.(gz|bz2|xz|zst)$"
-)  # what logrotate and gzip add to a name
+)  # suffixes that logrotate and gzip append to a name
 _STAGE_TEXTS: Final = {
     TraceStage.NOT_FOLLOWED: (
         "not followed: the checkpoint knows no such file",
@@ -358,9 +394,12 @@ def trace(
 
 
 def parse_line_place(place: str) -> tuple[Path, int | None]:
-    """The file and the line; a file that is named with a colon and a number is that file.
+    """Split `FILE[:LINE]` into the path and the line number, which is None if it is not given.
 
-    UsageError.
+    An existing file whose name ends in a colon and a number is that file.
+
+    Raises:
+        UsageError: The line number is 0.
     """
     match = re.fullmatch(r"(.+):([0-9]+)", place, re.DOTALL)
     if match is None or Path(place).exists():
