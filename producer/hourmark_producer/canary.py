@@ -101,19 +101,19 @@ class CanaryPoster:
 
 @click.command(epilog="Example:  hourmark canary run --config /etc/hourmark/hourmark.toml")
 @config_option
-@click.option("--site", help="What the events name as their site; default: kafka.edge_alias.")
+@click.option("--site", help="Site in the events; default: kafka.edge_alias.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="/metrics and /healthz there, on loopback.",
+    help="Serve /metrics and /healthz on this loopback port; 0 for none.",
 )
 def run(config: Config, site: str | None, metrics_port: int) -> None:
-    """Post one event of the type hourmark-canary a minute, until SIGTERM.
+    """Post one event of the type hourmark-canary per minute, until SIGTERM.
 
-    Through the services of tailer.service_urls, with tailer.token_file and tailer.tls. It shall run
-    on a host of its own, as a tailer does; no state is kept. `hourmark canary check` tells how far
-    the last one came.
+    Uses the services in tailer.service_urls with tailer.token_file and tailer.tls. Run it on a host
+    of its own, like a tailer; it keeps no state. `hourmark canary check` shows how far the latest
+    event has come.
     """
     set_up_logging(config.log_level)
     clock, stopping = SystemClock(), threading.Event()

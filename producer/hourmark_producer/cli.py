@@ -41,17 +41,17 @@ _LOG = logging.getLogger(__name__)
     "--check",
     "only_check",
     is_flag=True,
-    help="Say whether a start would go well, and end. Changes nothing.",
+    help="Check whether a start would succeed, and exit. Changes nothing.",
 )
 @click.option(
     "--drain",
     is_flag=True,
-    help="Read all files to their end, wait until all is acknowledged, say goodbye, end.",
+    help="Read all files to their end, wait for all acknowledgments, report a goodbye, exit.",
 )
 @click.option(
     "--once",
     is_flag=True,
-    help="Read what is there, wait until all is acknowledged and reported, end. No goodbye.",
+    help="Read available data, wait until all is acknowledged and reported, exit. No goodbye.",
 )
 @click.option(
     "--give-up-after",
@@ -59,14 +59,14 @@ _LOG = logging.getLogger(__name__)
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --once: end with exit code 1 where nothing was acknowledged for so long.",
+    help="With --once: exit with code 1 if nothing is acknowledged for this long.",
 )
 @click.option(
     "--reread",
     is_flag=True,
     help=(
         f"Start although the checkpoint is missing or broken: {REREAD_REPEATS}. No effect "
-        "while the checkpoint is in order."
+        "if the checkpoint is valid."
     ),
 )
 @json_option
@@ -81,23 +81,24 @@ def tail(
     reread: bool,
     as_json: bool,
 ) -> None:
-    """Follow log files and deliver their lines, each exactly once, across restarts, rotation and truncation.
+    """Follow log files and deliver each line exactly once, across restarts, rotation and truncation.
 
-    Files are sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C ends it; the next start goes on where it was.
-    A tailer that is stopped says no goodbye: hours wait for its host until it runs again, or until their deadline
-    (etl.deadline_seconds, two hours by default), past which they close as timed_out. A host that is to send nothing more
-    drains with --drain, which says goodbye. --once is a pass for a timer: its host is awaited until the next. SIGHUP takes the
-    configuration as it stands then, if that is in order.
+    The files are the sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C stops
+    the tailer; the next start continues where it stopped. A stop reports no goodbye: hours wait for
+    this host until the tailer runs again, or until their deadline (etl.deadline_seconds, two hours
+    by default), after which they close as timed_out. If a host is to send nothing more, use
+    --drain, which reports a goodbye. --once is a single pass for a timer: hours wait for the next
+    one. SIGHUP reloads the configuration if a start would accept it.
 
     \b
     Examples:
       hourmark tail                          follow the files of ./hourmark.toml
-      hourmark tail --config edge.toml       follow those of another configuration
-      hourmark tail --check                  is the configuration in order, can its files be read, who answers
-      hourmark tail --drain --json           deliver what is there, print what it came to, end
-      hourmark tail --once                   the same without a goodbye: this host is awaited, as it comes again
-      hourmark tail status                   what was done, what is to be done, what was lost
-      hourmark tail trace app.log:17         how far the 17th line has come on this host
+      hourmark tail --config edge.toml       follow the files of another configuration
+      hourmark tail --check                  check the configuration, file access and services
+      hourmark tail --drain --json           deliver everything, print a summary, exit
+      hourmark tail --once                   the same without a goodbye, for a host that sends again
+      hourmark tail status                   show progress, backlog and losses
+      hourmark tail trace app.log:17         show how far line 17 has come on this host
     """
     if context.invoked_subcommand is not None or only_check or drain or once:
         release_reloads()
@@ -123,17 +124,18 @@ def tail(
     "--all",
     "every_file",
     is_flag=True,
-    help=f"Every file, and not only the {FILES_SHOWN} with the most to send.",
+    help=f"Show all files, not only the {FILES_SHOWN} with the largest backlog.",
 )
 @json_option
 @click.pass_context
 def status(
     context: click.Context, config_file: Path | None, every_file: bool, as_json: bool
 ) -> None:
-    """Show what the tailer of this configuration has done and has yet to do, whether or not it runs. Changes nothing.
+    """Show the progress, backlog and losses of a tailer, whether or not it runs. Changes nothing.
 
-    Files with their positions, bytes by source, losses, what ails it, and when it was last caught up. Exit code 1 where somebody
-    should look: lines that begin with `!`.
+    Shows files with their positions, bytes by source, losses, ongoing conditions, and when each
+    source was last caught up. The exit code is 1 if an operator should look into something; these
+    lines begin with `!`.
 
     \b
     Examples:

@@ -360,7 +360,7 @@ _STAGE_TEXTS: Final = {
 @click.option(
     "--offset",
     type=click.IntRange(min=0),
-    help="The byte where the line begins, instead of its number.",
+    help="Offset in bytes at which the line begins, instead of its number.",
 )
 @json_option
 @click.pass_context
@@ -369,7 +369,8 @@ def trace(
 ) -> None:
     """Show how far a line has come on this host, whether or not the tailer runs. Changes nothing.
 
-    FILE as it is named now; LINE from 1, the first where none is given. Exit code 1 where there is no such line to deliver.
+    FILE is the current name of the file. LINE counts from 1, which is the default. The exit code is
+    1 if there is no such line to deliver.
 
     \b
     Examples:

@@ -486,9 +486,9 @@ class Scanner:
         is clear what became of it.
         """
         for folder in dict.fromkeys(
-            os.path.dirname(path)
+            os.path.dirname(path)  # noqa: PTH120
             for path in (file.place.seen_at, file.target)
-            if path  # noqa: PTH120
+            if path
         ):
             if folder not in listings:
                 try:
