@@ -28,36 +28,35 @@ RETRY_S = 5.0
 
 
 class CanaryPoster:
-    """Posts canary events, repeating each until it is acknowledged.
+    """Poster of canary events, each of which is repeated until it is acknowledged.
 
     The id and time of an event are part of its body, so a repeated post does not duplicate it.
 
     Args:
-        link: Client for the delivery services.
+        client: Client for the delivery services.
         site: Name of the site in every event.
         clock: Clock of this host.
     """
 
-    def __init__(self, link: DeliveryServiceClient, site: str, clock: Clock) -> None:
-        self._link, self._site, self._clock = link, site, clock
+    def __init__(self, client: DeliveryServiceClient, site: str, clock: Clock) -> None:
+        self._client, self._site, self._clock = client, site, clock
         self._steady_s = (
             clock.monotonic_s()
-        )  # of the last one that was acknowledged, or of the start
+        )  # when the latest event was acknowledged, or of the start
         self._acknowledged_ms = 0
-        self._body: bytes | None = None  # what is not acknowledged yet
+        self._body: bytes | None = None  # the event that is not acknowledged yet
         self._failed = False
 
     def post(self) -> bool:
         """Post the current event once and return whether it was acknowledged and accepted.
 
         An event that was not acknowledged is posted again by the next call. The first failure in a
-        row is
-        logged; no error is raised.
+        row is logged; no error is raised.
         """
         try:
             if self._body is None:
-                self._body = self._event(self._link.current_reading().clock_ms)
-            told = self._link.post_events(CANARY, self._body)
+                self._body = self._event(self._client.current_reading().clock_ms)
+            told = self._client.post_events(CANARY, self._body)
         except (ServiceUnavailable, RequestRefused) as error:
             return self._log_failure(error)
         sent, self._body = self._body, None
@@ -78,7 +77,7 @@ class CanaryPoster:
         return render_canary_metrics(self._acknowledged_ms / 1000)
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return why /healthz answers 503: no event was acknowledged for too long; else empty."""
+        """Return why no event was acknowledged for too long, as messages; empty if healthy."""
         silent_s = self._clock.monotonic_s() - self._steady_s
         return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []
 

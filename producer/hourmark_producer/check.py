@@ -49,12 +49,12 @@ def check_services(config: TailerConfig, clock: Clock) -> None:
     Credentials(config, clock)
 
 
-def check_receiving_inputs(config: TailerConfig, listened: frozenset[str] = frozenset()) -> None:
+def check_receiving_inputs(config: TailerConfig, open_inputs: frozenset[str] = frozenset()) -> None:
     """Check that every receiving source could start: its address, program and certificates.
 
     Args:
         config: Settings of the tailer.
-        listened: Inputs that this process listens on already; their addresses are not tried.
+        open_inputs: Inputs that this process listens on already; their addresses are not tried.
 
     Raises:
         ConfigError: An input is not available.
@@ -67,7 +67,7 @@ def check_receiving_inputs(config: TailerConfig, listened: frozenset[str] = froz
         if config.syslog.tls.client_ca is not None:
             load_cas(context, f"{_TLS}.client_ca", config.syslog.tls.client_ca)
     for source in config.sources:
-        if source.input is None or source.input in listened:
+        if source.input is None or source.input in open_inputs:
             continue
         if source.input == JOURNAL and shutil.which(_JOURNALCTL) is None:
             raise ConfigError(
@@ -141,7 +141,7 @@ _MAYBE_OWN_LISTENER: Final = (
     "; a tailer runs on this tailer.state_dir, and listens there itself, perhaps"
 )
 _UNUSUAL: Final = re.compile(r"[$~]|[@!+]\(")
-NAMED: Final = 5  # files of a source; the others are counted
+NAMED: Final = 5  # files listed per source; the others are only counted
 
 Level = Literal["well", "warning", "error"]
 
@@ -152,7 +152,7 @@ class CheckResult:
 
     Attributes:
         subject: What was checked, such as a setting, source or service.
-        level: `error` if the tailer cannot work, `warning` if it can but should be looked at, else
+        level: `error` if it keeps the tailer from working, `warning` if it may be intended, else
             `well`.
         said: The finding, with the next step if there is one.
     """
@@ -171,7 +171,7 @@ def run_startup_checks(config: TailerConfig, clock: Clock) -> list[CheckResult]:
     """
     return [
         _state(config),
-        *_received(config),
+        *_check_receiving(config),
         *(one for source in config.sources for one in _source(source)),
         *_services(config, clock),
     ]
@@ -207,8 +207,8 @@ def _state(config: TailerConfig) -> CheckResult:
     return CheckResult(subject, "well", f"{folder}: {len(known.files)} files are known{runs}")
 
 
-def _received(config: TailerConfig) -> Iterator[CheckResult]:
-    """Yield an error if receiving could not start; a warning if a running tailer may be why."""
+def _check_receiving(config: TailerConfig) -> Iterator[CheckResult]:
+    # a running tailer uses these addresses itself, so an error may only mean that
     try:
         check_receiving_inputs(config)
     except ConfigError as error:
@@ -281,7 +281,7 @@ def _services(config: TailerConfig, clock: Clock) -> Iterator[CheckResult]:
             link = DeliveryServiceClient(config.model_copy(update={"service_urls": [url]}), clock)
         except ConfigError as error:
             yield CheckResult(subject, "error", str(error))
-            return  # of token or certificates, which are those of all
+            return  # token and certificates are the same for all services
         try:
             rules = link.current_reading().rules
         except ServiceUnavailable as error:

@@ -193,8 +193,7 @@ def _run(
                 reloading=reloading,
             )
             gc.collect()
-            # modules live as long as the tailer: looking through them again and again took 2 % of
-            # its CPU
+            # modules live as long as the tailer: collecting them repeatedly took 2 % of its CPU time
             gc.freeze()
             give_back_what_is_free()
             with serve_probes(tailer, settings.metrics_host, settings.metrics_port):
@@ -205,7 +204,7 @@ def _run(
     _show(summary, as_json=as_json)
     if not summary.goodbye:
         _LOG.log(
-            logging.INFO if summary.finished else logging.WARNING, "%s", _left_waiting(settings)
+            logging.INFO if summary.finished else logging.WARNING, "%s", _stop_message(settings)
         )
     if (drain or once_s is not None) and not summary.finished:
         raise SystemExit(1)
@@ -226,8 +225,7 @@ def _check(config: Config, *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _left_waiting(settings: TailerConfig) -> str:
-    """Return the log message about the effect of a stop without a goodbye, and the next step."""
+def _stop_message(settings: TailerConfig) -> str:
     drain = shlex.join(["hourmark", "tail", "--drain", *named_config()])
     return (
         "stopped without a goodbye: hours that "

@@ -2,8 +2,8 @@
 
 Otherwise it continues with its present configuration. A changed configuration can concern sources,
 folders, services and limits, so the tailer stops as on SIGTERM and the same process executes the
-program again (execv), with the same arguments, process id and checkpoint. Signals are blocked
-until the new program handles them, so no SIGTERM is lost in between.
+program again (execv), with the same arguments, process id and checkpoint. Signals are blocked until
+the new program handles them, so no SIGTERM is lost in between.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class ReloadHandler:
         self._stop = stop
         self._lock = threading.Lock()
         self._restart_requested = False
-        self.was_last_reload_accepted = True  # the latest
+        self.was_last_reload_accepted = True  # result of the latest reload
 
     def listen(self) -> None:
-        """Handle SIGHUP from now on, including signals that arrived during a restart."""
+        """Handle SIGHUP from now on, including a signal that arrived during a restart."""
         signal.signal(
             signal.SIGHUP, lambda *_: _thread.start_new_thread(self.request_reload, ()) and None
         )
@@ -51,31 +51,30 @@ class ReloadHandler:
 
     @property
     def is_restart_requested(self) -> bool:
-        """Whether the process is to restart once the tailer has stopped."""
+        """Return whether the process is to restart once the tailer has stopped."""
         return self._restart_requested
 
     def restart_if_requested(self, is_over: Callable[[], bool]) -> None:
         """Execute the program again if a reload was requested; otherwise return.
 
         Call this in the main thread after everything is closed. SIGHUP and the stop signals stay
-        blocked
-        for the new program.
+        blocked for the new program.
 
         Args:
             is_over: Returns whether the process must end instead, because of SIGTERM or Ctrl-C.
         """
         signal.pthread_sigmask(
             signal.SIG_BLOCK, _HELD
-        )  # handlers of those that came before have run when it returns
+        )  # when it returns, handlers of earlier signals have run
         if self.is_restart_requested and not is_over():
             for number in SIGNALS:
                 signal.signal(
                     number, signal.SIG_DFL
-                )  # another thread, if there is any, takes it at its word
+                )  # a signal that another thread receives then ends the process
             if not is_over():
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # this program again
+                os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # executes this program again
 
     def request_reload(self) -> None:
         """Check the configuration and, if it is acceptable, begin to stop the tailer.

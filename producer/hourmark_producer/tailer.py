@@ -2,8 +2,8 @@
 
 A stop reports no goodbye, because the host is expected to come back, and hours wait for what is
 written meanwhile. A drain reads all files to their end, waits without limit until everything is
-acknowledged, and then reports a goodbye, so no hour waits for this host. A single pass
-(`hourmark tail --once`) is a drain without a goodbye and with a time limit.
+acknowledged, and then reports a goodbye, so no hour waits for this host. A single pass (`hourmark
+tail --once`) is a drain without a goodbye and with a time limit.
 """
 
 from __future__ import annotations
@@ -89,14 +89,22 @@ class StallLimit:
 STOP_WITHIN_S: Final = 5.0
 PROGRESS_S: Final = 10.0
 DRAIN_POLL_S: Final = 0.05
-DRAIN_PROBLEM_SCANS: Final = (
-    5  # so often a file could not be looked at before a drain gives up on it
-)
+DRAIN_PROBLEM_SCANS: Final = 5  # scans with an unreadable file before a drain gives up
 _LOG = logging.getLogger(__name__)
 
 
 class Tailer:
     """One run of the file tailer on an open checkpoint.
+
+    Args:
+        config: Validated settings.
+        checkpoint: Open checkpoint, which the caller closes after the run.
+        clock: Clock of this host.
+        host_id: Identifier of this host's installation.
+        host_name: Name of this host.
+        identify: Returns the identity of an open file.
+        open_files_max: Maximum number of files that are held open.
+        reloading: Handler of SIGHUP; None if the tailer does not reload.
 
     Attributes:
         files: All tracked files.
@@ -275,7 +283,6 @@ class Tailer:
         )
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
-        """Scan until the run must end, and return whether everything was drained."""
         troubled, problems = 0, dict[str, OSError]()
         while not stop.is_set() and self._failure is None:
             if self._pace.is_due():
@@ -302,7 +309,6 @@ class Tailer:
         return False
 
     def _wait(self, stop: threading.Event, *, drain: bool) -> bool:
-        """Wait until the next scan is due, and return whether everything is drained."""
         until_s = self._clock.monotonic_s() + self._config.scan_seconds
         while (
             (left_s := until_s - self._clock.monotonic_s()) > 0
@@ -315,21 +321,15 @@ class Tailer:
         return False
 
     def _is_all_read(self) -> bool:
-        """Return whether all sources are caught up, since standard input ended if it is one."""
         return all(
             claim.is_caught_up(since_s=self._spools.ended_s) for claim in self._caught_up.values()
         )
 
     def _scan(self, *, is_urgent: bool) -> Seen | None:
-        """Scan all files and return the result, or None if the checkpoint could not be committed.
-
-        Args:
-            is_urgent: Schedule the next full scan as soon as possible.
-        """
         self._scans += 1
         readings_ms = (
             self._client.clocks_ms()
-        )  # received before the scan: what it claims cannot be too late
+        )  # received before the scan, so no claim can be too late
         at_s = self._clock.monotonic_s()
         self._pace.begin()
         behind = self._spools.unsettled_sources()
@@ -353,7 +353,7 @@ class Tailer:
             targets: dict[str, list[AcknowledgmentTarget]] = {
                 source: [] for source in seen.complete
             }
-            for file in seen.astir:  # of all others all is acknowledged
+            for file in seen.astir:  # all other files are fully acknowledged
                 if file.place.source in targets:
                     targets[file.place.source].append(AcknowledgmentTarget.from_file(file))
             for source, those in targets.items():
@@ -368,7 +368,6 @@ class Tailer:
         return seen
 
     def _glance(self) -> None:
-        """Examine only files that changed recently or that inotify reported."""
         self._scans += 1
         hinted = self._hints.take()
         try:
@@ -389,15 +388,6 @@ class Tailer:
         self._senders.allow_sending()
 
     def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
-        """Deliver pending ranges without cutting new ones, and send the last report.
-
-        Args:
-            stop: Ends the attempt.
-            goodbye: Report that this host sends nothing more.
-
-        Returns:
-            Whether everything was delivered and reported.
-        """
         if not self._end_threads():
             return False
         while not (self._deliver_rest() and self._reporter.send(goodbye=goodbye)):
@@ -416,7 +406,6 @@ class Tailer:
         return not self._pending.is_in_flight()
 
     def _end_threads(self) -> bool:
-        """Stop the sender and report threads, and return whether all ended in time."""
         self._shipper.finishing = True
         self._rests.stopping.set()
         self._stop_reports.set()
@@ -428,7 +417,7 @@ class Tailer:
         self._failure = error
 
     def _source_reports(self, service: str) -> tuple[SourceReport, ...]:
-        # the claims first: what is pending may only grow after them
+        # claims first: pending bytes may only grow after them
         claims = {
             source: claim.service_time_ms(service) for source, claim in self._caught_up.items()
         }
@@ -463,7 +452,9 @@ class Tailer:
             CheckpointFailed: The checkpoint cannot be read.
         """
         stand, counters = self.take_snapshot(), self._counters
-        age_s = (stand.written_at_ms - stand.started_at_ms) / 1000  # where it was never caught up
+        age_s = (
+            stand.written_at_ms - stand.started_at_ms
+        ) / 1000  # for sources that were never caught up
         files = Counter(file.place.source for file in self.files if not file.is_gone)
         balances = self.balances()
         return metrics.render_tailer_metrics(
@@ -489,7 +480,7 @@ class Tailer:
         )
 
     def take_snapshot(self) -> snapshot.TailerSnapshot:
-        """Return the current state of the tailer. Thread-safe."""
+        """Return the current state of the tailer, as saved for other processes. Thread-safe."""
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
         claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}
         return snapshot.TailerSnapshot(

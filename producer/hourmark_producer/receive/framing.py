@@ -21,8 +21,8 @@ class FramingResult(NamedTuple):
 
     Attributes:
         messages: Complete messages, in order, without their framing.
-        oversized: Number of messages that began to be skipped because they are too long.
-        skipped_bytes: Bytes of such messages in this chunk.
+        oversized: Number of messages in this chunk whose length exceeds the maximum.
+        skipped_bytes: Bytes in this chunk of such messages, which may have begun earlier.
         error: Why the stream cannot be read further; empty if it can.
     """
 
@@ -33,7 +33,7 @@ class FramingResult(NamedTuple):
 
 
 class SyslogFramer:
-    """Splits the byte stream of one syslog connection into messages (RFC 6587).
+    """Splitter of the byte stream of one syslog connection into messages (RFC 6587).
 
     Args:
         message_bytes_max: Maximum length of a message; longer ones are skipped.
@@ -48,7 +48,7 @@ class SyslogFramer:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Number of bytes received of an incomplete message."""
+        """Return the number of bytes received of an incomplete message."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> FramingResult:

@@ -65,7 +65,7 @@ def entry_to_line(entry: bytes) -> bytes:
     fields = json.loads(entry)
     if not isinstance(fields, dict) or not isinstance(fields.get("__CURSOR"), str):
         raise ValueError(f"no entry of a journal: {entry[:100]!r}")
-    said: dict[str, Any] = {"time": _time(fields)}
+    said: dict[str, Any] = {"time": _receive_time(fields)}
     said |= {
         name: int(value)
         for name, field in _NUMBER_FIELDS
@@ -94,16 +94,15 @@ def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
 
     A cursor, as of sd_journal_get_cursor(3), contains `s=` (sequence id) and `i=` (number), both
     hexadecimal. Numbers rise within a sequence; a new sequence begins when the journal is created
-    anew,
-    such as a volatile journal at each boot.
+    anew, such as a volatile journal at each boot.
     """
     match = _NUMBER.search(cursor)
     return (match[1], int(match[2], 16)) if match else None
 
 
-def find_cursor(parts: bytes) -> str:
+def find_cursor(text: bytes) -> str:
     """Return the cursor in part of an entry's JSON text; empty if it is not in that part."""
-    match = _CURSOR.search(parts)
+    match = _CURSOR.search(text)
     return match[1].decode() if match else ""
 
 
@@ -111,8 +110,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
-def _time(fields: dict[str, Any]) -> str:
-    """Return the time when the journal received the entry, in ISO 8601 with microseconds."""
+def _receive_time(fields: dict[str, Any]) -> str:
     micros = int(_text(fields.get("__REALTIME_TIMESTAMP")))
     at = datetime.fromtimestamp(micros // 1_000_000, UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{micros % 1_000_000:06d}Z"
@@ -179,7 +177,7 @@ class JournalInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the journal was read to its end and is followed from there."""
+        """Return whether the journal was read to its end and is followed from there."""
         return (
             self._process is not None
             and self._follows
@@ -280,11 +278,6 @@ class JournalInput:
         return len(data) < READ_BYTES
 
     def _receive_entry(self, entry: bytes | OversizedEntry) -> bool:
-        """Receive an entry unless it is known, and return whether to continue with the next one.
-
-        Raises:
-            ValueError: It is not a journal entry.
-        """
         if isinstance(entry, OversizedEntry):
             cursor, line = find_cursor(entry.ends), b""
         else:
@@ -313,17 +306,13 @@ class JournalInput:
         return True
 
     def _is_next(self, cursor: str) -> bool:
-        """Return whether no sequence number is missing between the previous entry and this one."""
         if (number := parse_sequence_number(cursor)) is None:
             return True
         before, self._number = self._number, number[1]
         return before is None or self._number == before + 1
 
     def _is_last_entry_present(self) -> bool:
-        """Return whether the last entry read is still in the journal.
-
-        If it is, no later entry was removed, because journald removes the oldest entries first.
-        """
+        # if the last entry read is still there, no later one was removed: the oldest go first
         if not self._cursor or self._is_lost or self._is_verified:
             return True
         command = [self._program, *_OPTIONS, f"--cursor={self._cursor}", "--lines=1"]
@@ -341,10 +330,10 @@ class JournalInput:
         return number is not None and number[1] <= self._numbers.get(number[0], -1)
 
     def _remember(self, cursor: str) -> None:
-        """Remember the sequence number of an entry, durably when a new sequence begins."""
         if (number := parse_sequence_number(cursor)) is None:
             return
         sequence, at = number
+        # durable where a sequence begins, because the last line contains only the latest number
         is_new = sequence not in self._numbers
         self._numbers[sequence] = max(at, self._numbers.get(sequence, 0))
         if is_new:
@@ -355,7 +344,6 @@ class JournalInput:
                 write_durably(self._receiver.segments.folder / _NUMBERS, json.dumps(kept).encode())
 
     def _read_all(self) -> None:
-        """Record an unknown loss and read the journal from its start, skipping known entries."""
         self._receiver.losses.add(
             "the journal was vacuumed, or made again, before all of it was read", unknown=1
         )
@@ -391,7 +379,6 @@ class JournalInput:
             self._warn_and_retry_later(f"cannot be run: {error.strerror}")
 
     def _wait_for_process(self) -> tuple[int, str]:
-        """Wait for journalctl to exit and return its status and the end of its error output."""
         process, self._process = self._process, None
         assert process is not None, "it was started"
         try:
@@ -422,15 +409,12 @@ class OversizedEntry(NamedTuple):
 
 
 class _EntryBuffer:
-    """Buffer of an incomplete journal entry."""
-
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._count = 0
         self._begin = b""  # start of an oversized entry
 
     def feed(self, data: bytes) -> Iterator[bytes | OversizedEntry]:
-        """Yield the entries that the next chunk of output completes."""
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._add(end)

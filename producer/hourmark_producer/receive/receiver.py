@@ -113,11 +113,11 @@ _HELD_WAIT_S: Final = 0.05  # between checks for free space
 
 
 class ReadCallback(NamedTuple):
-    """What to do when a descriptor is readable.
+    """The callback for a readable descriptor.
 
     Attributes:
-        read: Reads from it; returns whether nothing is left to be read.
-        while_paused: Whether to read while the spool is full.
+        read: Reads from the descriptor; returns whether nothing is left to be read.
+        while_paused: Whether to call it while the spool is full.
     """
 
     read: Callable[[], bool]
@@ -125,7 +125,9 @@ class ReadCallback(NamedTuple):
 
 
 class ReceivingInput(Protocol):
-    """Where a source receives data from. Used by the receiver's thread, except `open`.
+    """Interface of the inputs that a source can receive from, such as a socket or standard input.
+
+    All methods except `open` are called by the receiver's thread.
 
     Attributes:
         loses_while_stopped: Data that is sent while no receiver runs is lost, unknown to the
@@ -140,11 +142,14 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all data that has arrived is ready to be read."""
+        """Return whether all data that has arrived is ready to be read."""
         ...
 
     def open(self, receiver: SourceReceiver) -> None:
-        """Start to receive, by registering descriptors with `receiver.watch`.
+        """Open the input and register its descriptors with `receiver.watch`.
+
+        Args:
+            receiver: Receives the lines and losses of the input.
 
         Raises:
             ConfigError: An address or program is not available.
@@ -152,17 +157,21 @@ class ReceivingInput(Protocol):
         ...
 
     def tick(self, now_s: float) -> None:
-        """Perform periodic work, at least twice a second; `now_s` is in monotonic seconds."""
+        """Perform periodic work, such as closing idle connections.
+
+        Args:
+            now_s: Seconds of the monotonic clock.
+        """
         ...
 
     def close(self) -> None:
-        """Stop to receive and release all resources."""
+        """Unregister the descriptors and release all resources."""
         ...
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class SourceReceiver:
-    """Receives the data of one source in a thread of its own and appends it to segments.
+    """Receiver of one source: a thread that reads its input and appends the lines to segments.
 
     Attributes:
         source: Name of the source.
@@ -225,9 +234,10 @@ class SourceReceiver:
         self._thread.start()
 
     def record_previous_run_losses(self) -> None:
-        """Add an unknown loss if the previous run was killed or data was lost while none ran.
+        """Record an unknown loss if data may have been lost since the previous run.
 
-        Nothing is added for a resumable input.
+        That is so if the run was killed, or if the input loses data while no receiver runs. Nothing
+        is recorded for a resumable input.
         """
         if self.segments.was_left_open() and not self.input.is_resumable:
             why = (
@@ -247,20 +257,24 @@ class SourceReceiver:
         return told
 
     def stop(self, within_s: float) -> None:
-        """Write what has arrived and end the thread; wait at most `within_s` seconds."""
+        """Write what has arrived and end the thread.
+
+        Args:
+            within_s: Maximum time to wait, in seconds.
+        """
         self._stopping = True
         self._wake()
         if self._thread.ident is not None:
             self._thread.join(within_s)
 
     def settle(self, within_s: float) -> bool:
-        """Wait until everything that has arrived before this call is on disk.
+        """Wait until everything that had arrived before this call is on disk.
 
         Args:
             within_s: Maximum time to wait, in seconds.
 
         Returns:
-            Whether it is on disk; False as well while the receiver is paused.
+            Whether it is on disk; False also if the receiver is paused.
         """
         with self._changed:
             self._wanted += 1
@@ -271,26 +285,28 @@ class SourceReceiver:
             )
             return self._settled >= goal or self.has_ended
 
-    def watch(self, what: int, polled: ReadCallback) -> None:
+    def watch(self, descriptor: int, callback: ReadCallback) -> None:
         """Register a descriptor to be read whenever it is readable.
 
         Args:
-            what: The descriptor.
-            polled: The callback that reads it.
+            descriptor: The file descriptor.
+            callback: Reads from it.
         """
-        if self.is_paused and not polled.while_paused:
-            self._paused.append(selectors.SelectorKey(what, what, selectors.EVENT_READ, polled))
+        if self.is_paused and not callback.while_paused:
+            self._paused.append(
+                selectors.SelectorKey(descriptor, descriptor, selectors.EVENT_READ, callback)
+            )
         else:
-            self._selector.register(what, selectors.EVENT_READ, polled)
+            self._selector.register(descriptor, selectors.EVENT_READ, callback)
 
-    def unwatch(self, what: int) -> None:
+    def unwatch(self, descriptor: int) -> None:
         """Remove a descriptor. Call this before it is closed; unknown descriptors are ignored."""
-        self._paused = [key for key in self._paused if key.fd != what]
+        self._paused = [key for key in self._paused if key.fd != descriptor]
         with contextlib.suppress(KeyError):
-            self._selector.unregister(what)
+            self._selector.unregister(descriptor)
 
     def receive(self, line: bytes) -> None:
-        """Add a line, with its newline, to the append at the end of this round."""
+        """Add lines with their newlines, to be appended to the segment after this round."""
         self._lines.append(line)
 
     def finish(self) -> None:
@@ -323,11 +339,9 @@ class SourceReceiver:
             self.segments.clear_open_mark()
 
     def _drain(self) -> bool:
-        """Read what has arrived before a stop, and return whether nothing is left."""
         return any(self._round(0) for _ in range(_LAST_ROUNDS)) and not self.is_paused
 
     def _round(self, wait_s: float) -> bool:
-        """Read everything that is ready, write it, and return whether nothing is left to read."""
         goal = self._wanted
         drained = self.input.is_caught_up
         for key, _ in self._selector.select(
@@ -371,7 +385,6 @@ class SourceReceiver:
         self._set_paused(waiting if self.segments.is_full else "")
 
     def _set_paused(self, why: str) -> None:
-        """Pause reading, for the reason in `why`, or resume it if `why` is empty."""
         if why and not self.is_paused:
             self.throttle.warn(
                 f"spool full {self.source}",
@@ -386,8 +399,8 @@ class SourceReceiver:
                 self.is_paused = True
                 self._changed.notify_all()
         elif self.is_paused and not why:
-            # the condition goes on until it was not met for a while: room comes and goes by
-            # segments
+            # the condition is kept until it has not occurred for a while: space is freed segment
+            # by segment
             self.is_paused = False
             for key in self._paused:
                 self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)

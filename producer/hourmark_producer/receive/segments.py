@@ -40,14 +40,14 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class SegmentNotSynced(Unavailable):
-    """A sync of a segment failed, so it is unknown which of its bytes are on disk.
+    """Raised when a sync of a segment failed, so it is unknown which of its bytes are on disk.
 
     The tailer must end: nothing that was received since the last sync can be relied on.
     """
 
 
 class SegmentStore:
-    """The segment files of one source.
+    """The segment files of one receiving source, to which received lines are appended.
 
     One thread appends; another may call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
 
@@ -79,17 +79,17 @@ class SegmentStore:
 
     @property
     def size(self) -> int:
-        """Bytes on disk, acknowledged or not."""
+        """Return the number of bytes on disk, acknowledged or not."""
         return sum(list(self._sealed.values())) + self._size
 
     @property
     def unwritten_bytes(self) -> int:
-        """Number of appended bytes that are not on disk yet."""
+        """Return the number of appended bytes that are not on disk yet."""
         return len(self._unwritten)
 
     @property
     def is_full(self) -> bool:
-        """Whether the size limit is reached or earlier bytes are still unwritten."""
+        """Return whether the size limit is reached or earlier bytes are still unwritten."""
         return bool(self._unwritten) or self.size >= self._bytes_max
 
     def append(self, content: bytes) -> None:
@@ -128,28 +128,40 @@ class SegmentStore:
         return self._sealed.get(name)
 
     def mark_done(self, name: str) -> None:
-        """Durably rename an acknowledged segment to `.done`; no effect if it was renamed before."""
+        """Durably rename an acknowledged segment from `.log` to `.done`.
+
+        Args:
+            name: Number of the segment with ten digits; a missing segment is ignored.
+        """
         path = self.folder / f"{name}.log"
         if path.exists():
             path.rename(path.with_suffix(".done"))
             sync_folder(self.folder)
 
     def remove(self, name: str) -> None:
-        """Delete a `.done` segment. Call this after the checkpoint has forgotten it."""
+        """Delete a `.done` segment. Call this after the checkpoint has forgotten it.
+
+        Args:
+            name: Number of the segment with ten digits; a missing segment is ignored.
+        """
         (self.folder / f"{name}.done").unlink(missing_ok=True)
         self._sealed.pop(name, None)
 
     def save_last_line(self, name: str) -> None:
-        """Durably save the last line of a segment before it is marked done.
+        """Durably save the last line of a segment so that reading can resume after it.
 
-        Ignored if the line of a later segment is saved already, or the segment has none.
+        Call this before `mark_done`.
+
+        Args:
+            name: Number of the segment with ten digits. Ignored if it has no line, or if the line
+                of a later segment is saved already.
         """
         line = _last_line(self.folder / f"{name}.log")
         if line and int(name) >= self._read_saved_line()[0]:
             write_durably(self.folder / _LAST, b"%d\n" % int(name) + line)
 
     def last_line(self) -> bytes:
-        """Return the last line that any run appended; empty if there is none or it is lost."""
+        """Return the last line that any run appended; empty if there is none or it is gone."""
         number, kept = self._read_saved_line()
         for path in sorted(self.folder.glob("*.log"), reverse=True):
             if int(path.stem) > number and (line := _last_line(path)):
@@ -164,15 +176,18 @@ class SegmentStore:
         return int(number), line
 
     def was_left_open(self) -> bool:
-        """Return whether the previous run was killed, or its input loses data while stopped."""
+        """Return whether the previous run left the mark of `mark_open`, because it was killed.
+
+        The mark also stays if the input loses data while no receiver runs.
+        """
         return (self.folder / _OPEN).exists()
 
     def mark_open(self) -> None:
-        """Durably record that a receiver runs."""
+        """Durably mark the folder as in use by a receiver."""
         write_durably(self.folder / _OPEN, b"")
 
     def clear_open_mark(self) -> None:
-        """Remove the mark of `mark_open`, because everything received is on disk."""
+        """Remove the mark of `mark_open`. Call this when everything received is on disk."""
         (self.folder / _OPEN).unlink(missing_ok=True)
 
     def _start_segment(self) -> int:
@@ -225,8 +240,7 @@ def recover_segments(
     """Repair the segments of a folder after a kill, before anything is appended or tailed.
 
     Incomplete lines are cut off, and `.done` segments are forgotten and removed. A missing folder
-    is
-    ignored.
+    is ignored.
 
     Args:
         folder: Folder of one source.
@@ -257,11 +271,14 @@ def recover_segments(
 
 
 def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], Position | None]:
-    """Return the checkpoint changes for the removal of a segment.
+    """Return the checkpoint changes that record the removal of a segment.
+
+    Args:
+        file: The segment as a tracked file.
 
     Returns:
-        The changes, and the position of the next file with the same inode: on file systems without
-        birth times it is a new generation of the same file. None if the file is forgotten.
+        The changes, and the position at which the next file with the same inode begins. The
+        position is None if the file system has birth times: the file is then forgotten.
     """
     if file.identity.birth_ns:
         return changes.forget_file(file.file_id), None
@@ -276,7 +293,6 @@ def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], Position |
 
 
 def _cut_to_lines(descriptor: int, read_to: int) -> int:
-    """Truncate a file after its last complete line, at or after `read_to`, and return its size."""
     size = end = os.fstat(descriptor).st_size
     while end > read_to:
         start = max(read_to, end - _BLOCK_BYTES)

@@ -2,8 +2,8 @@
 
 TCP and TLS connections stay open, and each is a stream of messages. The protocols have no
 acknowledgments, so bytes that the kernel had received when the tailer was killed are lost and
-counted as an unknown loss. A regular stop reads them first. A connection with an invalid stream,
-or one that is idle for too long, is closed.
+counted as an unknown loss. A regular stop reads them first. A connection with an invalid stream, or
+one that is idle for too long, is closed.
 
 Each UDP datagram is one message. If the spool is full, datagrams are read and counted as lost, in
 bytes. Datagrams that the kernel drops are counted by the kernel (SO_MEMINFO, Linux 4.12), so the
@@ -93,7 +93,7 @@ class SyslogStreamInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether new connections are being accepted."""
+        """Return whether new connections are being accepted."""
         return self._accepts_from_s is None
 
     def tick(self, now_s: float) -> None:
@@ -220,7 +220,7 @@ class SyslogConnection:
 
     @property
     def is_in_handshake(self) -> bool:
-        """Whether the TLS handshake is not complete; False without TLS."""
+        """Return whether the TLS handshake is incomplete; False without TLS."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
 
     def read(self) -> bytes:
@@ -284,7 +284,12 @@ _MEMINFO: Final = struct.Struct(
 
 
 class SyslogDatagramInput:
-    """Input that receives syslog datagrams over UDP on one address."""
+    """Input that receives syslog datagrams over UDP on one address.
+
+    Args:
+        address: Host and port to listen on.
+        message_bytes_max: Maximum length of a message; longer ones are counted as lost.
+    """
 
     loses_while_stopped = True
     is_caught_up = True
@@ -338,7 +343,6 @@ class SyslogDatagramInput:
             self._receiver.receive(message_to_line(message))
 
     def _count_dropped(self) -> None:
-        """Record an unknown loss for datagrams that the kernel has dropped since the last call."""
         (count,) = _MEMINFO.unpack(
             self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
         )
@@ -357,6 +361,10 @@ class ListenerTls:
 
     If a changed file cannot be used, a warning is logged and the previous certificates stay in use.
 
+    Args:
+        settings: Paths of the certificate, key and client CA.
+        throttle: Log of conditions.
+
     Raises:
         ConfigError: A file cannot be used at the start.
     """
@@ -367,7 +375,13 @@ class ListenerTls:
         self._context = _context(settings)
 
     def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
-        """Return an accepted socket with TLS; the handshake happens during the first reads."""
+        """Wrap an accepted socket in TLS without blocking.
+
+        The handshake happens during the first reads.
+
+        Raises:
+            OSError: The peer has disconnected.
+        """
         if self._watched.changed():
             try:
                 self._context = _context(self._settings)

@@ -119,7 +119,7 @@ class SpoolReceivers:
         }
 
     def start(self, *, to_end: bool = False) -> None:
-        """Start to receive.
+        """Start receiving.
 
         Args:
             to_end: Receive only from inputs that have an end, for a drain.
@@ -139,7 +139,7 @@ class SpoolReceivers:
             raise
 
     def stop(self) -> None:
-        """Write what has arrived and stop to receive."""
+        """Write what has arrived and stop receiving."""
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
@@ -162,7 +162,11 @@ class SpoolReceivers:
         return found
 
     def is_unrepeatable(self, source: str) -> bool:
-        """Return whether a source receives from senders that cannot repeat what they sent."""
+        """Return whether the senders of a source cannot send lost data again.
+
+        Args:
+            source: Name of the source; False for sources that read log files.
+        """
         return source in self.receivers and not self.receivers[source].input.is_resumable
 
     def remove_acknowledged(self) -> None:

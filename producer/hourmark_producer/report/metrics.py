@@ -58,9 +58,9 @@ class TailerMetrics:
     reload_ok: bool = True
 
 
-def render_tailer_metrics(numbers: TailerMetrics) -> bytes:
+def render_tailer_metrics(metrics: TailerMetrics) -> bytes:
     """Return the metrics of a tailer in the Prometheus text format, version 0.0.4."""
-    return "".join(_lines(numbers)).encode()
+    return "".join(_lines(metrics)).encode()
 
 
 def render_canary_metrics(acknowledged_at_s: float) -> bytes:
@@ -81,11 +81,11 @@ def render_canary_metrics(acknowledged_at_s: float) -> bytes:
     ).encode()
 
 
-def _lines(numbers: TailerMetrics) -> Iterator[str]:
+def _lines(metrics: TailerMetrics) -> Iterator[str]:
     def books(name: str) -> list[Sample]:
         return [
             ({"source": source}, getattr(balance, name))
-            for source, balance in numbers.balances.items()
+            for source, balance in metrics.balances.items()
         ]
 
     def by_source(values: Mapping[str, float]) -> list[Sample]:
@@ -117,35 +117,35 @@ def _lines(numbers: TailerMetrics) -> Iterator[str]:
         "Of these: nowhere. Other than 0 is a fault.",
         books("off_by"),
     )
-    unknown = {source: float(losses.unknown) for source, losses in numbers.losses.items()}
+    unknown = {source: float(losses.unknown) for source, losses in metrics.losses.items()}
     yield from _metric(
         "unknown_losses_total",
         "counter",
         "Occasions of loss that nobody can measure.",
         by_source(unknown),
     )
-    yield from _metric("files", "gauge", "Files that are followed.", by_source(numbers.files))
+    yield from _metric("files", "gauge", "Files that are followed.", by_source(metrics.files))
     yield from _metric(
         "lag_seconds",
         "gauge",
         "Since when all that was there is acknowledged.",
-        by_source(numbers.lag_seconds),
+        by_source(metrics.lag_seconds),
     )
     dead = [
         ({"source": source, "reason": reason}, float(count))
-        for source, reasons in numbers.dead_letters.items()
+        for source, reasons in metrics.dead_letters.items()
         for reason, count in reasons.items()
     ]
     yield from _metric(
         "dead_letters_total", "counter", "Lines that became dead letters, since the start.", dead
     )
     up = [
-        ({"service": one.service}, float(one.failing_seconds is None)) for one in numbers.services
+        ({"service": one.service}, float(one.failing_seconds is None)) for one in metrics.services
     ]
     yield from _metric(
         "service_up", "gauge", "Whether the latest request to a delivery service was taken.", up
     )
-    taken = [({"service": one.service}, float(one.ranges)) for one in numbers.services]
+    taken = [({"service": one.service}, float(one.ranges)) for one in metrics.services]
     yield from _metric(
         "service_ranges_total",
         "counter",
@@ -153,33 +153,33 @@ def _lines(numbers: TailerMetrics) -> Iterator[str]:
         taken,
     )
     for name, kind, meaning, value in (
-        ("ranges_total", "counter", "Ranges acknowledged, since the start.", numbers.ranges),
-        ("events_total", "counter", "Events that came of them.", numbers.events),
+        ("ranges_total", "counter", "Ranges acknowledged, since the start.", metrics.ranges),
+        ("events_total", "counter", "Events that came of them.", metrics.events),
         (
             "conditions",
             "gauge",
             "What is not as it should be, as the log says.",
-            numbers.conditions,
+            metrics.conditions,
         ),
-        ("well", "gauge", "1 where /healthz answers 200.", int(numbers.is_healthy)),
-        ("start_timestamp_seconds", "gauge", "Unix time of the start.", numbers.started_at_s),
+        ("well", "gauge", "1 where /healthz answers 200.", int(metrics.is_healthy)),
+        ("start_timestamp_seconds", "gauge", "Unix time of the start.", metrics.started_at_s),
         (
             "last_delivery_timestamp_seconds",
             "gauge",
             "Unix time of the last acknowledged range.",
-            numbers.delivered_at_s,
+            metrics.delivered_at_s,
         ),
         (
             "last_report_timestamp_seconds",
             "gauge",
             "Unix time of the last host report that arrived.",
-            numbers.reported_at_s,
+            metrics.reported_at_s,
         ),
         (
             "config_last_reload_successful",
             "gauge",
             "0 where SIGHUP found a configuration out of order.",
-            int(numbers.reload_ok),
+            int(metrics.reload_ok),
         ),
     ):
         yield from _metric(name, kind, meaning, [({}, value)])

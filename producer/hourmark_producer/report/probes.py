@@ -1,8 +1,8 @@
 """The HTTP endpoints /metrics and /healthz of a tailer or canary, and the health of a tailer.
 
 The server accepts only GET requests and has no authentication, so it listens on loopback unless
-configured otherwise. A tailer is healthy if it scans its files, its checkpoint can be written,
-host reports are delivered, and pending ranges are acknowledged.
+configured otherwise. A tailer is healthy if it scans its files, its checkpoint can be written, host
+reports are delivered, and pending ranges are acknowledged.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProbeTarget(Protocol):
-    """A process that answers /metrics and /healthz. Both methods may raise HourmarkError."""
+    """Interface of a process that answers /metrics and /healthz.
+
+    Both methods may raise HourmarkError, which is answered with status 503.
+    """
 
     def render_metrics(self) -> bytes:
         """Return the body of /metrics, in the Prometheus text format."""
         ...
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return why the process is unhealthy, for /healthz; empty if it is healthy."""
+        """Return why the process is unhealthy, as messages for /healthz; empty if it is healthy."""
         ...
 
 
@@ -83,15 +86,13 @@ def serve_probes(
 
 
 class _Server(HTTPServer):
-    """HTTP server that handles one request at a time."""
-
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore errors of single clients, such as closed connections."""
+        pass
 
 
 def _handler(target: ProbeTarget) -> type[BaseHTTPRequestHandler]:
@@ -149,23 +150,23 @@ class TailerHealth:
     Args:
         clock: Clock of this host.
         conditions: Log of ongoing conditions.
-        unwell_s: Seconds without progress after which the tailer is unhealthy.
+        stall_limit_s: Seconds without progress after which the tailer is unhealthy.
     """
 
-    def __init__(self, clock: Clock, conditions: Throttle, unwell_s: float) -> None:
+    def __init__(self, clock: Clock, conditions: Throttle, stall_limit_s: float) -> None:
         self._clock = clock
         self._conditions = conditions
-        self._unwell_s = unwell_s
+        self._stall_limit_s = stall_limit_s
         self._lock = threading.Lock()
         self._scanned_s = self._reported_s = self._moved_s = clock.monotonic_s()
         self._ranges = 0
 
     def record_scan(self, ranges: int, *, waiting: bool) -> None:
-        """Record a scan of the files.
+        """Record that a scan of the files has finished.
 
         Args:
             ranges: Number of ranges acknowledged so far.
-            waiting: Whether a range is waiting for its acknowledgment.
+            waiting: Whether any range is waiting for its acknowledgment.
         """
         with self._lock:
             self._scanned_s = self._clock.monotonic_s()
@@ -178,7 +179,7 @@ class TailerHealth:
             self._reported_s = self._clock.monotonic_s()
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return why the tailer is unhealthy; empty if it is healthy."""
+        """Return why the tailer is unhealthy, as messages; empty if it is healthy."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             standstills = (
@@ -192,7 +193,7 @@ class TailerHealth:
             found = [
                 f"{what} for {now_s - at_s:.0f} s"
                 for at_s, what in standstills
-                if now_s - at_s > self._unwell_s
+                if now_s - at_s > self._stall_limit_s
             ]
         if self._conditions.was_met(CHECKPOINT_KEYS, _MET_WITHIN_S):
             found.append("the checkpoint cannot be written: is the disk full?")

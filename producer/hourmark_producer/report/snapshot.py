@@ -65,13 +65,13 @@ class TailerSnapshot:
     services: list[ServiceStatus] = dataclasses.field(default_factory=list)
 
 
-def save_snapshot(folder: Path, standing: TailerSnapshot) -> None:
+def save_snapshot(folder: Path, snapshot: TailerSnapshot) -> None:
     """Replace the snapshot in a folder atomically; I/O errors are ignored."""
     temporary = folder / f".{FILE}.tmp"
     with contextlib.suppress(OSError):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            json.dump(dataclasses.asdict(standing), file)
+            json.dump(dataclasses.asdict(snapshot), file)
         temporary.replace(folder / FILE)
 
 

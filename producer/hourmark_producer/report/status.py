@@ -31,8 +31,8 @@ class FileStatus:
         source: Name of its source.
         path: Path at which it was found last.
         file_id: Identifier of the file.
-        generation: Generation of its content; a truncation begins a new one.
-        offset: Offset up to which it was read, in bytes.
+        generation: Generation of its content; a truncation increments it.
+        offset: Next offset to read, in bytes.
         size: Current size in bytes; None if the path now leads to no file or another one.
         pending_bytes: Bytes not read yet.
         in_flight_bytes: Bytes read and not acknowledged yet.
@@ -64,7 +64,7 @@ class SourceStatus:
         lag_seconds: Seconds since it was last caught up; None if unknown.
         lost_bytes: Bytes known to be lost.
         unknown_losses: Occasions on which an unknown amount may have been lost.
-        bytes: Where all bytes of the source went; None if an older version wrote the checkpoint.
+        bytes: Byte counts by outcome; None if the checkpoint is from a version without them.
     """
 
     name: str
@@ -178,7 +178,6 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
 
 
 def _content_size(file: KnownFile, size: int) -> int:
-    """Return the size without trailing NULs of a preallocated file, if this user may read it."""
     if size <= file.offset:
         return size
     with contextlib.suppress(OSError), open(file.seen_at, "rb", opener=_opened) as opened:
@@ -223,7 +222,6 @@ def _attention(
     configured: Sequence[str],
     now_ms: int,
 ) -> list[str]:
-    """Return the messages about conditions that an operator should look into."""
     waiting = sum(source.pending_bytes + source.in_flight_bytes for source in sources)
     found = []
     if pid is None and waiting:

@@ -114,8 +114,6 @@ def scan_packed_file(
 
 
 class _AnchorMatcher:
-    """Uncompressed content that is searched for the recorded last bytes of tracked files."""
-
     def __init__(self, plain: Plain, files: Sequence[KnownFile]) -> None:
         self._plain, self._tail = plain, b""
         self._files = [
@@ -124,7 +122,6 @@ class _AnchorMatcher:
         self.size, self.matches = 0, list[KnownFile]()
 
     def read(self, count: int) -> bytes:
-        """Return the next bytes and match tracked files; empty at the end."""
         block = self._plain.read(count)
         window, start, end = self._tail + block, self.size - len(self._tail), self.size + len(block)
         for file in self._files:
@@ -136,7 +133,6 @@ class _AnchorMatcher:
         return block
 
     def close(self) -> None:
-        """Close the packed file."""
         self._plain.close()
 
 
@@ -154,7 +150,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the line exists and was or will be delivered."""
+        """Return whether the line exists and was or will be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,
@@ -175,7 +171,7 @@ class LineTrace:
         source: Source of the file; None if the file is not tracked.
         file_id: Identifier of the file; None if it is not tracked.
         generation: Generation of the file; None if it is not tracked.
-        losses: Number of recorded losses of files with its names.
+        losses: Number of recorded losses under any of the file's names.
     """
 
     stage: TraceStage
@@ -218,7 +214,7 @@ def trace_line(
             f"{path} cannot be read: {error.strerror}; name the file as it is called now"
         ) from error
     stage = determine_stage(
-        file, begin, size, skipped=file is not None and _skipped(known, file.source)
+        file, begin, size, skipped=file is not None and _has_skipped_bytes(known, file.source)
     )
     return _traced(known, path, stage, begin, file)
 
@@ -227,7 +223,7 @@ def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | N
     known = peek(state_dir / "checkpoint.sqlite")
     begin, size, file = scan_packed_file(path, known.files, line, offset)
     if file is not None:
-        stage = determine_stage(file, begin, size, skipped=_skipped(known, file.source))
+        stage = determine_stage(file, begin, size, skipped=_has_skipped_bytes(known, file.source))
     else:
         stage = TraceStage.NO_SUCH_LINE if begin is None or begin >= size else TraceStage.PACKED
     return _traced(known, path, stage, begin, file)
@@ -276,10 +272,7 @@ def determine_stage(
 
 
 def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
-    """Return the tracked file with this inode and device, or else with this inode and path.
-
-    The device number of a file system may change when the machine restarts.
-    """
+    # the device number of a file system may change when the machine restarts
     same = [file for file in known.files if file.inode == identity.inode and not file.missing]
     here = [file for file in same if file.device == identity.device]
     return next(
@@ -292,9 +285,8 @@ def _is_anchored(descriptor: int, file: KnownFile) -> bool:
     return os.pread(descriptor, len(file.anchor), file.offset - len(file.anchor)) == file.anchor
 
 
-def _skipped(known: Peek, source: str) -> bool:
-    """Return whether bytes of a source were skipped; True if the checkpoint does not count them."""
-    if known.books is None:
+def _has_skipped_bytes(known: Peek, source: str) -> bool:
+    if known.books is None:  # an older version did not count them
         return True
     balance = balances(known.books, {}).get(source)
     return balance is None or balance.skipped > 0

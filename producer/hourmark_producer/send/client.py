@@ -122,7 +122,7 @@ class SentRange:
         """Wait for the acknowledgment; if the first service fails, send the range to the others.
 
         Returns:
-            The service's answer for the range.
+            The number of events and dead letters that the service made of the range.
 
         Raises:
             ServiceUnavailable: No service acknowledged the range; send it again later.
@@ -134,8 +134,16 @@ class SentRange:
 class DeliveryServiceClient:
     """HTTP client of one tailer for all its delivery services, with failover. Thread-safe.
 
+    Args:
+        config: Settings with the service URLs, token, certificates and maximum backoff.
+        clock: Clock of this host.
+        floor: Highest trusted clock reading of earlier runs; None to start without one.
+
     Attributes:
         services: The configured services and their state.
+
+    Raises:
+        ConfigError: A URL, the token or a certificate cannot be used.
     """
 
     def __init__(self, config: TailerConfig, clock: Clock, floor: ClockFloor | None = None) -> None:
@@ -160,8 +168,7 @@ class DeliveryServiceClient:
         """Return a trusted clock reading, requesting a new one if the latest is too old.
 
         The returned clock never falls behind an earlier trusted reading of any service, unless the
-        two
-        are too far apart for both to be right.
+        two are too far apart for both to be right.
 
         Args:
             age_max_s: Maximum age of a cached reading, in seconds.
@@ -213,7 +220,6 @@ class DeliveryServiceClient:
         return self._request(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
 
     def _poll_other_clocks(self) -> None:
-        """Read the clocks of more services until two agree, for at most `SHORT_TIMEOUT_S`."""
         until_s = self._clock.monotonic_s() + SHORT_TIMEOUT_S
         while self._clock.monotonic_s() < until_s and (
             other := next(self._healthy(self._unread_services()), None)
@@ -234,7 +240,6 @@ class DeliveryServiceClient:
         return {service.name for service in self.services.endpoints()}
 
     def _healthy(self, names: Collection[str]) -> Iterator[ServiceEndpoint]:
-        """Yield the services with these names whose latest request did not fail."""
         return (
             service
             for service in self.services.endpoints()
@@ -247,13 +252,11 @@ class DeliveryServiceClient:
             return self._clocks.trusted_readings(names)
 
     def _newest_reading(self) -> ClockReading | None:
-        """Return the newest trusted reading, or None if there is none."""
         return max(
             self._trusted_readings().values(), key=lambda reading: reading.at_s, default=None
         )
 
     def _preferred(self) -> ServiceEndpoint:
-        """Return the service that took the latest report, or a healthy one with a trusted clock."""
         believed = self._trusted_readings()
         return (
             self._report_service
@@ -295,11 +298,10 @@ class DeliveryServiceClient:
 
         Args:
             event_type: Name of the event type.
-            body: JSON request body.
+            body: JSON text: one event as an object.
 
         Returns:
-            The JSON object of the service's response, such as the number of events and dead
-            letters.
+            The JSON object in the service's response; its `dead_letters` counts rejected events.
 
         Raises:
             ServiceUnavailable: No service acknowledged the batch; send it again later.
@@ -376,8 +378,7 @@ class DeliveryServiceClient:
         """Send a request to one service after another until a service returns 200.
 
         Each available service is tried once, also after a refusal, because another service may run
-        a
-        newer version.
+        a newer version.
 
         Args:
             send: Sends the request to one service and returns its response.
@@ -496,7 +497,6 @@ class DeliveryServiceClient:
         return answer
 
     def _read_response(self, pending: _PendingRequest) -> HttpResponse:
-        """Return the response with any status. Raises ServiceUnavailable if there is none."""
         try:
             if isinstance(pending.response, Exception):
                 raise pending.response
@@ -514,12 +514,12 @@ class DeliveryServiceClient:
         self._record_headers(answer, pending.service.name)
         return answer
 
-    def _record_headers(self, answer: HttpResponse, service: str) -> None:
-        text = answer.headers.get(CLOCK_HEADER, "")
+    def _record_headers(self, response: HttpResponse, service: str) -> None:
+        text = response.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
             names = self._names()
             with self._noting:
-                self._rules = answer.headers.get(RULES_HEADER) or self._rules
+                self._rules = response.headers.get(RULES_HEADER) or self._rules
                 self._clocks.record(
                     service, ClockReading(int(text), self._rules, self._clock.monotonic_s())
                 )
@@ -556,30 +556,30 @@ def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse)
 
 
 def _response_error(
-    service: ServiceEndpoint, path: str, answer: HttpResponse
+    service: ServiceEndpoint, path: str, response: HttpResponse
 ) -> ServiceUnavailable | RequestRefused | None:
     """Return the exception that a response calls for, or None if its status is 200."""
-    if answer.status == 200:
+    if response.status == 200:
         return None
-    said = f"{shown(service.url)}{path} answered {answer.status}: {_error_message(answer)}"
-    if answer.status == 429 or answer.status >= 500:
-        return ServiceUnavailable(said, _retry_after_s(answer))
-    if answer.status in (401, 403):
+    said = f"{shown(service.url)}{path} answered {response.status}: {_error_message(response)}"
+    if response.status == 429 or response.status >= 500:
+        return ServiceUnavailable(said, _retry_after_s(response))
+    if response.status in (401, 403):
         return RequestUnauthorized(
             f"{said}. Put a token that covers this host and its types into tailer.token_file"
         )
-    return RequestTooLarge(said) if answer.status == 413 else RequestRefused(said)
+    return RequestTooLarge(said) if response.status == 413 else RequestRefused(said)
 
 
-def _error_message(answer: HttpResponse) -> str:
+def _error_message(response: HttpResponse) -> str:
     """Return the detail and next step of an error response, or the start of its body."""
     try:
-        problem = json.loads(answer.content)
+        problem = json.loads(response.content)
         return f"{problem['detail']}; {problem['next_step']}"[:300]
     except (ValueError, KeyError, TypeError):
-        return answer.content[:300].decode(errors="replace").strip() or answer.reason
+        return response.content[:300].decode(errors="replace").strip() or response.reason
 
 
-def _retry_after_s(answer: HttpResponse) -> float:
-    text = answer.headers.get("Retry-After", "")
+def _retry_after_s(response: HttpResponse) -> float:
+    text = response.headers.get("Retry-After", "")
     return min(float(text), RETRY_AFTER_MAX_S) if text.isascii() and text.isdigit() else 0.0

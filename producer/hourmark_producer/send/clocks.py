@@ -1,10 +1,10 @@
 """Clocks of the delivery services: which readings are trusted, and the highest trusted reading.
 
 Ranges are stamped with the clock of a service and never with the clock of this host. A service
-whose clock is wrong by hours would make valid lines appear to lie in the future. Healthy clocks
-are at most `CLOCKS_APART_MS_MAX` apart, so a service is trusted if at least half of all clocks,
-including this host's, agree with it. If none reaches half, the services with the most agreement
-are trusted; a single service is always trusted.
+whose clock is wrong by hours would make valid lines appear to lie in the future. Healthy clocks are
+at most `CLOCKS_APART_MS_MAX` apart, so a service is trusted if at least half of all clocks,
+including this host's, agree with it. If none reaches half, the services with the most agreement are
+trusted; a single service is always trusted.
 
 `ClockFloor` keeps the highest trusted reading across restarts, in the file `clock` next to the
 checkpoint, as decimal digits. It is written before each host report, because ranges sent after a
@@ -44,7 +44,7 @@ class ClockReading(NamedTuple):
 
     @property
     def offset_ms(self) -> float:
-        """Milliseconds by which the service's clock is ahead of this host's monotonic clock.
+        """Return by how many milliseconds the service's clock is ahead of the monotonic clock.
 
         The value is constant unless the service's clock is set or this machine is suspended.
         """
@@ -52,9 +52,10 @@ class ClockReading(NamedTuple):
 
 
 class ServiceClocks:
-    """The latest clock reading of each delivery service and the decision which ones are trusted.
+    """The latest clock reading of each delivery service, and which services' clocks are trusted.
 
-    Not thread-safe: the caller must hold a lock.
+    A clock is trusted if at least half of all clocks, including this host's, agree with it, or if
+    no clock has more agreement. Not thread-safe: the caller must hold a lock.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -62,7 +63,12 @@ class ServiceClocks:
         self._readings: dict[str, ClockReading] = {}
 
     def record(self, service: str, reading: ClockReading) -> None:
-        """Record the latest reading of a service, replacing its previous one."""
+        """Record the latest reading of a service, replacing its previous one.
+
+        Args:
+            service: Name of the service.
+            reading: The reading in its latest response.
+        """
         self._readings[service] = reading
 
     def clocks_ms(self) -> dict[str, int]:
@@ -70,9 +76,13 @@ class ServiceClocks:
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
     def recent_readings(self, services: Collection[str]) -> dict[str, ClockReading]:
-        """Return the readings of the named services that are not too old, by service name.
+        """Return the readings of the named services that are not older than `READING_MAX_AGE_S`.
 
-        A reading older than `READING_MAX_AGE_S` does not count any more.
+        Args:
+            services: Service names.
+
+        Returns:
+            Readings by service name; services without a recent reading are left out.
         """
         since_s = self._clock.monotonic_s() - READING_MAX_AGE_S
         return {
@@ -82,13 +92,21 @@ class ServiceClocks:
         }
 
     def lacks_agreement(self, services: Collection[str]) -> bool:
-        """Return whether no two clocks agree, so that more services should be polled."""
+        """Return whether no two clocks agree, so that readings of more services are needed.
+
+        Args:
+            services: Names of the services to consider, in addition to this host.
+        """
         return max(self._agreement_counts(self.recent_readings(services)).values(), default=0) == 1
 
     def trusted_readings(self, services: Collection[str]) -> Mapping[str, ClockReading]:
-        """Return the recent readings of the named services whose clocks are trusted, by name.
+        """Return the recent readings of those named services whose clocks are trusted.
 
-        Empty if none of the services has answered recently.
+        Args:
+            services: Service names.
+
+        Returns:
+            Readings by service name; empty if none of the services has answered recently.
         """
         heard = self.recent_readings(services)
         agreeing = self._agreement_counts(heard)
@@ -97,7 +115,7 @@ class ServiceClocks:
         return {name: reading for name, reading in heard.items() if agreeing[name] >= least}
 
     def _agreement_counts(self, heard: Mapping[str, ClockReading]) -> dict[str, int]:
-        """Return for each service how many clocks agree with its own, including itself."""
+        # how many clocks agree with each service's, including itself and this host's
         ahead_ms = {name: reading.offset_ms for name, reading in heard.items()}
         all_ms = sorted(
             [self._clock.now_ms() - 1000 * self._clock.monotonic_s(), *ahead_ms.values()]
@@ -105,7 +123,14 @@ class ServiceClocks:
         return {name: _count_agreeing(ms, all_ms) for name, ms in ahead_ms.items()}
 
     def errors(self, services: Collection[str]) -> dict[str, str]:
-        """Return why the clock of a named service is not trusted; trusted ones are left out."""
+        """Return why the clocks of the named services are not trusted.
+
+        Args:
+            services: Service names.
+
+        Returns:
+            Messages by service name; empty if all clocks are trusted.
+        """
         believed, troubles = self.trusted_readings(services), {}
         for service, reading in self.recent_readings(services).items():
             if service not in believed:
@@ -120,7 +145,6 @@ class ServiceClocks:
 
 
 def _count_agreeing(offset_ms: float, all_offsets_ms: Sequence[float]) -> int:
-    """Return how many of the ascending offsets are within the tolerance of `offset_ms`."""
     least, most = offset_ms - CLOCKS_APART_MS_MAX, offset_ms + CLOCKS_APART_MS_MAX
     return bisect_right(all_offsets_ms, most) - bisect_left(all_offsets_ms, least)
 
@@ -150,9 +174,10 @@ class ClockFloor:
         self.ms = max(self.ms, clock_ms)
 
     def save(self) -> None:
-        """Write the floor to its file if it has risen. Call before a claim is made with this clock.
+        """Write the floor to its file if it has risen.
 
-        A write error is ignored: the floor may then be lower after a restart.
+        Call this before a claim is sent that uses this clock. A write error is ignored: the floor
+        may then be lower after a restart.
         """
         if self._path is None or self.ms == self._saved_ms:
             return

@@ -1,10 +1,10 @@
 """HTTP/1.1 requests over pooled connections to a few delivery services.
 
 The module has no redirects, proxies or cookies: a general HTTP client used more CPU time per range
-than compressing half of it. `ConnectionPool.send` returns once the request is sent, so a thread
-can have several requests in flight. An idle connection that its service has closed is not reused,
-and a connection that was opened with replaced certificates ends after its current request. The
-pool holds as many idle connections as there were concurrent requests.
+than compressing half of it. `ConnectionPool.send` returns once the request is sent, so a thread can
+have several requests in flight. An idle connection that its service has closed is not reused, and a
+connection that was opened with replaced certificates ends after its current request. The pool holds
+as many idle connections as there were concurrent requests.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 CONNECT_TIMEOUT_S: Final = 5.0
-_LEAST_S: Final = 0.001  # an answer that is there is read, however late
-ANSWER_BYTES_MAX: Final = 1 << 20  # answers are some hundred bytes
+_LEAST_S: Final = 0.001  # a response that has arrived is read even after the deadline
+ANSWER_BYTES_MAX: Final = 1 << 20  # responses have some hundred bytes
 TRANSPORT_ERRORS: Final = (OSError, http.client.HTTPException)  # what `Connections.ask` raises
 
 
@@ -62,8 +62,8 @@ class ServiceAddress(NamedTuple):
     host: str
     port: int
     prefix: str
-    headers: tuple[tuple[str, str], ...] = ()  # what a user in the URL comes to
-    ip: str = ""  # which of the host's addresses; empty: any
+    headers: tuple[tuple[str, str], ...] = ()  # from a user and password in the URL
+    ip: str = ""  # which of the host's addresses; empty for any
 
     @classmethod
     def from_url(cls, url: str) -> ServiceAddress:
@@ -96,7 +96,7 @@ class ServiceAddress(NamedTuple):
 
     @property
     def is_ip_literal(self) -> bool:
-        """Whether the host is an IP address rather than a name."""
+        """Return whether the host is an IP address rather than a name."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:
@@ -127,7 +127,7 @@ class _DeadlineReader(io.RawIOBase):
 
 
 class PendingResponse:
-    """The response to a request that was sent. The owner must call `result` exactly once."""
+    """The pending response to an HTTP request that was sent. Call `result` exactly once."""
 
     def __init__(
         self,
@@ -137,15 +137,6 @@ class PendingResponse:
         method: str,
         until_s: float,
     ) -> None:
-        """Wrap a connection on which a request was sent.
-
-        Args:
-            connections: The pool that takes the connection back.
-            address: The service that the request was sent to.
-            kept: The connection.
-            method: HTTP method of the request.
-            until_s: Deadline for the response, in seconds of the monotonic clock.
-        """
         self._connections, self._address, self._kept, self._method = (
             connections,
             address,
@@ -163,8 +154,7 @@ class PendingResponse:
 
         Raises:
             OSError, http.client.HTTPException: There is no valid response. Whether the service
-                received
-                the request is unknown.
+                received the request is unknown.
         """
         is_kept = False
         try:
@@ -194,7 +184,11 @@ class PendingResponse:
 
 
 class ConnectionPool:
-    """Pool of HTTP/1.1 connections to delivery services. Thread-safe."""
+    """Pool of keep-alive HTTP/1.1 connections to delivery services. Thread-safe.
+
+    A connection is opened when a request needs one and none is idle. Idle connections that a
+    service has closed are discarded.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -234,8 +228,7 @@ class ConnectionPool:
 
         Raises:
             OSError, http.client.HTTPException: There is no valid response. Whether the service
-                received
-                the request is unknown.
+                received the request is unknown.
             ValueError: A header value contains an end of line.
         """
         return self.send(
@@ -284,7 +277,7 @@ class ConnectionPool:
         except ConnectionError:
             if not _is_readable(kept.connection):
                 kept.connection.close()
-                raise  # else it refused what it was sent before all of it had come, and says why
+                raise  # else the service refused the request before it was complete, and its response says why
         except BaseException:
             kept.connection.close()
             raise
@@ -301,8 +294,7 @@ class ConnectionPool:
             kept.connection.close()
 
     def _drop_closed(self) -> None:
-        """Close idle connections, of any address, that their services have closed."""
-        with self._lock:
+        with self._lock:  # connections to addresses that are no longer used, too
             closed = [
                 (several, kept)
                 for several in self._idle.values()
@@ -314,21 +306,24 @@ class ConnectionPool:
         for _, kept in closed:
             kept.connection.close()
 
-    def give_back(self, address: ServiceAddress, kept: _PooledConnection) -> bool:
+    def give_back(self, address: ServiceAddress, connection: _PooledConnection) -> bool:
         """Return a connection to the pool for later requests.
+
+        Args:
+            address: The service that it is connected to.
+            connection: The connection, without a pending response.
 
         Returns:
             False if the pool is closed; the caller must then close the connection.
         """
         with self._lock:
             if not self._closed:
-                self._idle[address].append(kept)
+                self._idle[address].append(connection)
             return not self._closed
 
 
 @functools.lru_cache(maxsize=64)
 def _request_prefix(address: ServiceAddress, method: str, path: str) -> str:
-    """Return the request line and the headers that depend only on the address, method and path."""
     kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
     client, written = kind(address.host, address.port), bytearray()
     client.sock = _RecordingSocket(written)
@@ -338,8 +333,6 @@ def _request_prefix(address: ServiceAddress, method: str, path: str) -> str:
 
 
 class _RecordingSocket:
-    """Socket substitute that appends everything sent to a buffer."""
-
     def __init__(self, into: bytearray) -> None:
         self.sendall = into.extend
 
@@ -359,7 +352,7 @@ def _send(connection: socket.socket, head: bytes, content: bytes) -> None:
         connection.sendall(head)
         connection.sendall(content)
         return
-    sent = connection.sendmsg((head, content))  # as one, and copied once
+    sent = connection.sendmsg((head, content))  # one system call, and no copy of the body
     if sent < len(head):
         connection.sendall(head[sent:])
         sent = len(head)
@@ -378,7 +371,6 @@ def _connected(address: ServiceAddress, timeout_s: float, tls: ssl.SSLContext) -
 
 
 def _is_readable(connection: socket.socket) -> bool:
-    """Return whether an idle connection has unread data: usually the service closed it."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))

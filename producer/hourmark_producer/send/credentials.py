@@ -43,6 +43,10 @@ class Credentials:
 
     If a changed file cannot be used, an error is logged and the previous credentials stay in force.
 
+    Args:
+        config: Settings with the paths of the token and certificates.
+        clock: Clock of this host.
+
     Raises:
         ConfigError: A file cannot be used at the start.
     """
@@ -57,7 +61,7 @@ class Credentials:
         self._current = self._read()
 
     def current(self) -> RequestCredentials:
-        """Return the credentials in force, after checking the files for changes if that is due."""
+        """Return the credentials in force, reading changed files at most once per second."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             if now_s - self._checked_s >= CHECK_INTERVAL_S:

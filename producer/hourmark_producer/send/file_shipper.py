@@ -1,9 +1,9 @@
 """Shipping of one tracked file: examine it, cut a range, spool it, send it, acknowledge it.
 
 The sender threads call `FileShipper.step`, for one file at a time each. A file that has more to
-send has several ranges in flight, which may be acknowledged in any order. Their number grows by
-one with each acknowledgment and returns to one after a failure, so few ranges are in the spool
-when an outage begins.
+send has several ranges in flight, which may be acknowledged in any order. Their number grows by one
+with each acknowledgment and returns to one after a failure, so few ranges are in the spool when an
+outage begins.
 
 Order of operations: a range and its body are durable before the range is sent, and the position in
 memory moves only after the checkpoint has been committed. A failed step therefore leaves a state
@@ -107,7 +107,10 @@ class RangeCompressor(NamedTuple):
 
 
 class RangeCompressorPool:
-    """Pool of compressors that bounds the memory for uncompressed ranges. Thread-safe."""
+    """Pool of compressors that bounds the memory for uncompressed ranges. Thread-safe.
+
+    `acquire` lends a compressor; if none becomes free in time, the pool creates an additional one.
+    """
 
     def __init__(
         self, buffer_bytes: int, count: int = AT_ONCE, patience_s: float = _PATIENCE_S
@@ -129,7 +132,7 @@ class RangeCompressorPool:
     def acquire(self) -> Iterator[RangeCompressor]:
         """Lend a compressor for the duration of a `with` block.
 
-        Waits up to `patience_s` for a free one, then creates an additional one, so that a file that
+        If none becomes free within `patience_s`, an additional one is created, so that a file that
         cannot be read, such as one on a hanging file server, does not block other files.
         """
         try:
@@ -155,9 +158,9 @@ _REASONS_MAX: Final = 100  # per source; services have far fewer
 
 
 class DeadLetterCounts:
-    """Counts of lines that became dead letters, by source and reason. Thread-safe.
+    """Counts of log lines that became dead letters, by source and reason. Thread-safe.
 
-    A source and reason is logged when it first occurs and again after a change of the rules.
+    Each source and reason is logged when it first occurs and again after a change of the rules.
     """
 
     def __init__(self) -> None:
@@ -225,30 +228,30 @@ SENT_TOGETHER: Final = (
 _ROUNDS_TOGETHER: Final = (
     2  # the first sends a small file, the second acknowledges it and finds no more
 )
-# so long NULs among other bytes must stay: on some file systems, or through a mapping, these are
-# seen first
+# NULs among other bytes must stay this long: on some file systems, or with a memory mapping, readers
+# see NULs before the data
 NULS_S: Final = 3.0
 _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
-_FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
+_FLUSH_AGAIN_S: Final = 0.05  # delay if a flush is due and the latest scan saw an older size
 
 
 class FileBeingWritten(BeingCopied):
-    """The file contains NUL bytes that a writer may be about to replace; retry the step later."""
+    """Raised when a file contains NUL bytes that a writer may be about to replace; retry later."""
 
 
 class FileChangedDuringRead(OSError):
-    """The file was truncated while a step was reading it; retry the step."""
+    """Raised when a file was truncated while it was being read; retry the step."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class FileShipper:
-    """Moves tracked files forward: reads, spools, sends and acknowledges their bytes.
+    """Shipper of tracked log files: reads, spools, sends and acknowledges their byte ranges.
 
     Thread-safe for different files; the caller must not step one file from two threads.
 
     Attributes:
         client: Client for the delivery services.
-        checkpoint: Durable positions and the spool.
+        checkpoint: Durable positions and the spool of unacknowledged ranges.
         files: All tracked files.
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
@@ -305,7 +308,7 @@ class FileShipper:
             OSError: The file could not be read, or is being written or truncated.
         """
         try:
-            for outgoing in _on_their_way(file):  # from a failed step or an earlier run
+            for outgoing in _unacknowledged(file):  # from a failed step or an earlier run
                 sent = self._send(outgoing, self.checkpoint.body(outgoing.sequence))
                 self._acknowledge(file, outgoing, sent.result())
             more = self._cut_and_send(file, InFlightRanges(self.slots))
@@ -328,8 +331,7 @@ class FileShipper:
         """Ship several small files with one shared checkpoint transaction per round.
 
         A failure of one file does not affect the others, except that no further range is sent after
-        a
-        service did not take one.
+        a service did not take one.
 
         Args:
             files: Files for which `is_small` is true.
@@ -352,15 +354,6 @@ class FileShipper:
     def _spool_together(
         self, files: Sequence[TrackedFile], results: dict[TrackedFile, bool | Exception]
     ) -> list[tuple[TrackedFile, bytes]]:
-        """Cut and spool the next range of each file in one transaction.
-
-        Args:
-            files: The files.
-            results: Receives the outcome of each file that has nothing to send.
-
-        Returns:
-            The files that have a range to send, each with its compressed body.
-        """
         changed, found = list[Change](), list[tuple[TrackedFile, tuple[Progress, bytes] | None]]()
         for file in files:
             try:
@@ -379,7 +372,7 @@ class FileShipper:
         to_send = list[tuple[TrackedFile, bytes]]()
         for file, spooled in found:
             if spooled is None:
-                file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
+                file.progress = dataclasses.replace(file.progress, in_flight=_unacknowledged(file))
                 results[file] = False
             else:
                 file.progress, body = spooled
@@ -391,15 +384,6 @@ class FileShipper:
         to_send: Sequence[tuple[TrackedFile, bytes]],
         results: dict[TrackedFile, bool | Exception],
     ) -> list[TrackedFile]:
-        """Send one range of each file, `SENT_TOGETHER` at a time.
-
-        Args:
-            to_send: Files and the compressed bodies of their latest ranges.
-            results: Receives the exception of each file whose range was not acknowledged.
-
-        Returns:
-            The files whose range was acknowledged.
-        """
         acknowledged, is_well = list[TrackedFile](), True
         for first in range(0, len(to_send), SENT_TOGETHER):
             some = to_send[first : first + SENT_TOGETHER]
@@ -417,7 +401,6 @@ class FileShipper:
         return acknowledged
 
     def _cut_and_send(self, file: TrackedFile, flight: InFlightRanges) -> bool:
-        """Cut and send ranges, several at a time if the file has more than one range to send."""
         try:
             for _ in range(RANGES_PER_TURN):
                 if (body := self._cut_next(file)) is None:
@@ -433,16 +416,13 @@ class FileShipper:
             self._acknowledge_all(file, flight)
 
     def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
-        """Return whether another range is likely to follow.
-
-        False for a range that is one long line, because few of those fit into memory.
-        """
+        # not after a range that is one long line: few of those fit into memory
         size = self.sizes.limits.range_bytes
         return file.window > 1 and size // 2 <= outgoing.bytes <= size
 
     def _send(self, outgoing: Outgoing, body: bytes) -> PendingRange:
         began_s = self.clock.monotonic_s()
-        return _Timed(
+        return _MeasuredRange(
             self.sizes,
             self.clock,
             outgoing.bytes,
@@ -477,16 +457,11 @@ class FileShipper:
         file.progress = dataclasses.replace(file.progress, in_flight=sent)
 
     def _commit_acknowledged(self, file: TrackedFile) -> None:
-        if acknowledged := _acknowledged(file):
+        if acknowledged := _removal_changes(file):
             self.checkpoint.commit(acknowledged)
-            file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
+            file.progress = dataclasses.replace(file.progress, in_flight=_unacknowledged(file))
 
     def _cut_next(self, file: TrackedFile) -> bytes | None:
-        """Commit acknowledged ranges and spool the next one, in one transaction.
-
-        Returns:
-            The compressed body of the new range, or None if there is nothing to send.
-        """
         pending, spooled = self._prepare_next(file)
         if spooled is None:
             self._commit_acknowledged(file)
@@ -502,10 +477,9 @@ class FileShipper:
 
         Returns:
             The changes to commit, and the file's progress after them with the compressed body; None
-            in
-            place of these if there is nothing to send.
+            in place of these if there is nothing to send.
         """
-        pending = _acknowledged(file)
+        pending = _removal_changes(file)
         with self._compressors.acquire() as compressor:
             found = self._find_next_cut(file, compressor)
             spooled = (
@@ -521,7 +495,6 @@ class FileShipper:
         return pending, spooled
 
     def _find_next_cut(self, file: TrackedFile, compressor: RangeCompressor) -> Cut | None:
-        """Return the uncompressed bytes to send next, or None if there are none."""
         if self.finishing or file.place.source not in self.sources:
             return None
         if file.descriptor is None:
@@ -571,7 +544,7 @@ class FileShipper:
             doubted=before.doubted,
             marks=next_marks(before, shipped.body, anchor),
         )
-        others = _on_their_way(file)
+        others = _unacknowledged(file)
         pending += [
             spool(outgoing, body),
             changes.save_position(file.file_id, position),
@@ -613,13 +586,11 @@ class FileShipper:
     def _examine(
         self, file: TrackedFile, descriptor: int, compressor: RangeCompressor
     ) -> Cut | None:
-        """Compare the file with its recorded state, record losses, and return the next cut.
-
-        Returns None if there is nothing to send.
-        """
         due, observed, before = file.due, file.observed, file.progress
         found, _, size = look_into(descriptor, before.position)
-        now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
+        now_s = (
+            self.clock.monotonic_s()
+        )  # before the read: a scan that began later observed a later state
         known = before.position
         account = observed.of(before).next(size, found, known)
         judgement = judge(known.offset, account.shrinks)
@@ -705,15 +676,6 @@ class FileShipper:
         position: Position,
         kept_to: int,
     ) -> None:
-        """Commit and log the loss that a truncation caused, and the position to continue from.
-
-        Args:
-            file: The truncated file.
-            judgement: The number of bytes that are known to be lost.
-            shrinks: The observed truncations; each may also have destroyed unobserved bytes.
-            position: Position to continue from.
-            kept_to: Result of `_kept_to`.
-        """
         known = file.progress.position
         loss = Loss(
             source=file.place.source,
@@ -754,12 +716,6 @@ class FileShipper:
         )
 
     def _skip_copied(self, file: TrackedFile, descriptor: int) -> Position | None:
-        """Return the position after the lines of a copy that are shipped from the original file.
-
-        Returns None if the file is no copy of a tracked file. Bytes after the position were written
-        to
-        the copy itself.
-        """
         now_s = self.clock.monotonic_s()
         looked = look_at(
             descriptor,
@@ -775,10 +731,7 @@ class FileShipper:
     def _check_nuls(
         self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int
     ) -> None:
-        """Raise `FileBeingWritten` if a range has held NUL bytes for less than `NULS_S` seconds.
-
-        A range that is spooled is never read again, so bytes that replace the NULs would be lost.
-        """
+        # a range that is spooled is never read again, so bytes that replace the NULs would be lost
         if _NULS.search(body) is None:
             return
         now_s, end = self.clock.monotonic_s(), position.offset + len(body)
@@ -810,16 +763,6 @@ class FileShipper:
         end: int,
         compressor: RangeCompressor,
     ) -> Cut | Pending:
-        """Return the next cut of the file, or `Pending` if it has no complete line or record.
-
-        Args:
-            file: The file.
-            descriptor: Its open descriptor.
-            position: Where to begin.
-            quiet_to: Offset up to which no line end was found before.
-            end: Offset of the end of the content; NULs may follow in a preallocated file.
-            compressor: Compressor whose buffer receives the bytes.
-        """
         size = max(0, end - position.offset)
 
         def read(skip: int, count: int) -> bytes:
@@ -864,9 +807,8 @@ def _kept_to(descriptor: int, known: Position, account: Account) -> int:
     """Return the offset up to which a truncated file still holds content that was read before.
 
     The lines up to there are sent again, because a program that writes the same content again
-    cannot
-    be distinguished from a partial truncation. They do not count as lost if they are truncated
-    again.
+    cannot be distinguished from a partial truncation. They do not count as lost if they are
+    truncated again.
 
     Returns:
         The offset; 0 if the content differs or the recorded state does not suffice to decide.
@@ -891,9 +833,7 @@ def _end_of_copy(origin: Origin, descriptor: int) -> int:
     return end
 
 
-class _Timed:
-    """A pending range that reports the time until its acknowledgment to the range size control."""
-
+class _MeasuredRange:
     def __init__(
         self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: PendingRange
     ) -> None:
@@ -919,10 +859,10 @@ class _Timed:
         return answer
 
 
-def _acknowledged(file: TrackedFile) -> list[Change]:
+def _removal_changes(file: TrackedFile) -> list[Change]:
     """Return the changes that remove a file's acknowledged ranges from the spool."""
     return [unspool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged]
 
 
-def _on_their_way(file: TrackedFile) -> tuple[Outgoing, ...]:
+def _unacknowledged(file: TrackedFile) -> tuple[Outgoing, ...]:
     return tuple(sent for sent in file.progress.in_flight if not sent.acknowledged)

@@ -1,9 +1,9 @@
 """Ranges of one file that are in flight at the same time.
 
-The thread that cuts a file also sends its ranges and collects the responses as they arrive.
-Handing each range to another thread cost as much CPU time as an eighth of compressing it, because
-of contention for the interpreter lock. Besides the one range that each sender may have in flight,
-all files together have at most `IN_FLIGHT_SLOTS` more, which bounds memory whatever the number of
+The thread that cuts a file also sends its ranges and collects the responses as they arrive. Handing
+each range to another thread cost as much CPU time as an eighth of compressing it, because of
+contention for the interpreter lock. Besides the one range that each sender may have in flight, all
+files together have at most `IN_FLIGHT_SLOTS` more, which bounds memory whatever the number of
 files.
 """
 
@@ -29,12 +29,24 @@ class PendingRange(Protocol):
         ...
 
     def result(self) -> RangeAnswer:
-        """Wait for the acknowledgment and return it, or raise the reason why there is none."""
+        """Wait for the acknowledgment of the range.
+
+        Returns:
+            The service's answer.
+
+        Raises:
+            ServiceUnavailable: No service acknowledged the range; send it again later.
+            RequestRefused: Every service refused the range.
+        """
         ...
 
 
 class InFlightSlots:
-    """A fixed number of slots for additional ranges in flight, shared by all files. Thread-safe."""
+    """A counting semaphore for additional ranges in flight, shared by all files. Thread-safe.
+
+    Args:
+        count: Number of slots; each accounts for one compressed range in memory.
+    """
 
     def __init__(self, count: int = IN_FLIGHT_SLOTS) -> None:
         self._idle = threading.Semaphore(count)
@@ -52,7 +64,13 @@ class InFlightSlots:
 
 
 class InFlightRanges:
-    """The additional ranges of one file that are in flight during one step. Used by one thread."""
+    """The additional ranges of one file that are in flight during one step.
+
+    Not thread-safe. Each range occupies one slot until `wait_for_next` returns it.
+
+    Args:
+        slots: Slots that all files share.
+    """
 
     def __init__(self, slots: InFlightSlots) -> None:
         self._slots = slots
@@ -60,7 +78,7 @@ class InFlightRanges:
 
     @property
     def count(self) -> int:
-        """Number of ranges in flight."""
+        """Return the number of ranges in flight."""
         return len(self._ranges)
 
     def try_send(self, outgoing: Outgoing, send: Callable[[], PendingRange]) -> bool:
@@ -84,7 +102,7 @@ class InFlightRanges:
 
     @property
     def has_result(self) -> bool:
-        """Whether `wait_for_next` would return without blocking."""
+        """Return whether `wait_for_next` would return without blocking."""
         return bool(self._ranges) and self._find_ready(0.0) is not None
 
     def wait_for_next(self) -> tuple[Outgoing, RangeAnswer | Exception]:
@@ -104,7 +122,6 @@ class InFlightRanges:
             self._slots.release()
 
     def _find_ready(self, wait_s: float) -> int | None:
-        """Return the index of a range with a readable response, or None after `wait_s` seconds."""
         numbers, poll = [sent.fileno() for _, sent in self._ranges], select.poll()
         for at, number in enumerate(numbers):
             if number is None:

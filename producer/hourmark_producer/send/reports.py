@@ -1,7 +1,7 @@
 """Host reports, and the time up to which a source is fully acknowledged.
 
-A host report tells the closing of buckets how far this host is. The first report precedes the
-first range of the host, and a report with `goodbye` is the last. Every report has its own sequence
+A host report tells the closing of buckets how far this host is. The first report precedes the first
+range of the host, and a report with `goodbye` is the last. Every report has its own sequence
 number, whether or not it was delivered, so two different reports never share one.
 
 A claim for a source states: every line that ended in one of its files before the service's clock
@@ -34,7 +34,9 @@ from hourmark_producer.send.client import DeliveryServiceClient
 
 @dataclasses.dataclass(kw_only=True)
 class HostReporter:
-    """Sends the host reports of one run of the tailer, one after another.
+    """Sender of the host reports of one run of the tailer.
+
+    A host report states up to when each source of this host is fully acknowledged.
 
     Attributes:
         client: Client for the delivery services.
@@ -44,8 +46,7 @@ class HostReporter:
         host_name: Name of this host.
         on_delivered: Called by `run` after each delivered report.
         clock: Clock of this host.
-        delivered_at_ms: When the latest report was delivered, in Unix milliseconds; None if none
-            was.
+        delivered_at_ms: Unix milliseconds of the latest delivered report; None before the first.
     """
 
     client: DeliveryServiceClient
@@ -134,8 +135,8 @@ class AcknowledgmentTarget(NamedTuple):
     """The size up to which one file must be acknowledged before its source counts as caught up.
 
     Attributes:
-        file: The file.
-        generation: Generation of the file when it was scanned.
+        file: The tracked file.
+        generation: Generation of the file when it was scanned; a truncation increments it.
         size: Size that the scan observed, in bytes.
         due: Number of the scan that must have examined the file.
     """
@@ -178,7 +179,12 @@ class AcknowledgmentTarget(NamedTuple):
 
 
 class CaughtUpClaim:
-    """The time up to which all lines of one source are acknowledged. Thread-safe."""
+    """The time up to which all lines of one source are acknowledged. Thread-safe.
+
+    Each full scan starts an attempt, which succeeds once every file that the scan found is
+    acknowledged up to its size. The claimed time is then the start of that scan, by the clock of
+    each service and by this host's monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -210,22 +216,33 @@ class CaughtUpClaim:
                 self._complete_attempt()
 
     def service_time_ms(self, service: str) -> int | None:
-        """Return the claimed time by a service's clock in Unix milliseconds; None if never."""
+        """Return the time up to which the source is acknowledged, by the clock of one service.
+
+        Args:
+            service: Name of the service.
+
+        Returns:
+            Unix milliseconds; None if no attempt with this service has succeeded yet.
+        """
         with self._lock:
             self._complete_attempt()
             return self._at_ms.get(service)
 
     def monotonic_time_s(self) -> float | None:
-        """Return the claimed time by this host's monotonic clock in seconds; None if never."""
+        """Return the time up to which the source is acknowledged, by this host's monotonic clock.
+
+        Returns:
+            Seconds; None if no attempt has succeeded yet.
+        """
         with self._lock:
             self._complete_attempt()
             return self._at_s
 
     def is_caught_up(self, *, since_s: float | None = None) -> bool:
-        """Return whether the source has ever been caught up, or has been at or after `since_s`.
+        """Return whether the source has been caught up since a given time.
 
         Args:
-            since_s: Seconds of the monotonic clock; None for any time.
+            since_s: Seconds of the monotonic clock; None for any time since the start.
         """
         with self._lock:
             self._complete_attempt()

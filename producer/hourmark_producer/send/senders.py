@@ -29,10 +29,10 @@ TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 @dataclasses.dataclass(kw_only=True)
 class SenderPool:
-    """A fixed number of threads that ship the scheduled files.
+    """A fixed number of threads that ship the scheduled files and retry failed ones.
 
     Attributes:
-        shipper: Performs the steps.
+        shipper: Ships a file by one step.
         schedule: Files that are due.
         throttle: Log of the conditions that delay files.
         backoff_max_s: Maximum delay before a retry, in seconds.
@@ -54,7 +54,7 @@ class SenderPool:
         ]
 
     def start(self) -> None:
-        """Start the threads; nothing is sent before `allow_sending` is called."""
+        """Start the threads, which wait until `allow_sending` is called."""
         for thread in self._threads:
             thread.start()
 
@@ -87,7 +87,6 @@ class SenderPool:
             self.on_error(error)
 
     def _take_small_files(self, file: TrackedFile) -> list[TrackedFile]:
-        """Return small files to ship together with this one; empty if this one is not small."""
         is_small = self.shipper.is_small
         return (
             self.schedule.take_more(is_small, TOGETHER_MAX - 1, SENDERS) if is_small(file) else []
@@ -106,12 +105,6 @@ class SenderPool:
             self._finish_step(file, result)
 
     def _finish_step(self, file: TrackedFile, result: bool | Exception) -> None:
-        """Reschedule a file after a step.
-
-        Args:
-            file: The file.
-            result: Whether there may be more to ship, or the exception that the step raised.
-        """
         if isinstance(result, Exception):
             file.failures += 1
             pause = retry_delay_s(

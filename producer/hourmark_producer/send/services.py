@@ -62,7 +62,7 @@ class ServiceEndpoint:
 
     @property
     def name(self) -> str:
-        """Unique name of the endpoint: its URL, with the IP address if the host has several."""
+        """Return the unique name: the URL, with the IP address if the host has several."""
         return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 
@@ -74,8 +74,7 @@ class ServiceStatus:
         service: Redacted URL, with the IP address if the host has several.
         ranges: Number of ranges that it acknowledged since the start.
         failing_seconds: Seconds since it began to fail; None if the latest request succeeded or
-            none
-            was sent.
+            none was sent.
         trouble: Why the latest request failed; empty if it succeeded.
     """
 
@@ -98,13 +97,30 @@ def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """Return the IP addresses of a host name, without duplicates. Raises OSError if it has none."""
+    """Return the IP addresses of a host name, without duplicates.
+
+    Args:
+        host: Host name.
+        port: Port number.
+
+    Raises:
+        OSError: The name cannot be resolved.
+    """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
 class ServiceSelector:
     """The delivery services of one tailer and the choice between them. Thread-safe.
+
+    A healthy service with the fewest requests in flight is preferred; a failed one is retried after
+    an exponential backoff.
+
+    Args:
+        urls: Configured service URLs, at least one.
+        clock: Clock of this host.
+        backoff_max_s: Maximum backoff in seconds.
+        token_file: File with the bearer token; None if requests carry no token.
 
     Raises:
         ConfigError: A URL is invalid, or the token would be sent unencrypted to another machine.
@@ -131,7 +147,7 @@ class ServiceSelector:
 
     @property
     def first(self) -> ServiceEndpoint:
-        """The first service of the configuration."""
+        """Return the first service of the configuration."""
         return self._services[0]
 
     def endpoints(self) -> list[ServiceEndpoint]:
@@ -250,8 +266,7 @@ class ServiceSelector:
         """Resolve the host names again if the last time was over `RESOLVE_EVERY_S` seconds ago.
 
         May block for seconds without blocking other threads. A name that cannot be resolved keeps
-        its
-        addresses.
+        its addresses.
 
         Args:
             resolve: Returns the IP addresses of a host name and port.
@@ -272,7 +287,6 @@ class ServiceSelector:
             ]
 
     def _resolve_ips(self, url: str, address: ServiceAddress, resolve: Resolve) -> list[str]:
-        """Return the IP addresses of a service; an empty string means to resolve on connect."""
         if address.is_ip_literal:
             return [""]
         try:

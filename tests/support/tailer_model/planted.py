@@ -167,8 +167,8 @@ def forgets_a_range_once_a_later_one_is_taken() -> None:
         sent = file.progress.in_flight
         return () if any(one.acknowledged for one in sent) else sent
 
-    _put("send.file_shipper:_acknowledged", acknowledged)
-    _put("send.file_shipper:_on_their_way", on_their_way)
+    _put("send.file_shipper:_removal_changes", acknowledged)
+    _put("send.file_shipper:_unacknowledged", on_their_way)
 
 
 @fault("settle", "ask_to_wait", "take_a_service_down", *40 * ["append"])

@@ -21,7 +21,7 @@ class PlayedLink(DeliveryServiceClient):
     def __init__(self, *answers: Exception | dict[str, int]) -> None:
         self.answers, self.bodies, self.clock_ms = list(answers), list[bytes](), NOW_MS
 
-    def fresh(self, age_max_s: float = 2.0) -> ClockReading:
+    def current_reading(self, age_max_s: float = 2.0) -> ClockReading:
         self.clock_ms += 1000
         return ClockReading(self.clock_ms, "1-a", 0.0)
 

@@ -31,7 +31,7 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def service(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """It wants a token and a certificate."""
-    monkeypatch.setattr(credentials, "LOOK_S", 0.05)
+    monkeypatch.setattr(credentials, "CHECK_INTERVAL_S", 0.05)
     pair = authority.issue("service")
     tls = ServiceTls(certificate=pair.certificate, key=pair.key, client_ca=authority.ca)
     with served(tls, tokens_required=True) as service:

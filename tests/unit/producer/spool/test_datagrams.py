@@ -144,7 +144,7 @@ def test_what_the_kernel_dropped_is_counted_to_the_datagram(
         watch=lambda *_: None,
         unwatch=lambda _: None,
         losses=SimpleNamespace(add=add),
-        is_held=False,
+        is_paused=False,
         receive=receive,
     )
     receiving = sockets.SyslogDatagramInput(("127.0.0.1", 0), 1000)
