@@ -62,7 +62,7 @@ class CanaryPoster:
         sent, self._body = self._body, None
         if letters := told.get("dead_letters"):
             _LOG.error(
-                "the canary became a dead letter (%s): is %s declared as it must be?", told, CANARY
+                "the canary became a dead letter (%s): check the declaration of %s", told, CANARY
             )
         else:
             self._steady_s, self._acknowledged_ms = self._clock.monotonic_s(), self._clock.now_ms()

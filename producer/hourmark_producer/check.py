@@ -138,7 +138,7 @@ def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, cloc
 
 
 _MAYBE_OWN_LISTENER: Final = (
-    "; a tailer runs on this tailer.state_dir, and listens there itself, perhaps"
+    "; a tailer runs with this tailer.state_dir and may use the address itself"
 )
 _UNUSUAL: Final = re.compile(r"[$~]|[@!+]\(")
 NAMED: Final = 5  # files listed per source; the others are only counted
@@ -199,10 +199,12 @@ def _state(config: TailerConfig) -> CheckResult:
     except HourmarkError as error:
         return CheckResult(subject, "error", str(error))
     if known is None:
-        return CheckResult(subject, "well", f"{folder}: a first start, which makes it")
+        return CheckResult(subject, "well", f"{folder}: a first start, which creates it")
     holder = state.holder()
     runs = (
-        f"; a tailer runs on it (process {holder}), a second one would be refused" if holder else ""
+        f"; a tailer runs with it (process {holder}), and a second one would be refused"
+        if holder
+        else ""
     )
     return CheckResult(subject, "well", f"{folder}: {len(known.files)} files are known{runs}")
 
@@ -246,9 +248,9 @@ def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
         return None
     why = ""
     if found.files:
-        why = f": `exclude` leaves out all {len(found.files)} files that do"
+        why = f": `exclude` excludes all {len(found.files)} matching files"
     elif found.compressed:
-        why = f" but {len(found.compressed)} compressed files, which are not followed"
+        why = f" but {len(found.compressed)} compressed files, which are not tailed"
     elif any("**" in part and part != "**" for part in pattern.split("/")):
         why = (
             ": `**` matches folders only as a whole part of a path, as in "
@@ -259,7 +261,7 @@ def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
             ": only `*`, `?`, `[…]` and `**` are special; environment variables, `~` and "
             "`@(…)` are not expanded"
         )
-    return f"nothing matches {pattern} now{why}; files that come are followed"
+    return f"nothing matches {pattern} now{why}; files that appear later are tailed"
 
 
 def _problems(found: Findings, files: list[str]) -> list[str]:

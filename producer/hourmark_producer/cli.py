@@ -103,12 +103,12 @@ def tail(
     if context.invoked_subcommand is not None or only_check or drain or once:
         release_reloads()
     if only_check and (context.invoked_subcommand or drain or once or reread):
-        raise UsageError("--check ends before anything is done; leave the rest out")
+        raise UsageError("--check only checks; remove the other options and commands")
     if only_check:
         _check(load_config(config_file), as_json=as_json)
     elif context.invoked_subcommand is None:
         if drain and once:
-            raise UsageError("--drain says goodbye and --once does not; choose one")
+            raise UsageError("--drain reports a goodbye and --once does not; choose one")
         once_s = give_up_after if once else None
         _run(config_file, drain=drain, once_s=once_s, reread=reread, as_json=as_json)
     elif drain or once or reread:
@@ -240,7 +240,9 @@ def _stop_message(settings: TailerConfig) -> str:
 def _show(summary: RunSummary, *, as_json: bool) -> None:
     for path, count in summary.unterminated.items():
         _LOG.warning(
-            "%s ends with %d bytes that are no whole line; they wait for its end", path, count
+            "%s ends with %d bytes of an incomplete line; they are delivered once it is complete",
+            path,
+            count,
         )
     if as_json:
         say_json(dataclasses.asdict(summary))

@@ -87,10 +87,10 @@ class ReloadHandler:
             except HourmarkError as error:
                 self.was_last_reload_accepted = False
                 _LOG.error(
-                    "SIGHUP: the configuration is not taken, and the tailer goes on as it was: %s",
+                    "SIGHUP: the configuration is rejected, and the tailer continues unchanged: %s",
                     error,
                 )
                 return
             self.was_last_reload_accepted, self._restart_requested = True, True
-            _LOG.info("SIGHUP: going on with the configuration as it stands now")
+            _LOG.info("SIGHUP: restarting with the current configuration")
         self._stop()

@@ -15,10 +15,7 @@ from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import KnownFile, opened, peek
 from hourmark_producer.files.patterns import PACKED
 
-_END_IN_ORDER = (
-    "start the tailer, wait until `hourmark tail status` has nothing in flight, and end it "
-    "by SIGTERM"
-)
+_END_IN_ORDER = "start the tailer, wait until `hourmark tail status` shows nothing in flight, and stop it with SIGTERM"
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
@@ -40,8 +37,8 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
     if (pid := StateFolder(config.tailer.state_dir, "tailer").holder()) is not None:
         yield Obstacle(
             where,
-            f"a tailer runs (process {pid}): what it leaves behind cannot be told yet",
-            "end it by SIGTERM, and ask again",
+            f"a tailer runs (process {pid}): its final state is not known yet",
+            "stop it with SIGTERM and try again",
         )
     with opened(path) as db:
         ((version,),) = db.execute("SELECT format FROM meta").fetchall()

@@ -33,7 +33,7 @@ def validate_settings(settings: TailerConfig) -> TailerConfig:
         where = f"tailer.sources.{number}"
         if names.index(source.name) != number:
             raise ConfigError(
-                f"{where}.name = {source.name!r} is there twice; give all its globs in one `paths`"
+                f"{where}.name = {source.name!r} is used twice; put all its globs into one `paths`"
             )
         for path in source.paths:
             if not path.startswith("/"):
@@ -79,18 +79,16 @@ def _check_cri(source: TailedSource, where: str) -> None:
         return
     if source.record_start is not None:
         raise ConfigError(
-            f"{where}.record_start goes not with format = 'cri', whose records are what "
-            "containers wrote on a line"
+            f"{where}.record_start cannot be combined with format = 'cri', whose records are the lines that containers wrote"
         )
     if taken := sorted(source.fields.keys() & set(NAMES)):
         raise ConfigError(
-            f"{where}.fields.{taken[0]}: with format = 'cri' it is told by the path, or "
-            "by each line"
+            f"{where}.fields.{taken[0]}: with format = 'cri' the path or each line determines it"
         )
     try:
         range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))
     except ValueError as error:
-        raise ConfigError(f"{where}.fields, with those of containers: {error}") from error
+        raise ConfigError(f"{where}.fields, including the fields of containers: {error}") from error
 
 
 def _check_record_start(pattern: str, where: str) -> None:

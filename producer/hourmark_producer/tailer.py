@@ -79,10 +79,7 @@ class StallLimit:
             self._ranges, self._moved_s = ranges, now_s
         elif self._limit_s is not None and now_s - self._moved_s >= self._limit_s:
             raise Unavailable(
-                f"for {self._limit_s:g} s nothing was acknowledged; {pending_bytes} bytes are "
-                "pending or unreported. They are "
-                "kept: look at the warnings above, at tailer.service_urls and at `hourmark "
-                "tail status`, then run it again"
+                f"nothing was acknowledged for {self._limit_s:g} s; {pending_bytes} bytes are pending or unreported. They are kept: check the warnings above, tailer.service_urls and `hourmark tail status`, then run it again"
             )
 
 
@@ -296,8 +293,7 @@ class Tailer:
                     f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5]
                 )
                 raise Finding(
-                    f"not everything could be read: {named}; grant access, or mount it, "
-                    "and drain again"
+                    f"some files could not be read: {named}; grant access or mount them, then drain again"
                 )
             self._stall_limit.check(self._counters.ranges, self._pending.by_source().total())
             self._log_progress()
@@ -338,7 +334,7 @@ class Tailer:
             seen.complete -= behind
         except CheckpointFailed as error:
             self._throttle.warn(
-                "scan", f"{error} Nothing new is followed until it can", logging.ERROR
+                "scan", f"{error} No new files are tailed until it can", logging.ERROR
             )
             self._pace.end(is_urgent=True)
             return None
@@ -347,7 +343,7 @@ class Tailer:
         for path, problem in seen.all_problems().items():
             self._throttle.warn(
                 f"look {path}",
-                f"cannot look at {path}: {problem.strerror}; its source is not caught up",
+                f"cannot scan {path}: {problem.strerror}; its source is not caught up",
             )
         if readings_ms:
             targets: dict[str, list[AcknowledgmentTarget]] = {
@@ -374,7 +370,7 @@ class Tailer:
             unsettled = self._scanner.glance(self._scans, self._glances.next(hinted.written))
         except CheckpointFailed as error:
             self._throttle.warn(
-                "scan", f"{error} Nothing new is followed until it can", logging.ERROR
+                "scan", f"{error} No new files are tailed until it can", logging.ERROR
             )
             unsettled = True
         else:

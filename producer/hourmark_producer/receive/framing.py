@@ -97,7 +97,7 @@ class SyslogFramer:
                     messages,
                     too_long,
                     skipped,
-                    f"{content[start : start + 20]!r} is no length of a message",
+                    f"{content[start : start + 20]!r} is not a message length",
                 )
             if begin < 0:
                 break

@@ -64,7 +64,7 @@ def entry_to_line(entry: bytes) -> bytes:
     """
     fields = json.loads(entry)
     if not isinstance(fields, dict) or not isinstance(fields.get("__CURSOR"), str):
-        raise ValueError(f"no entry of a journal: {entry[:100]!r}")
+        raise ValueError(f"not a journal entry: {entry[:100]!r}")
     said: dict[str, Any] = {"time": _receive_time(fields)}
     said |= {
         name: int(value)
@@ -192,9 +192,7 @@ class JournalInput:
             self._cursor = line_cursor(last) if last else ""
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"source {receiver.source}: the last line in {receiver.segments.folder} is none "
-                "of the journal, so it is not "
-                "known where to go on; give the source of the journal a name of its own"
+                f"source {receiver.source}: the last line in {receiver.segments.folder} is not from the journal, so the position to continue from is unknown; give the journal's source a name of its own"
             ) from error
         self._numbers = _read_numbers(receiver.segments.folder / _NUMBERS)
         self._remember(self._cursor)
@@ -345,12 +343,10 @@ class JournalInput:
 
     def _read_all(self) -> None:
         self._receiver.losses.add(
-            "the journal was vacuumed, or made again, before all of it was read", unknown=1
+            "the journal was vacuumed or created anew before all of it was read", unknown=1
         )
         _LOG.warning(
-            "source %s: the entry of the journal that was read last (%s) is not in it any "
-            "more; all entries that were not read "
-            "are read from the start of the journal",
+            "source %s: the last journal entry read (%s) no longer exists; all unread entries are read from the start of the journal",
             self._receiver.source,
             self._cursor,
         )
@@ -362,7 +358,7 @@ class JournalInput:
 
     def _on_process_end(self, status: int, said: str) -> None:
         if status or self._follows:
-            self._warn_and_retry_later(f"ended with status {status}: {said or 'it said nothing'}")
+            self._warn_and_retry_later(f"exited with status {status}: {said or 'it said nothing'}")
             return
         self._receiver.throttle.over(f"journal {self._receiver.source}")
         if self._awaited or (
@@ -392,7 +388,7 @@ class JournalInput:
         self._retry_at_s = self._receiver.clock.monotonic_s() + _AGAIN_S
         self._receiver.throttle.warn(
             f"journal {self._receiver.source}",
-            f"source {self._receiver.source}: {self._program} {what}. It is tried again",
+            f"source {self._receiver.source}: {self._program} {what}. It is restarted",
         )
 
 

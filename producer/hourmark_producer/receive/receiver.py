@@ -101,7 +101,7 @@ class ReceivingLosses:
                 loss.path,
                 loss.what,
                 loss.bytes,
-                f", and on {loss.unknown} occasions it is unknown how many" if loss.unknown else "",
+                f", plus an unknown amount on {loss.unknown} occasions" if loss.unknown else "",
             )
         return True
 
@@ -241,9 +241,9 @@ class SourceReceiver:
         """
         if self.segments.was_left_open() and not self.input.is_resumable:
             why = (
-                "nobody listened since the run before"
+                "no tailer listened since the previous run"
                 if self.input.loses_while_stopped
-                else "the run before was killed: what it had received and not yet written"
+                else "the previous run was killed: data that it had received and not yet written"
             )
             self.losses.add(why, unknown=1)
 
@@ -318,11 +318,13 @@ class SourceReceiver:
             while not self._stopping and (not self._ending or self.segments.unwritten_bytes):
                 self._round(_HELD_WAIT_S if self.is_paused else _WAIT_S)
             if not self._drain() and not self.input.is_resumable:
-                self.losses.add("stopped before all was read that had arrived", unknown=1)
+                self.losses.add("stopped before all data that had arrived was read", unknown=1)
             self.input.close()
             self._write()
             if unwritten := self.segments.unwritten_bytes:
-                self.losses.add("stopped before it could be written", lost_bytes=unwritten)
+                self.losses.add(
+                    "stopped before received data could be written", lost_bytes=unwritten
+                )
             told = self.losses.commit(at_once=True)
             self.segments.close()
             if told:
@@ -361,7 +363,7 @@ class SourceReceiver:
         if self.input.is_resumable and not self.losses.commit(
             at_once=True
         ):  # after a kill, a resumed input would not notice a loss before the last line
-            self._set_paused("what was lost cannot be written down")
+            self._set_paused("losses cannot be recorded in the checkpoint")
             return
         content = b"".join(self._lines)
         self._lines = []
@@ -373,23 +375,17 @@ class SourceReceiver:
         except OSError as error:
             self.throttle.warn(
                 f"spool disk {self.source}",
-                f"source {self.source}: {self.segments.folder} cannot be written "
-                f"({error.strerror}); its senders wait, what "
-                "needs no connection is lost and counted",
+                f"source {self.source}: {self.segments.folder} cannot be written ({error.strerror}); connected senders wait, datagrams are lost and counted",
                 logging.ERROR,
             )
-        waiting = (
-            f"{self.segments.size} bytes wait in {self.segments.folder}, and no more may "
-            "(tailer.spool.bytes_max)"
-        )
+        waiting = f"the spool is full: {self.segments.size} bytes wait in {self.segments.folder} (tailer.spool.bytes_max)"
         self._set_paused(waiting if self.segments.is_full else "")
 
     def _set_paused(self, why: str) -> None:
         if why and not self.is_paused:
             self.throttle.warn(
                 f"spool full {self.source}",
-                f"source {self.source}: {why}; its senders wait, what needs no connection "
-                "is lost and counted",
+                f"source {self.source}: {why}; connected senders wait, datagrams are lost and counted",
             )
             paused = [key for key in self._selector.get_map().values() if not key.data.while_paused]
             for key in paused:

@@ -107,7 +107,7 @@ class SyslogStreamInput:
                 min(self._idle_s, _HANDSHAKE_S) if connection.is_in_handshake else self._idle_s
             )
             if now_s - connection.last_read_s > limit_s:
-                self._close_connection(connection, f"said nothing for {limit_s:.0f} s")
+                self._close_connection(connection, f"was idle for {limit_s:.0f} s")
 
     def close(self) -> None:
         for connection in list(self._connections.values()):
@@ -125,9 +125,7 @@ class SyslogStreamInput:
             except OSError as error:  # too many open files, or the connection is gone again
                 self._warn(
                     "accept",
-                    f"no connection could be accepted: {error.strerror}; tried again every "
-                    f"{_ACCEPT_AGAIN_S:.0f} s. Raise "
-                    "LimitNOFILE, or lower tailer.syslog.connections_max",
+                    f"cannot accept a connection: {error.strerror}; retried every {_ACCEPT_AGAIN_S:.0f} s. Raise LimitNOFILE or lower tailer.syslog.connections_max",
                 )
                 self._receiver.unwatch(self._listener.fileno())
                 self._accepts_from_s = self._receiver.clock.monotonic_s() + _ACCEPT_AGAIN_S
@@ -178,18 +176,18 @@ class SyslogStreamInput:
             self._receiver.losses.add(f"messages {what}", lost_bytes=framed.skipped_bytes)
             self._warn(
                 f"long {connection.peer}",
-                f"{connection.peer} sends messages {what}; they are passed over, and "
-                "counted as lost",
+                f"{connection.peer} sends messages {what}; they are skipped and counted as lost",
             )
         if framed.error:
-            self._receiver.losses.add("a stream that is no syslog", unknown=1)
-            self._close_connection(connection, f"cannot be understood: {framed.error} (RFC 6587)")
+            self._receiver.losses.add("a stream that is not syslog", unknown=1)
+            self._close_connection(connection, f"violates RFC 6587: {framed.error}")
         return len(data) < READ_BYTES
 
     def _close_connection(self, connection: SyslogConnection, why: str) -> None:
         if why:
             self._warn(
-                f"end {connection.peer}", f"a connection from {connection.peer} {why}; it is closed"
+                f"end {connection.peer}",
+                f"the connection from {connection.peer} {why}; it is closed",
             )
         if left := connection.framer.unfinished_bytes:
             self._receiver.losses.add("connections that ended within a message", lost_bytes=left)
@@ -267,8 +265,7 @@ def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str
     except OSError as error:
         made.close()
         raise ConfigError(
-            f"source {source}: {address[0]} port {address[1]} cannot be listened at "
-            f"({error.strerror}); name another in `input`"
+            f"source {source}: cannot listen on {address[0]} port {address[1]} ({error.strerror}); set another address in `input`"
         ) from error
     made.setblocking(False)
     return made
@@ -336,7 +333,7 @@ class SyslogDatagramInput:
             )
         elif self._receiver.is_paused:
             losses.add(
-                "datagrams for which there was no room (tailer.spool.bytes_max)",
+                "datagrams that arrived while the spool was full (tailer.spool.bytes_max)",
                 lost_bytes=len(message),
             )
         else:
@@ -348,7 +345,8 @@ class SyslogDatagramInput:
         )
         if more := (count - self._dropped) % (1 << 32):
             self._receiver.losses.add(
-                "datagrams that the kernel dropped, coming faster than they were read", unknown=more
+                "datagrams dropped by the kernel because they arrived faster than they were read",
+                unknown=more,
             )
         self._dropped = count
 
@@ -387,7 +385,7 @@ class ListenerTls:
                 self._context = _context(self._settings)
                 self._throttle.over(_GROUP)
             except ConfigError as error:
-                self._throttle.warn(_GROUP, f"{error}. The certificates of before stay in use")
+                self._throttle.warn(_GROUP, f"{error}. The previous certificates stay in use")
         return self._context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
 

@@ -79,7 +79,7 @@ def recover_spools(
     for folder in sorted(root.iterdir()) if root.is_dir() else []:
         if folder.name not in received and any(folder.glob("*.log")):
             _LOG.warning(
-                "%s holds what a source received that has no `input` any more: it is not delivered",
+                "%s contains received data of a source that has no `input` any more: it is not delivered",
                 folder,
             )
 
@@ -220,7 +220,7 @@ class SpoolReceivers:
         except (OSError, CheckpointFailed) as error:
             self.throttle.warn(
                 f"release {file.place.source}",
-                f"{segments.folder}: an acknowledged segment stays: {error}",
+                f"{segments.folder}: an acknowledged segment cannot be removed: {error}",
             )
 
     def _receives(self, source: str) -> bool:
@@ -233,8 +233,7 @@ class SpoolReceivers:
             segments = SegmentStore(folder, self.config.spool.bytes_max)
         except OSError as error:
             raise ConfigError(
-                f"source {source.name}: {folder} cannot be used ({error.strerror}); "
-                "tailer.state_dir is where"
+                f"source {source.name}: {folder} cannot be used ({error.strerror}); it is a folder in tailer.state_dir"
             ) from error
         return SourceReceiver(
             source=source.name,

@@ -106,7 +106,7 @@ def _lines(metrics: TailerMetrics) -> Iterator[str]:
     )
     yield from _metric("bytes_pending", "gauge", "Of these: in no range yet.", books("pending"))
     yield from _metric(
-        "bytes_skipped_total", "counter", "Of these: passed over, not lost.", books("skipped")
+        "bytes_skipped_total", "counter", "Of these: skipped, not lost.", books("skipped")
     )
     yield from _metric(
         "bytes_lost_total", "counter", "Of these: destroyed before they were read.", books("lost")
@@ -114,21 +114,21 @@ def _lines(metrics: TailerMetrics) -> Iterator[str]:
     yield from _metric(
         "books_off_by_bytes",
         "gauge",
-        "Of these: nowhere. Other than 0 is a fault.",
+        "Of these: unaccounted for. A value other than 0 is a bug.",
         books("off_by"),
     )
     unknown = {source: float(losses.unknown) for source, losses in metrics.losses.items()}
     yield from _metric(
         "unknown_losses_total",
         "counter",
-        "Occasions of loss that nobody can measure.",
+        "Occasions on which an unknown amount was lost.",
         by_source(unknown),
     )
     yield from _metric("files", "gauge", "Files that are followed.", by_source(metrics.files))
     yield from _metric(
         "lag_seconds",
         "gauge",
-        "Since when all that was there is acknowledged.",
+        "Seconds since all data was last acknowledged.",
         by_source(metrics.lag_seconds),
     )
     dead = [
@@ -137,31 +137,36 @@ def _lines(metrics: TailerMetrics) -> Iterator[str]:
         for reason, count in reasons.items()
     ]
     yield from _metric(
-        "dead_letters_total", "counter", "Lines that became dead letters, since the start.", dead
+        "dead_letters_total", "counter", "Lines that became dead letters since the start.", dead
     )
     up = [
         ({"service": one.service}, float(one.failing_seconds is None)) for one in metrics.services
     ]
     yield from _metric(
-        "service_up", "gauge", "Whether the latest request to a delivery service was taken.", up
+        "service_up", "gauge", "Whether the latest request to a delivery service succeeded.", up
     )
     taken = [({"service": one.service}, float(one.ranges)) for one in metrics.services]
     yield from _metric(
         "service_ranges_total",
         "counter",
-        "Ranges that a service acknowledged, since the start.",
+        "Ranges that a service acknowledged since the start.",
         taken,
     )
     for name, kind, meaning, value in (
-        ("ranges_total", "counter", "Ranges acknowledged, since the start.", metrics.ranges),
-        ("events_total", "counter", "Events that came of them.", metrics.events),
+        ("ranges_total", "counter", "Ranges acknowledged since the start.", metrics.ranges),
+        (
+            "events_total",
+            "counter",
+            "Events in acknowledged ranges since the start.",
+            metrics.events,
+        ),
         (
             "conditions",
             "gauge",
-            "What is not as it should be, as the log says.",
+            "Ongoing conditions in the log.",
             metrics.conditions,
         ),
-        ("well", "gauge", "1 where /healthz answers 200.", int(metrics.is_healthy)),
+        ("well", "gauge", "1 if /healthz answers 200, else 0.", int(metrics.is_healthy)),
         ("start_timestamp_seconds", "gauge", "Unix time of the start.", metrics.started_at_s),
         (
             "last_delivery_timestamp_seconds",
@@ -172,13 +177,13 @@ def _lines(metrics: TailerMetrics) -> Iterator[str]:
         (
             "last_report_timestamp_seconds",
             "gauge",
-            "Unix time of the last host report that arrived.",
+            "Unix time of the last delivered host report.",
             metrics.reported_at_s,
         ),
         (
             "config_last_reload_successful",
             "gauge",
-            "0 where SIGHUP found a configuration out of order.",
+            "0 if the latest SIGHUP found an invalid configuration, else 1.",
             int(metrics.reload_ok),
         ),
     ):

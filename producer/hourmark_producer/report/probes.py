@@ -66,7 +66,7 @@ def serve_probes(
         server = _Server((host, port), _handler(target))
     except OSError as error:
         _LOG.warning(
-            "no metrics: %s = %d at %s cannot be opened (%s); name another, or 0 for none",
+            "no metrics: cannot listen on port %s = %d at %s (%s); set another port, or 0 for none",
             setting,
             port,
             host,
@@ -185,10 +185,10 @@ class TailerHealth:
             standstills = (
                 (
                     self._scanned_s,
-                    "files were not looked at, or what was found could not be written down,",
+                    "files were not scanned, or the result could not be recorded,",
                 ),
-                (self._reported_s, "no host report arrived at a delivery service"),
-                (self._moved_s, "nothing was acknowledged, though something is on its way,"),
+                (self._reported_s, "no host report was delivered"),
+                (self._moved_s, "nothing was acknowledged although ranges are pending"),
             )
             found = [
                 f"{what} for {now_s - at_s:.0f} s"

@@ -225,14 +225,15 @@ def _attention(
     waiting = sum(source.pending_bytes + source.in_flight_bytes for source in sources)
     found = []
     if pid is None and waiting:
-        found.append(f"no tailer runs, and {waiting} bytes wait: `hourmark tail` delivers them")
+        found.append(
+            f"no tailer runs, and {waiting} bytes are waiting: `hourmark tail` delivers them"
+        )
     if pid is not None and standing is not None:
         if standing.pid == pid:
             found += [trouble.message for trouble in standing.troubles]
         if not _is_fresh(standing, now_ms):
             found.append(
-                f"process {pid} has not said for {_age_s(standing, now_ms):.0f} s how it "
-                "stands: is it stopped, or the disk full?"
+                f"process {pid} has not updated its status for {_age_s(standing, now_ms):.0f} s: is it suspended, or is the disk full?"
             )
     for source in sources:
         if source.pending_bytes and source.name not in configured:

@@ -106,7 +106,7 @@ def scan_packed_file(
             watched.close()
     except (CutOff, Damaged) as error:
         raise UsageError(
-            f"{path} cannot be unpacked: {error}; while it is being written, ask again later"
+            f"{path} cannot be unpacked: {error}; if it is still being written, try again later"
         ) from error
     return PackedFileScan(
         begin, watched.size, watched.matches[0] if len(watched.matches) == 1 else None
@@ -211,7 +211,7 @@ def trace_line(
                 size = 0  # truncated and grown again: the current content was not read
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}; name the file as it is called now"
+            f"{path} cannot be read: {error.strerror}; give the current name of the file"
         ) from error
     stage = determine_stage(
         file, begin, size, skipped=file is not None and _has_skipped_bytes(known, file.source)
@@ -305,43 +305,32 @@ _STAGE_TEXTS: Final = {
         "count from 1, in the file as it is now",
     ),
     TraceStage.TRUNCATED: (
-        "truncated: what was read of the file stands there no more",
+        "truncated: the file no longer contains what was read of it",
         (
-            "`hourmark tail status` shows losses; once the tailer has found out, the lines "
-            "that stand here now can be traced"
+            "`hourmark tail status` shows losses; once the tailer has noticed, the current lines can be traced"
         ),
     ),
     TraceStage.NOT_READ: (
         "not read yet, or its line or record has no end yet",
-        "`hourmark tail status` says whether the tailer runs, and what ails it",
+        "`hourmark tail status` shows whether the tailer runs, and its errors",
     ),
     TraceStage.SPOOLED: (
         "spooled: read, durable on this host, and not acknowledged yet",
-        "`hourmark tail status` says whether a delivery service answers",
+        "`hourmark tail status` shows whether a delivery service responds",
     ),
     TraceStage.ACKNOWLEDGED: (
         "acknowledged: a delivery service has it, and Kafka before that",
         (
-            "`hourmark trace --from` what --json prints here, where the clusters can be "
-            "reached, says when, and where it is now"
+            "`hourmark trace --from` with the output of --json, on a host that can reach the clusters, shows when it was delivered and where it is now"
         ),
     ),
     TraceStage.ACKNOWLEDGED_OR_SKIPPED: (
-        (
-            "acknowledged, or passed over: bytes of this source were skipped, as copies or "
-            "by a setting"
-        ),
-        "`hourmark trace --from` what --json prints here, where the clusters can be reached; "
-        "the tailer's log names files that "
-        "it passed over",
+        ("acknowledged or skipped: bytes of this source were skipped, as copies or by a setting"),
+        "`hourmark trace --from` with the output of --json, on a host that can reach the clusters; the tailer's log names the files that it skipped",
     ),
     TraceStage.PACKED: (
-        "packed: the checkpoint does not know what this was packed from; it lets go of a file "
-        "that is gone, once all of it is "
-        "acknowledged or counted as lost",
-        "where the clusters can be reached, by the path that it was read under: {question}; "
-        "--since and --until tell it from "
-        "others of that name",
+        "packed: the checkpoint does not know the original of this file; it forgets a file that is gone once all of it is acknowledged or counted as lost",
+        "on a host that can reach the clusters, by the path under which it was read: {question}; --since and --until distinguish it from others of that name",
     ),
 }
 
@@ -374,7 +363,7 @@ def trace(
     config = load_config(config_file or parent.get("config_file"))
     path, line = parse_line_place(place)
     if offset is not None and line is not None:
-        raise UsageError("name a line or --offset, not both")
+        raise UsageError("give a line or --offset, not both")
     found = trace_line(config.tailer.state_dir, path, line=line, offset=offset)
     if as_json:
         say_json(
@@ -413,8 +402,7 @@ def _text(found: LineTrace) -> Iterator[str]:
         )
     if found.losses:
         yield (
-            f"! losses were noted {found.losses} times under this file's names: `hourmark "
-            "tail status` shows them"
+            f"! {found.losses} losses are recorded under this file's names: `hourmark tail status` shows them"
         )
     yield f"next: {_next_step(found)}"
 

@@ -206,13 +206,12 @@ class DeliveryServiceClient:
         reading = self._trusted_readings().get(service.name) or self._newest_reading()
         if reading is None:
             raise ServiceUnavailable(
-                f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery "
-                "service there?"
+                f"the response of {shown(service.url)} has no {CLOCK_HEADER} header; check that tailer.service_urls leads to a delivery service"
             )
         if reading.at_s < requested_s:
             trouble = self.clock_errors().get(service.name, "it says no clock")
             raise ServiceUnavailable(
-                f"{shown(service.name)}: {trouble}, and no other answers; set that clock right"
+                f"{shown(service.name)}: {trouble}, and no other service responds; correct the clock of that service"
             )
         return reading
 
@@ -407,7 +406,8 @@ class DeliveryServiceClient:
         wait_s = self.services.retry_after_s()
         if not problems:
             raise ServiceUnavailable(
-                f"every delivery service has asked to wait: {self.services.last_errors()}", wait_s
+                f"all delivery services have sent Retry-After: {self.services.last_errors()}",
+                wait_s,
             )
         worst = min(
             problems,
@@ -503,7 +503,7 @@ class DeliveryServiceClient:
             answer = pending.response.result()
         except TRANSPORT_ERRORS as error:
             hint = (
-                "; tailer.tls.ca names who is believed"
+                "; tailer.tls.ca names the trusted certificate authorities"
                 if "certificate verify failed" in str(error)
                 else ""
             )
@@ -566,7 +566,7 @@ def _response_error(
         return ServiceUnavailable(said, _retry_after_s(response))
     if response.status in (401, 403):
         return RequestUnauthorized(
-            f"{said}. Put a token that covers this host and its types into tailer.token_file"
+            f"{said}. Write a token that covers this host and its types to tailer.token_file"
         )
     return RequestTooLarge(said) if response.status == 413 else RequestRefused(said)
 

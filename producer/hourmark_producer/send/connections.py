@@ -80,7 +80,7 @@ class ServiceAddress(NamedTuple):
             or parts.query
             or parts.fragment
         ):
-            raise ValueError("a URL of a service is http://host:port or https://host:port")
+            raise ValueError("a service URL must be http://host:port or https://host:port")
         headers: tuple[tuple[str, str], ...] = ()
         if parts.username is not None:
             user = ":".join(map(unquote, (parts.username, parts.password or "")))
@@ -163,17 +163,16 @@ class PendingResponse:
                 response.begin()
                 if response.length is None and not response.chunked:
                     raise http.client.HTTPException(
-                        "an answer that does not say where it ends may be half of one"
+                        "the response has neither a length nor chunks, so it may be incomplete"
                     )
                 if response.length is not None and response.length > ANSWER_BYTES_MAX:
                     raise http.client.HTTPException(
-                        f"an answer of {response.length} bytes is none of a delivery service"
+                        f"a response of {response.length} bytes is too large for a delivery service"
                     )
                 content = response.read(ANSWER_BYTES_MAX + 1 if response.chunked else None)
                 if len(content) > ANSWER_BYTES_MAX:
                     raise http.client.HTTPException(
-                        f"an answer of more than {ANSWER_BYTES_MAX} bytes is none of a "
-                        "delivery service"
+                        f"a response of more than {ANSWER_BYTES_MAX} bytes is too large for a delivery service"
                     )
                 answer = HttpResponse(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close
@@ -341,7 +340,7 @@ def _head(
     address: ServiceAddress, method: str, path: str, headers: Mapping[str, str], count: int
 ) -> bytes:
     if any("\n" in value or "\r" in value for value in headers.values()):
-        raise ValueError("a header of a request holds an end of line")
+        raise ValueError("a request header contains an end of line")
     length = f"Content-Length: {count}\r\n" if count or method == "POST" else ""
     fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"{_request_prefix(address, method, path)}{length}{fields}\r\n".encode("latin-1")

@@ -74,9 +74,11 @@ class Credentials:
         try:
             self._current = self._read()
         except ConfigError as error:
-            _LOG.error("token and certificates stay as they were: %s", error)
+            _LOG.error(
+                "token and certificates not reloaded, the previous ones stay in use: %s", error
+            )
         else:
-            _LOG.info("token and certificates were read again")
+            _LOG.info("token and certificates reloaded")
 
     def _read(self) -> RequestCredentials:
         token = self._config.token_file
@@ -105,13 +107,11 @@ def _token(file: Path) -> str:
             text = opened.read(TOKEN_BYTES_MAX).decode("latin-1").strip()
     except OSError as error:
         raise ConfigError(
-            f"tailer.token_file = {file}: {error.strerror}; put there what `hourmark "
-            "token create` printed"
+            f"tailer.token_file = {file}: {error.strerror}; write the output of `hourmark token create` to it"
         ) from error
     if not _TOKEN.fullmatch(text):
         raise ConfigError(
-            f"tailer.token_file = {file} holds no token; put there what `hourmark token "
-            "create` printed"
+            f"tailer.token_file = {file} contains no valid token; write the output of `hourmark token create` to it"
         )
     add_secret(text)
     return text

@@ -214,10 +214,7 @@ def _next_step(source: str, reason: str) -> str:
             "mistyped? If not, declare it and "
             "`hourmark types apply`; `hourmark types list` shows those in force"
         )
-    return (
-        f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, at a "
-        "host that reaches Kafka"
-    )
+    return f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, on a host that can reach Kafka"
 
 
 RANGES_PER_TURN: Final = 16  # then other files take their turn
@@ -580,7 +577,7 @@ class FileShipper:
             )
         except ValueError as error:
             raise RequestRefused(
-                f"no range can be made of the service's answer: {error}"
+                f"no valid range can be created from the service's response: {error}"
             ) from error
 
     def _examine(
@@ -636,7 +633,7 @@ class FileShipper:
             position = dataclasses.replace(position, doubted=True)
             self._record_doubt(
                 file,
-                "its lines are alike: whether it was truncated, or only grew, cannot be told",
+                "its lines are identical, so a truncation cannot be distinguished from growth",
                 position,
             )
         elif (
@@ -664,7 +661,7 @@ class FileShipper:
         search = self.elsewhere.of(file)
         judgement = judge(known.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
-            raise NotYet("what was truncated unread may be in a copy that the next looks find")
+            raise NotYet("the truncated bytes may be in a copy that the next scans find")
         file.counted_from = None
         return judgement
 
@@ -739,7 +736,7 @@ class FileShipper:
         if generation != position.generation or end > sure_to:
             file.nuls = generation, sure_to, since_s = position.generation, size, now_s
         if now_s - since_s < NULS_S:
-            raise FileBeingWritten("it holds NULs, in whose place lines may appear")
+            raise FileBeingWritten("it contains NUL bytes that a writer may be about to replace")
 
     def _record_doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(

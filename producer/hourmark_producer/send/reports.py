@@ -82,7 +82,7 @@ class HostReporter:
             self.client.current_reading()
         except HourmarkError as error:
             self.throttle.warn(
-                "hello", f"no delivery service yet: {error}; asked again until there is one"
+                "hello", f"no delivery service is available: {error}; retried until one responds"
             )
             return False
         self.throttle.over("hello")
@@ -95,7 +95,7 @@ class HostReporter:
             if trouble := troubles.get(service.name):
                 self.throttle.warn(
                     key,
-                    f"{shown(service.name)}: {trouble}; no range is given its time. Set it right",
+                    f"{shown(service.name)}: {trouble}; ranges are not stamped with its time. Correct its clock",
                 )
             else:
                 self.throttle.over(key)
@@ -112,7 +112,10 @@ class HostReporter:
                 lambda service: self._report(service, sequence, goodbye=goodbye)
             )
         except HourmarkError as error:
-            self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
+            self.throttle.warn(
+                "report",
+                f"a host report was not delivered: {error}; the next one follows on schedule",
+            )
             return False
         self.throttle.over("report")
         self.delivered_at_ms = self.clock.now_ms()

@@ -130,29 +130,26 @@ class SenderPool:
             self.throttle.warn(
                 # another reason is another condition, with another next step
                 f"not allowed {error}",
-                f"{error}. Nothing is dropped. Waiting: {where}, perhaps others; tried "
-                f"again every {pause:.0f} s",
+                f"{error}. Nothing is dropped. Waiting: {where} and possibly other files; retried every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, RequestRefused):
             self.throttle.warn(
                 f"refused {file.file_id}",
-                f"{error}. This holds up {where}; other files go on. Compare the limits and "
-                "types of service and tailer; "
-                f"tried again every {pause:.0f} s",
+                f"{error}. This blocks {where}; other files continue. Compare the limits and types of service and tailer; retried every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, OSError):
             level = logging.INFO if isinstance(error, BeingCopied) else logging.WARNING
             self.throttle.warn(
                 f"read {file.file_id}",
-                f"cannot read {where}: {error}; tried again in {pause:.1f} s",
+                f"cannot read {where}: {error}; retried in {pause:.1f} s",
                 level,
             )
         else:
             self.throttle.warn(
                 f"{type(error).__name__}",
-                f"{error}. Waiting: {where}, perhaps others; tried again in {pause:.1f} s",
+                f"{error}. Waiting: {where} and possibly other files; retried in {pause:.1f} s",
             )
 
 

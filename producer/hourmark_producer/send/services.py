@@ -324,7 +324,6 @@ def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
         ) from error
     if token_file is not None and not address.is_tls and address.host not in LOOPBACK_HOSTS:
         raise ConfigError(
-            f"tailer.service_urls = {shown(url)!r}: tailer.token_file would go there in "
-            "clear; use https://"
+            f"tailer.service_urls = {shown(url)!r}: the token in tailer.token_file would be sent unencrypted; use https://"
         )
     return address

@@ -262,4 +262,6 @@ def test_lines_of_now_go_out_with_the_time_of_now(
         stored = [*right.stored, *wrong.stored]
         assert sum(len(one.body) for one in stored) == len(lines(500))
         assert all(abs(one.range.observed_at_ms - NOW.now_ms()) < 60_000 for one in stored)
-    assert any("no range is given its time. Set it right" in message for message in told)
+    assert any(
+        "ranges are not stamped with its time. Correct its clock" in message for message in told
+    )

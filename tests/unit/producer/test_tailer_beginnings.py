@@ -323,7 +323,7 @@ def test_right_settings_are_taken(read_from: str) -> None:
     "settings", [{"read_from": "end"}, {"exclude": ["*"]}, {"ignore_older_seconds": 1}]
 )
 def test_what_is_received_is_all_read(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="goes not with `input`"):
+    with pytest.raises(ConfigError, match="cannot be combined with `input`"):
         validate_settings(
             TailerConfig(sources=[TailedSource(name="app", input="stdin", **settings)])
         )

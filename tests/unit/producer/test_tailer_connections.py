@@ -149,7 +149,7 @@ def test_an_endless_answer_is_not_read(connections: ConnectionPool) -> None:
     answer = WHOLE.replace(b"Content-Length: 2", b"Content-Length: %d" % (ANSWER_BYTES_MAX + 1))
     with (
         serving(answer) as (_, address),
-        pytest.raises(http.client.HTTPException, match="none of a delivery service"),
+        pytest.raises(http.client.HTTPException, match="too large for a delivery service"),
     ):
         ask(connections, address)
 

@@ -180,7 +180,7 @@ def test_a_standstill_of_scans_is_told() -> None:
     health.record_report()
     assert (
         health.unhealthy_reasons()[0]
-        == "files were not looked at, or what was found could not be written down, for 61 s"
+        == "files were not scanned, or the result could not be recorded, for 61 s"
     )
 
 

@@ -239,9 +239,9 @@ def test_rotated_by_kubernetes_within_a_line_both_parts_arrive(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"record_start": "^S"}, "record_start goes not with"),
+        ({"record_start": "^S"}, "record_start cannot be combined with"),
         ({"fields": {"pod": "x"}}, "fields.pod"),
-        ({"fields": {"a": "x" * 3000}}, "with those of containers"),
+        ({"fields": {"a": "x" * 3000}}, "including the fields of containers"),
     ],
 )
 def test_what_goes_not_with_containers_stops_the_start(more: dict[str, Any], said: str) -> None:

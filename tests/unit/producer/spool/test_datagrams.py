@@ -133,7 +133,7 @@ def test_what_the_kernel_dropped_is_counted_to_the_datagram(
     told: dict[str, Any] = {"unknown": 0, "lines": 0}
 
     def add(what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
-        assert "the kernel dropped" in what and not lost_bytes
+        assert "dropped by the kernel" in what and not lost_bytes
         told["unknown"] += unknown
 
     def receive(line: bytes) -> None:

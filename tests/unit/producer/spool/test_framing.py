@@ -60,7 +60,7 @@ def test_a_message_that_is_too_long_is_passed_over_and_counted_in_bytes(
 def test_what_is_no_length_is_a_flaw_and_messages_before_it_stand(flawed: bytes) -> None:
     framed = SyslogFramer(100).feed(counted(MESSAGES[0]) + flawed)
     assert framed.messages[:1] == [MESSAGES[0]]
-    assert "no length of a message" in framed.error
+    assert "not a message length" in framed.error
 
 
 def test_the_last_message_needs_no_end_where_none_is_counted() -> None:

@@ -46,7 +46,7 @@ def test_what_is_allowed(text: str, others: dict[str, Any]) -> None:
         ("syslog+tcp://127.0.0.1:1/path", "allowed"),
         (
             "syslog+udp://0.0.0.0:514",
-            r"lets other machines send, which needs tailer\.syslog\.beyond_loopback = true",
+            r"accepts data from other machines, which needs tailer\.syslog\.beyond_loopback = true",
         ),
         ("syslog+tls://127.0.0.1:6514", r"needs tailer\.syslog\.tls\.certificate"),
     ],
@@ -60,7 +60,7 @@ def test_what_is_not_allowed(text: str, said: str) -> None:
     "other", [{"paths": ["/var/log/a"]}, {"record_start": "^x"}, {"format": "cri"}]
 )
 def test_what_receives_is_nothing_else(other: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="goes not with `input`"):
+    with pytest.raises(ConfigError, match="cannot be combined with `input`"):
         validate_settings(settings({"input": "stdin"} | other))
 
 

@@ -152,7 +152,7 @@ def test_a_program_that_ends_is_started_again_where_it_was(
         wait_for(lambda: len(messages(recorder)) == 10, "what was there")
         journal.set_broken(True)
         wait_for(
-            lambda: any("It is tried again" in t.message for t in tailer.take_snapshot().troubles),
+            lambda: any("It is restarted" in t.message for t in tailer.take_snapshot().troubles),
             "it is said",
         )
         journal.add(*numbered(10, 20))
@@ -183,7 +183,7 @@ def test_nothing_is_claimed_while_the_journal_cannot_be_read(
             "it is caught up",
         )
         journal.set_broken(True)
-        wait_for(lambda: "It is tried again" in caplog.text, "it is noticed")
+        wait_for(lambda: "It is restarted" in caplog.text, "it is noticed")
         broken_from = len(recorder.reports)
         wait_for(
             lambda: len(recorder.reports) > broken_from + 1, "what was reported meanwhile is there"
@@ -204,7 +204,7 @@ def test_a_program_that_is_not_there_and_a_spool_of_others_stop_the_start(
     with pytest.raises(ConfigError, match="cannot be run"):
         host.drain()
     (host.state / "spool" / "app" / "0000000001.log").write_bytes(b"a line of syslog\n")
-    with pytest.raises(ConfigError, match="give the source of the journal a name of its own"):
+    with pytest.raises(ConfigError, match="give the journal's source a name of its own"):
         host.drain()
 
 
