@@ -77,7 +77,7 @@ class CanaryPoster:
         return render_canary_metrics(self._acknowledged_ms / 1000)
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return why no event was acknowledged for too long, as messages; empty if healthy."""
+        """Return a message if no event was acknowledged for too long; empty if healthy."""
         silent_s = self._clock.monotonic_s() - self._steady_s
         return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []
 

@@ -80,7 +80,11 @@ def check_receiving_inputs(config: TailerConfig, open_inputs: frozenset[str] = f
 
 
 def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
-    """Yield each folder setting that this user cannot write to, with the path that prevents it."""
+    """Yield the folder settings that this user cannot write to.
+
+    Yields:
+        The name of the setting, and the path that prevents writing.
+    """
     for setting, folder in (
         ("tailer.state_dir", config.state_dir),
         ("tailer.second_state_dir", config.second_state_dir),

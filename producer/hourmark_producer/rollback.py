@@ -1,4 +1,4 @@
-"""What prevents an older version from continuing with a tailer's checkpoint and received data."""
+"""Obstacles to continuing with an older version of the tailer on the same checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _END_IN_ORDER = "start the tailer, wait until `hourmark tail status` shows nothi
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Yield what prevents an older version from continuing with the checkpoint of this tailer.
+    """Yield the obstacles to continuing with an older version on this tailer's checkpoint.
 
     Args:
         config: Configuration of the tailer.

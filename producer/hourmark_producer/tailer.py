@@ -65,14 +65,14 @@ class StallLimit:
         self._ranges, self._moved_s = -1, clock.monotonic_s()
 
     def check(self, ranges: int, pending_bytes: int) -> None:
-        """Check the progress since the last call.
+        """Raise an error if no range was acknowledged within the limit.
 
         Args:
             ranges: Number of ranges acknowledged so far.
             pending_bytes: Bytes not delivered yet, for the error message.
 
         Raises:
-            Unavailable: No range was acknowledged within the limit.
+            Unavailable: The number of acknowledged ranges did not change within the limit.
         """
         now_s = self._clock.monotonic_s()
         if ranges != self._ranges:

@@ -257,7 +257,7 @@ class SourceReceiver:
         return told
 
     def stop(self, within_s: float) -> None:
-        """Write what has arrived and end the thread.
+        """Write the received data to disk and end the thread.
 
         Args:
             within_s: Maximum time to wait, in seconds.

@@ -38,9 +38,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def sources_as_files(config: TailerConfig) -> list[TailedSource]:
-    """Return all sources as tailed files.
+    """Return the settings of all sources as files to tail.
 
-    A receiving source gets the path of its segments as `paths`; other sources are unchanged.
+    Receiving sources get the path pattern of their segments as `paths`; others are unchanged.
     """
     return [
         source
@@ -139,14 +139,14 @@ class SpoolReceivers:
             raise
 
     def stop(self) -> None:
-        """Write what has arrived and stop receiving."""
+        """Write all received data to disk and stop receiving."""
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
     def unsettled_sources(self) -> set[str]:
-        """Return the sources that may have received data that is not on disk yet.
+        """Return the names of the sources that may have received data that is not on disk yet.
 
-        No claim may be based on a scan of these sources.
+        A scan cannot establish that these sources are caught up.
         """
         found = set()
         for source, receiver in self.receivers.items():

@@ -137,7 +137,18 @@ class _AnchorMatcher:
 
 
 class TraceStage(enum.Enum):
-    """How far a line has come on its log host. The values are part of the JSON output."""
+    """How far a line has come on its log host. The values are part of the JSON output.
+
+    Attributes:
+        NOT_FOLLOWED: The checkpoint does not know the file.
+        NO_SUCH_LINE: The file ends before the line.
+        TRUNCATED: The file no longer contains the bytes that were read of it.
+        NOT_READ: The line is not read yet, or is incomplete.
+        SPOOLED: The line is durable on this host and not acknowledged yet.
+        ACKNOWLEDGED: A delivery service has acknowledged the line.
+        ACKNOWLEDGED_OR_SKIPPED: As before, or the line was skipped as a copy or by a setting.
+        PACKED: The checkpoint does not know the original of this packed file.
+    """
 
     NOT_FOLLOWED = "not_followed"
     NO_SUCH_LINE = "no_such_line"

@@ -470,12 +470,6 @@ class FileShipper:
     def _prepare_next(
         self, file: TrackedFile
     ) -> tuple[list[Change], tuple[Progress, bytes] | None]:
-        """Prepare the transaction that removes acknowledged ranges and spools the next one.
-
-        Returns:
-            The changes to commit, and the file's progress after them with the compressed body; None
-            in place of these if there is nothing to send.
-        """
         pending = _removal_changes(file)
         with self._compressors.acquire() as compressor:
             found = self._find_next_cut(file, compressor)
@@ -615,7 +609,7 @@ class FileShipper:
                 position.offset,
             )
             kept_to = (
-                _kept_to(descriptor, known, account)
+                _find_unchanged_size(descriptor, known, account)
                 if position.generation != known.generation
                 else 0
             )
@@ -800,7 +794,7 @@ def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
     ]
 
 
-def _kept_to(descriptor: int, known: Position, account: Account) -> int:
+def _find_unchanged_size(descriptor: int, known: Position, account: Account) -> int:
     """Return the offset up to which a truncated file still holds content that was read before.
 
     The lines up to there are sent again, because a program that writes the same content again

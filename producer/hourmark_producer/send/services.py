@@ -96,7 +96,7 @@ def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
     return min(max_s, FIRST_S * (1 << min(failures - 1, 30))) * rng.uniform(0.5, 1.0)
 
 
-def resolve(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """Return the IP addresses of a host name, without duplicates.
 
     Args:
@@ -262,7 +262,7 @@ class ServiceSelector:
                 dict.fromkeys(one.last_error for one in self._services if one.last_error)
             )
 
-    def refresh_addresses(self, resolve: Resolve = resolve) -> None:
+    def refresh_addresses(self, resolve: Resolve = resolve_host) -> None:
         """Resolve the host names again if the last time was over `RESOLVE_EVERY_S` seconds ago.
 
         May block for seconds without blocking other threads. A name that cannot be resolved keeps
