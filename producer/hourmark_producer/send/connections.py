@@ -276,7 +276,7 @@ class ConnectionPool:
         except ConnectionError:
             if not _is_readable(kept.connection):
                 kept.connection.close()
-                raise  # else the service refused the request before it was complete, and its response says why
+                raise  # else the service refused the incomplete request and sent a response
         except BaseException:
             kept.connection.close()
             raise

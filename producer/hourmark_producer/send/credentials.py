@@ -21,7 +21,7 @@ from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
 
 _LOG = logging.getLogger(__name__)
 
-CHECK_INTERVAL_S: Final = 1.0  # between looks whether files changed
+CHECK_INTERVAL_S: Final = 1.0  # between checks for changed files
 TOKEN_BYTES_MAX: Final = 4096
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750: b64token
 

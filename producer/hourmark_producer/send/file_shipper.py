@@ -530,7 +530,7 @@ class FileShipper:
             head=before.head
             or (
                 b"" if before.offset else bytes(shipped.body[:HEAD_BYTES])
-            ),  # nobody looks into an archive
+            ),  # archives are not examined, so they need no head
             settled=before.settled,
             doubted=before.doubted,
             marks=next_marks(before, shipped.body, anchor),
@@ -615,7 +615,7 @@ class FileShipper:
             )
             self._record_truncation(file, judgement, account.shrinks, position, kept_to)
         elif self._is_received(file):
-            # only this program writes it, and never truncates it: lines that are alike are no
+            # only this program writes it, and never truncates it: identical lines are no
             # reason for doubt
             pass
         elif (
@@ -639,8 +639,8 @@ class FileShipper:
         file.progress = before = dataclasses.replace(
             before, position=position, quiet_to=quiet_to, examined_at_s=now_s
         )
-        # of an empty file it was not told whether it is a copy: what it may hold by now is cut once
-        # it was looked at again
+        # an empty file cannot be recognized as a copy: what it may contain by now is cut after the
+        # next examination
         cut = (
             self._cut(file, descriptor, position, quiet_to, size, compressor)
             if size
@@ -776,7 +776,7 @@ class FileShipper:
         if isinstance(found, Cut):
             head = bytes(
                 found.body[: len(position.head)]
-            )  # of what no anchor is before, what it begins with tells
+            )  # before the first anchor, the head is compared
             anchored = is_anchored(descriptor, position) and (
                 position.offset > 0 or position.head.startswith(head)
             )

@@ -53,7 +53,7 @@ class ServiceEndpoint:
     last_turn: int = 0  # the higher, the later it was asked
     failures: int = 0  # in a row
     backoff_until_s: float = float("-inf")
-    retry_after_until_s: float = float("-inf")  # it said Retry-After
+    retry_after_until_s: float = float("-inf")  # from Retry-After
     failed_at_s: float = 0.0  # the first of `failures`
     last_error: str = (
         ""  # what its latest answer, or the want of one, came to; empty where that was well
