@@ -51,6 +51,7 @@ from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.cut.lines import Cut, Pending
 from hourmark_producer.cut.range_sizes import RangeSizes
 from hourmark_producer.cut.sources import cut_of, extras_of, joins_lines
+from hourmark_producer.files import waits
 from hourmark_producer.files.examination import is_anchored, look_into, read_at, read_into
 from hourmark_producer.files.fingerprints import (
     HEAD_BYTES,
@@ -69,8 +70,8 @@ from hourmark_producer.files.tracked_file import (
     Progress,
     TrackedFile,
 )
+from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import (
-    BeingCopied,
     Origin,
     end_of_lines,
     is_telling,
@@ -79,7 +80,7 @@ from hourmark_producer.history.copies import (
     pass_over,
 )
 from hourmark_producer.history.elsewhere import Elsewhere
-from hourmark_producer.history.remainders import NotYet, Rests
+from hourmark_producer.history.remainders import Rests
 from hourmark_producer.send.client import (
     DeliveryServiceClient,
     RequestRefused,
@@ -225,19 +226,7 @@ SENT_TOGETHER: Final = (
 _ROUNDS_TOGETHER: Final = (
     2  # the first sends a small file, the second acknowledges it and finds no more
 )
-# NULs among other bytes must stay this long: on some file systems, or with a memory mapping, readers
-# see NULs before the data
-NULS_S: Final = 3.0
 _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
-_FLUSH_AGAIN_S: Final = 0.05  # delay if a flush is due and the latest scan saw an older size
-
-
-class FileBeingWritten(BeingCopied):
-    """Raised when a file contains NUL bytes that a writer may be about to replace; retry later."""
-
-
-class FileChangedDuringRead(OSError):
-    """Raised when a file was truncated while it was being read; retry the step."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -655,7 +644,7 @@ class FileShipper:
         search = self.elsewhere.of(file)
         judgement = judge(known.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
-            raise NotYet("the truncated bytes may be in a copy that the next scans find")
+            raise RetryLater("the truncated bytes may be in a copy that the next scans find")
         file.counted_from = None
         return judgement
 
@@ -729,8 +718,10 @@ class FileShipper:
         generation, sure_to, since_s = file.nuls
         if generation != position.generation or end > sure_to:
             file.nuls = generation, sure_to, since_s = position.generation, size, now_s
-        if now_s - since_s < NULS_S:
-            raise FileBeingWritten("it contains NUL bytes that a writer may be about to replace")
+        if now_s - since_s < waits.NULS_S:
+            raise RetryLater(
+                "it contains NUL bytes that a writer may be about to replace", is_expected=True
+            )
 
     def _record_doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(
@@ -769,9 +760,9 @@ class FileShipper:
         found = cut_of(
             source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush
         )
-        waits = isinstance(found, Pending) and not found.searched and joins_lines(source)
+        is_waiting = isinstance(found, Pending) and not found.searched and joins_lines(source)
         file.flush_at_s = (
-            max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
+            max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None
         )
         if isinstance(found, Cut):
             head = bytes(
@@ -781,7 +772,7 @@ class FileShipper:
                 position.offset > 0 or position.head.startswith(head)
             )
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
-                raise FileChangedDuringRead("it was truncated while it was read")
+                raise RetryLater("it was truncated while it was read")
             self._check_nuls(file, found.body, position, end)
         return found
 
