@@ -81,7 +81,7 @@ def tail(
     reread: bool,
     as_json: bool,
 ) -> None:
-    """Follow log files and deliver each line exactly once, across restarts, rotation and truncation.
+    """Follow log files and deliver each line exactly once across restarts, rotation and truncation.
 
     The files are the sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C stops
     the tailer; the next start continues where it stopped. A stop reports no goodbye: hours wait for
@@ -193,7 +193,7 @@ def _run(
                 reloading=reloading,
             )
             gc.collect()
-            # modules live as long as the tailer: collecting them repeatedly took 2 % of its CPU time
+            # modules live as long as the tailer: collecting them repeatedly took 2 % of its CPU
             gc.freeze()
             give_back_what_is_free()
             with serve_probes(tailer, settings.metrics_host, settings.metrics_port):

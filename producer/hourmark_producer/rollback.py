@@ -15,7 +15,10 @@ from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import KnownFile, opened, peek
 from hourmark_producer.files.patterns import PACKED
 
-_END_IN_ORDER = "start the tailer, wait until `hourmark tail status` shows nothing in flight, and stop it with SIGTERM"
+_END_IN_ORDER = (
+    "start the tailer, wait until `hourmark tail status` shows nothing in flight, and stop "
+    "it with SIGTERM"
+)
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:

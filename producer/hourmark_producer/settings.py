@@ -79,7 +79,8 @@ def _check_cri(source: TailedSource, where: str) -> None:
         return
     if source.record_start is not None:
         raise ConfigError(
-            f"{where}.record_start cannot be combined with format = 'cri', whose records are the lines that containers wrote"
+            f"{where}.record_start cannot be combined with format = 'cri', whose records "
+            "are the lines that containers wrote"
         )
     if taken := sorted(source.fields.keys() & set(NAMES)):
         raise ConfigError(

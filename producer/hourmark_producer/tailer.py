@@ -79,7 +79,9 @@ class StallLimit:
             self._ranges, self._moved_s = ranges, now_s
         elif self._limit_s is not None and now_s - self._moved_s >= self._limit_s:
             raise Unavailable(
-                f"nothing was acknowledged for {self._limit_s:g} s; {pending_bytes} bytes are pending or unreported. They are kept: check the warnings above, tailer.service_urls and `hourmark tail status`, then run it again"
+                f"nothing was acknowledged for {self._limit_s:g} s; {pending_bytes} bytes "
+                "are pending or unreported. They are kept: check the warnings above, "
+                "tailer.service_urls and `hourmark tail status`, then run it again"
             )
 
 
@@ -293,7 +295,8 @@ class Tailer:
                     f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5]
                 )
                 raise Finding(
-                    f"some files could not be read: {named}; grant access or mount them, then drain again"
+                    f"some files could not be read: {named}; grant access or mount them, "
+                    "then drain again"
                 )
             self._stall_limit.check(self._counters.ranges, self._pending.by_source().total())
             self._log_progress()

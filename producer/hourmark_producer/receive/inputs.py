@@ -78,7 +78,8 @@ def check_inputs(settings: TailerConfig) -> None:
         raise ConfigError("tailer.sources: only one source can have input = 'stdin'")
     if sum(source.input == JOURNAL for source in settings.sources) > 1:
         raise ConfigError(
-            "tailer.sources: only one source can have input = 'journald'; its type can distinguish units"
+            "tailer.sources: only one source can have input = 'journald'; its type can "
+            "distinguish units"
         )
     receives_syslog = any(source.input not in (None, STDIN, JOURNAL) for source in settings.sources)
     if receives_syslog and settings.syslog.message_bytes_max > settings.line_bytes_max:
@@ -102,7 +103,9 @@ def _check_input(text: str, where: str, settings: TailerConfig) -> None:
         and not settings.syslog.beyond_loopback
     ):
         raise ConfigError(
-            f"{where}.input = {text!r} accepts data from other machines, which needs tailer.syslog.beyond_loopback = true. Allowed without it: {', '.join(LOOPBACK_HOSTS)}"
+            f"{where}.input = {text!r} accepts data from other machines, which needs "
+            "tailer.syslog.beyond_loopback = true. Allowed without it: "
+            f"{', '.join(LOOPBACK_HOSTS)}"
         )
 
 
@@ -117,5 +120,6 @@ def _check_alone(source: TailedSource, where: str) -> None:
     ]
     if given := [name for name, is_given in others if is_given]:
         raise ConfigError(
-            f"{where}.{given[0]} cannot be combined with `input`: every received message is one line"
+            f"{where}.{given[0]} cannot be combined with `input`: every received message "
+            "is one line"
         )

@@ -192,7 +192,9 @@ class JournalInput:
             self._cursor = line_cursor(last) if last else ""
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"source {receiver.source}: the last line in {receiver.segments.folder} is not from the journal, so the position to continue from is unknown; give the journal's source a name of its own"
+                f"source {receiver.source}: the last line in {receiver.segments.folder} "
+                "is not from the journal, so the position to continue from is unknown; "
+                "give the journal's source a name of its own"
             ) from error
         self._numbers = _read_numbers(receiver.segments.folder / _NUMBERS)
         self._remember(self._cursor)
@@ -346,7 +348,8 @@ class JournalInput:
             "the journal was vacuumed or created anew before all of it was read", unknown=1
         )
         _LOG.warning(
-            "source %s: the last journal entry read (%s) no longer exists; all unread entries are read from the start of the journal",
+            "source %s: the last journal entry read (%s) no longer exists; all unread "
+            "entries are read from the start of the journal",
             self._receiver.source,
             self._cursor,
         )

@@ -375,17 +375,23 @@ class SourceReceiver:
         except OSError as error:
             self.throttle.warn(
                 f"spool disk {self.source}",
-                f"source {self.source}: {self.segments.folder} cannot be written ({error.strerror}); connected senders wait, datagrams are lost and counted",
+                f"source {self.source}: {self.segments.folder} cannot be written "
+                f"({error.strerror}); connected senders wait, datagrams are lost and "
+                "counted",
                 logging.ERROR,
             )
-        waiting = f"the spool is full: {self.segments.size} bytes wait in {self.segments.folder} (tailer.spool.bytes_max)"
+        waiting = (
+            f"the spool is full: {self.segments.size} bytes wait in {self.segments.folder} "
+            "(tailer.spool.bytes_max)"
+        )
         self._set_paused(waiting if self.segments.is_full else "")
 
     def _set_paused(self, why: str) -> None:
         if why and not self.is_paused:
             self.throttle.warn(
                 f"spool full {self.source}",
-                f"source {self.source}: {why}; connected senders wait, datagrams are lost and counted",
+                f"source {self.source}: {why}; connected senders wait, datagrams are lost "
+                "and counted",
             )
             paused = [key for key in self._selector.get_map().values() if not key.data.while_paused]
             for key in paused:

@@ -214,7 +214,6 @@ class SegmentStore:
 
 
 def _last_line(path: Path) -> bytes:
-    """Return the last line of a file; empty if the file is missing or empty."""
     try:
         with path.open("rb") as file:
             end, found = file.seek(0, os.SEEK_END), b""

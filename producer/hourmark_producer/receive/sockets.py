@@ -125,7 +125,9 @@ class SyslogStreamInput:
             except OSError as error:  # too many open files, or the connection is gone again
                 self._warn(
                     "accept",
-                    f"cannot accept a connection: {error.strerror}; retried every {_ACCEPT_AGAIN_S:.0f} s. Raise LimitNOFILE or lower tailer.syslog.connections_max",
+                    f"cannot accept a connection: {error.strerror}; retried every "
+                    f"{_ACCEPT_AGAIN_S:.0f} s. Raise LimitNOFILE or lower "
+                    "tailer.syslog.connections_max",
                 )
                 self._receiver.unwatch(self._listener.fileno())
                 self._accepts_from_s = self._receiver.clock.monotonic_s() + _ACCEPT_AGAIN_S
@@ -265,7 +267,8 @@ def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str
     except OSError as error:
         made.close()
         raise ConfigError(
-            f"source {source}: cannot listen on {address[0]} port {address[1]} ({error.strerror}); set another address in `input`"
+            f"source {source}: cannot listen on {address[0]} port {address[1]} "
+            f"({error.strerror}); set another address in `input`"
         ) from error
     made.setblocking(False)
     return made

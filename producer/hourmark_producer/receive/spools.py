@@ -79,7 +79,8 @@ def recover_spools(
     for folder in sorted(root.iterdir()) if root.is_dir() else []:
         if folder.name not in received and any(folder.glob("*.log")):
             _LOG.warning(
-                "%s contains received data of a source that has no `input` any more: it is not delivered",
+                "%s contains received data of a source that has no `input` any more: it "
+                "is not delivered",
                 folder,
             )
 
@@ -233,7 +234,8 @@ class SpoolReceivers:
             segments = SegmentStore(folder, self.config.spool.bytes_max)
         except OSError as error:
             raise ConfigError(
-                f"source {source.name}: {folder} cannot be used ({error.strerror}); it is a folder in tailer.state_dir"
+                f"source {source.name}: {folder} cannot be used ({error.strerror}); it is "
+                "a folder in tailer.state_dir"
             ) from error
         return SourceReceiver(
             source=source.name,

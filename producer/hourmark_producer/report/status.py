@@ -233,7 +233,8 @@ def _attention(
             found += [trouble.message for trouble in standing.troubles]
         if not _is_fresh(standing, now_ms):
             found.append(
-                f"process {pid} has not updated its status for {_age_s(standing, now_ms):.0f} s: is it suspended, or is the disk full?"
+                f"process {pid} has not updated its status for "
+                f"{_age_s(standing, now_ms):.0f} s: is it suspended, or is the disk full?"
             )
     for source in sources:
         if source.pending_bytes and source.name not in configured:

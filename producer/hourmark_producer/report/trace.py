@@ -318,7 +318,8 @@ _STAGE_TEXTS: Final = {
     TraceStage.TRUNCATED: (
         "truncated: the file no longer contains what was read of it",
         (
-            "`hourmark tail status` shows losses; once the tailer has noticed, the current lines can be traced"
+            "`hourmark tail status` shows losses; once the tailer has noticed, the "
+            "current lines can be traced"
         ),
     ),
     TraceStage.NOT_READ: (
@@ -332,16 +333,26 @@ _STAGE_TEXTS: Final = {
     TraceStage.ACKNOWLEDGED: (
         "acknowledged: a delivery service has it, and Kafka before that",
         (
-            "`hourmark trace --from` with the output of --json, on a host that can reach the clusters, shows when it was delivered and where it is now"
+            "`hourmark trace --from` with the output of --json, on a host that can reach "
+            "the clusters, shows when it was delivered and where it is now"
         ),
     ),
     TraceStage.ACKNOWLEDGED_OR_SKIPPED: (
         ("acknowledged or skipped: bytes of this source were skipped, as copies or by a setting"),
-        "`hourmark trace --from` with the output of --json, on a host that can reach the clusters; the tailer's log names the files that it skipped",
+        (
+            "`hourmark trace --from` with the output of --json, on a host that can reach the "
+            "clusters; the tailer's log names the files that it skipped"
+        ),
     ),
     TraceStage.PACKED: (
-        "packed: the checkpoint does not know the original of this file; it forgets a file that is gone once all of it is acknowledged or counted as lost",
-        "on a host that can reach the clusters, by the path under which it was read: {question}; --since and --until distinguish it from others of that name",
+        (
+            "packed: the checkpoint does not know the original of this file; it forgets a "
+            "file that is gone once all of it is acknowledged or counted as lost"
+        ),
+        (
+            "on a host that can reach the clusters, by the path under which it was read: "
+            "{question}; --since and --until distinguish it from others of that name"
+        ),
     ),
 }
 
@@ -413,7 +424,8 @@ def _text(found: LineTrace) -> Iterator[str]:
         )
     if found.losses:
         yield (
-            f"! {found.losses} losses are recorded under this file's names: `hourmark tail status` shows them"
+            f"! {found.losses} losses are recorded under this file's names: `hourmark "
+            "tail status` shows them"
         )
     yield f"next: {_next_step(found)}"
 

@@ -206,12 +206,14 @@ class DeliveryServiceClient:
         reading = self._trusted_readings().get(service.name) or self._newest_reading()
         if reading is None:
             raise ServiceUnavailable(
-                f"the response of {shown(service.url)} has no {CLOCK_HEADER} header; check that tailer.service_urls leads to a delivery service"
+                f"the response of {shown(service.url)} has no {CLOCK_HEADER} header; "
+                "check that tailer.service_urls leads to a delivery service"
             )
         if reading.at_s < requested_s:
             trouble = self.clock_errors().get(service.name, "it says no clock")
             raise ServiceUnavailable(
-                f"{shown(service.name)}: {trouble}, and no other service responds; correct the clock of that service"
+                f"{shown(service.name)}: {trouble}, and no other service responds; "
+                "correct the clock of that service"
             )
         return reading
 
@@ -297,10 +299,11 @@ class DeliveryServiceClient:
 
         Args:
             event_type: Name of the event type.
-            body: JSON text: one event as an object.
+            body: JSON text: one event as an object, or an array of events.
 
         Returns:
-            The JSON object in the service's response; its `dead_letters` counts rejected events.
+            The JSON object in the response; its `events` and `dead_letters` are the numbers of
+            accepted and rejected events.
 
         Raises:
             ServiceUnavailable: No service acknowledged the batch; send it again later.
@@ -446,7 +449,10 @@ class DeliveryServiceClient:
         content: bytes,
         timeout_s: float,
     ) -> _PendingRequest:
-        """Send one request to one service. The caller must pass the result to `_finish`."""
+        """Start one request to one service. The caller must pass the result to `_finish`.
+
+        A failure to send is kept in the result and raised by `_finish`.
+        """
         before, mine = self.services.request_started(service), self._credentials.current()
         try:
             response: PendingResponse | Exception = self._connections.send(
@@ -572,7 +578,6 @@ def _response_error(
 
 
 def _error_message(response: HttpResponse) -> str:
-    """Return the detail and next step of an error response, or the start of its body."""
     try:
         problem = json.loads(response.content)
         return f"{problem['detail']}; {problem['next_step']}"[:300]

@@ -172,7 +172,8 @@ class PendingResponse:
                 content = response.read(ANSWER_BYTES_MAX + 1 if response.chunked else None)
                 if len(content) > ANSWER_BYTES_MAX:
                     raise http.client.HTTPException(
-                        f"a response of more than {ANSWER_BYTES_MAX} bytes is too large for a delivery service"
+                        f"a response of more than {ANSWER_BYTES_MAX} bytes is too large "
+                        "for a delivery service"
                     )
                 answer = HttpResponse(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close

@@ -107,11 +107,13 @@ def _token(file: Path) -> str:
             text = opened.read(TOKEN_BYTES_MAX).decode("latin-1").strip()
     except OSError as error:
         raise ConfigError(
-            f"tailer.token_file = {file}: {error.strerror}; write the output of `hourmark token create` to it"
+            f"tailer.token_file = {file}: {error.strerror}; write the output of `hourmark "
+            "token create` to it"
         ) from error
     if not _TOKEN.fullmatch(text):
         raise ConfigError(
-            f"tailer.token_file = {file} contains no valid token; write the output of `hourmark token create` to it"
+            f"tailer.token_file = {file} contains no valid token; write the output of "
+            "`hourmark token create` to it"
         )
     add_secret(text)
     return text

@@ -215,7 +215,10 @@ def _next_step(source: str, reason: str) -> str:
             "mistyped? If not, declare it and "
             "`hourmark types apply`; `hourmark types list` shows those in force"
         )
-    return f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, on a host that can reach Kafka"
+    return (
+        f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, on a "
+        "host that can reach Kafka"
+    )
 
 
 RANGES_PER_TURN: Final = 16  # then other files take their turn

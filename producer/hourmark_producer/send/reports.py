@@ -95,7 +95,8 @@ class HostReporter:
             if trouble := troubles.get(service.name):
                 self.throttle.warn(
                     key,
-                    f"{shown(service.name)}: {trouble}; ranges are not stamped with its time. Correct its clock",
+                    f"{shown(service.name)}: {trouble}; ranges are not stamped with its "
+                    "time. Correct its clock",
                 )
             else:
                 self.throttle.over(key)

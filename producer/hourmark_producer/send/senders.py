@@ -130,13 +130,15 @@ class SenderPool:
             self.throttle.warn(
                 # another reason is another condition, with another next step
                 f"not allowed {error}",
-                f"{error}. Nothing is dropped. Waiting: {where} and possibly other files; retried every {pause:.0f} s",
+                f"{error}. Nothing is dropped. Waiting: {where} and possibly other files; "
+                f"retried every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, RequestRefused):
             self.throttle.warn(
                 f"refused {file.file_id}",
-                f"{error}. This blocks {where}; other files continue. Compare the limits and types of service and tailer; retried every {pause:.0f} s",
+                f"{error}. This blocks {where}; other files continue. Compare the limits "
+                f"and types of service and tailer; retried every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, OSError):

@@ -263,7 +263,7 @@ class ServiceSelector:
             )
 
     def refresh_addresses(self, resolve: Resolve = resolve_host) -> None:
-        """Resolve the host names again if the last time was over `RESOLVE_EVERY_S` seconds ago.
+        """Resolve the host names again if the last resolution is too old (`RESOLVE_EVERY_S`).
 
         May block for seconds without blocking other threads. A name that cannot be resolved keeps
         its addresses.
@@ -324,6 +324,7 @@ def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
         ) from error
     if token_file is not None and not address.is_tls and address.host not in LOOPBACK_HOSTS:
         raise ConfigError(
-            f"tailer.service_urls = {shown(url)!r}: the token in tailer.token_file would be sent unencrypted; use https://"
+            f"tailer.service_urls = {shown(url)!r}: the token in tailer.token_file would "
+            "be sent unencrypted; use https://"
         )
     return address
