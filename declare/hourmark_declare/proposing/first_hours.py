@@ -26,7 +26,7 @@ def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds:
         if time is not None
     ]
     wanted = Hour.containing(max(0, min([now_ms, *times_ms])), bucket_seconds)
-    return max(wanted, Hour.containing(now_ms, bucket_seconds).earliest())
+    return max(wanted, Hour.containing(now_ms, bucket_seconds).earliest_chain_start())
 
 
 def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Hour | None:
@@ -47,4 +47,8 @@ def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Ho
     if before is None:
         return None
     theirs = Hour.parse(before, wanted.length_s)
-    return min(theirs, wanted) if theirs >= Hour.containing(now_ms, wanted.length_s).earliest() else wanted
+    return (
+        min(theirs, wanted)
+        if theirs >= Hour.containing(now_ms, wanted.length_s).earliest_chain_start()
+        else wanted
+    )

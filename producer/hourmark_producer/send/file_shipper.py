@@ -1,14 +1,13 @@
-"""One file's next step: examine, cut, spool, send, acknowledge.
+"""Shipping of one tracked file: examine it, cut a range, spool it, send it, acknowledge it.
 
-Called by the sender threads, one at a time per file.
+The sender threads call `FileShipper.step`, for one file at a time each. A file that has more to
+send has several ranges in flight, which may be acknowledged in any order. Their number grows by one
+with each acknowledgment and returns to one after a failure, so few ranges are in the spool when an
+outage begins.
 
-A file that has more to send has several ranges on their way, which are acknowledged in any order;
-how many grows with each that is, and is one again after a failure. So an outage finds, and leaves,
-few of them in the spool.
-
-The order is the promise: the range is durable (with its body) before it is sent, and the position
-moves in memory only after the checkpoint has it. Whatever fails leaves everything as it was, to be
-tried again.
+Order of operations: a range and its body are durable before the range is sent, and the position in
+memory moves only after the checkpoint has been committed. A failed step therefore leaves a state
+from which it can be repeated.
 """
 
 from __future__ import annotations
@@ -82,102 +81,131 @@ from hourmark_producer.history.copies import (
 )
 from hourmark_producer.history.elsewhere import Elsewhere
 from hourmark_producer.history.remainders import Rests
-from hourmark_producer.send.client import Busy, Refused, ServiceLink, TooLarge
-from hourmark_producer.send.clocks import Reading
-from hourmark_producer.send.flight import Flight, Lanes, Sent
+from hourmark_producer.send.client import (
+    DeliveryServiceClient,
+    RequestRefused,
+    RequestTooLarge,
+    ServiceUnavailable,
+)
+from hourmark_producer.send.clocks import ClockReading
+from hourmark_producer.send.flight import InFlightRanges, InFlightSlots, PendingRange
 
 AT_ONCE: Final = 2
 ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
-_PATIENCE_S: Final = (
-    1.0  # a file that cannot be read to its end, of a server that hangs, stops no others
-)
+_PATIENCE_S: Final = 1.0  # a file on a hanging file server must not block other files
 
 
-class Press(NamedTuple):
-    """What one range is read into, and compressed by."""
+class RangeCompressor(NamedTuple):
+    """A Zstandard compressor and the buffer that one range is read into.
 
-    compressor: zstandard.ZstdCompressor
-    room: memoryview
+    Attributes:
+        zstd: Compresses the body of a range.
+        buffer: Receives the uncompressed bytes; as large as the largest range.
+    """
+
+    zstd: zstandard.ZstdCompressor
+    buffer: memoryview
 
 
-class Presses:
-    """Safe to use from several threads."""
+class RangeCompressorPool:
+    """Pool of compressors that bounds the memory for uncompressed ranges. Thread-safe.
+
+    `acquire` lends a compressor; if none becomes free in time, the pool creates an additional one.
+    """
 
     def __init__(
-        self, room_bytes: int, count: int = AT_ONCE, patience_s: float = _PATIENCE_S
+        self, buffer_bytes: int, count: int = AT_ONCE, patience_s: float = _PATIENCE_S
     ) -> None:
-        """`room_bytes`: of the largest range that is no longer line."""
-        self._room_bytes = room_bytes
+        """Create the pool.
+
+        Args:
+            buffer_bytes: Size of each buffer: the largest range that is not a single long line.
+            count: Number of compressors in the pool.
+            patience_s: Seconds to wait for a free compressor before an additional one is created.
+        """
+        self._buffer_bytes = buffer_bytes
         self._patience_s = patience_s
-        self._idle: queue.LifoQueue[Press] = queue.LifoQueue(count)
+        self._idle: queue.LifoQueue[RangeCompressor] = queue.LifoQueue(count)
         for _ in range(count):
             self._idle.put(self._new())
 
     @contextmanager
-    def one(self) -> Iterator[Press]:
-        """One to compress what is read meanwhile; wait for it, but not for ever."""
+    def acquire(self) -> Iterator[RangeCompressor]:
+        """Lend a compressor for the duration of a `with` block.
+
+        If none becomes free within `patience_s`, an additional one is created, so that a file that
+        cannot be read, such as one on a hanging file server, does not block other files.
+        """
         try:
             taken = self._idle.get(timeout=self._patience_s)
         except queue.Empty:
             taken = (
                 self._new()
-            )  # in place of one that hangs: not each that follows is to wait for that
+            )  # replaces one that hangs, so that the next callers need not wait for it
         try:
             yield taken
         finally:
-            with contextlib.suppress(queue.Full):  # of one that hung no longer
+            with contextlib.suppress(queue.Full):  # full: this one was replaced while it hung
                 self._idle.put_nowait(taken)
 
-    def _new(self) -> Press:
+    def _new(self) -> RangeCompressor:
         compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
-        return Press(compressor, memoryview(bytearray(self._room_bytes)))
+        return RangeCompressor(compressor, memoryview(bytearray(self._buffer_bytes)))
 
 
 _LOG = logging.getLogger(__name__)
 
-_REASONS_MAX: Final = 100  # of a source: no service has as many
+_REASONS_MAX: Final = 100  # per source; services have far fewer
 
 
-class RefusedLines:
-    """Counts and tells them. Safe to use from several threads."""
+class DeadLetterCounts:
+    """Counts of log lines that became dead letters, by source and reason. Thread-safe.
+
+    Each source and reason is logged when it first occurs and again after a change of the rules.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, Counter[str]] = {}
-        self._told: dict[
+        self._logged_rules: dict[
             tuple[str, str], str
-        ] = {}  # by source and reason: the rules they were told under
+        ] = {}  # by source and reason: the rules revision when it was logged
 
-    def take(self, of: ByteRange, reasons: Mapping[str, int]) -> None:
-        """What an answer said of this range."""
+    def record(self, byte_range: ByteRange, reasons: Mapping[str, int]) -> None:
+        """Count the dead letters that a service reported for a range, and log new reasons.
+
+        Args:
+            byte_range: The acknowledged range.
+            reasons: Number of lines by reason.
+        """
         for reason, count in reasons.items():
-            if self._is_new(of, reason, count):
+            if self._is_new(byte_range, reason, count):
                 _LOG.warning(
                     "source %s: lines become dead letters: %d %s in %s from byte %d on, "
                     "under the rules %s. %s",
-                    of.source,
+                    byte_range.source,
                     count,
                     reason,
-                    of.path,
-                    of.start,
-                    of.rules,
-                    _next_step(of.source, reason),
+                    byte_range.path,
+                    byte_range.start,
+                    byte_range.rules,
+                    _next_step(byte_range.source, reason),
                 )
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """By source and reason, since the start."""
+        """Return the number of dead letters since the process started, by source and reason."""
         with self._lock:
             return {source: dict(counts) for source, counts in sorted(self._counts.items())}
 
-    def _is_new(self, of: ByteRange, reason: str, count: int) -> bool:
+    def _is_new(self, byte_range: ByteRange, reason: str, count: int) -> bool:
         with self._lock:
-            counts = self._counts.setdefault(of.source, Counter())
+            counts = self._counts.setdefault(byte_range.source, Counter())
             if reason not in counts and len(counts) >= _REASONS_MAX:
                 return False
             counts[reason] += count
-            before = self._told.get((of.source, reason))
-            self._told[of.source, reason] = of.rules
-            return before != of.rules
+            before = self._logged_rules.get((byte_range.source, reason))
+            self._logged_rules[byte_range.source, reason] = byte_range.rules
+            return before != byte_range.rules
 
 
 def _next_step(source: str, reason: str) -> str:
@@ -188,15 +216,15 @@ def _next_step(source: str, reason: str) -> str:
             "`hourmark types apply`; `hourmark types list` shows those in force"
         )
     return (
-        f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, at a "
-        "host that reaches Kafka"
+        f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, on a "
+        "host that can reach Kafka"
     )
 
 
-RANGES_PER_TURN: Final = 16  # then other files have their turn
-SMALL_BYTES: Final = 16 << 10  # files with so much to send, or less, share transactions
+RANGES_PER_TURN: Final = 16  # then other files take their turn
+SMALL_BYTES: Final = 16 << 10  # files with at most this many unread bytes share transactions
 SENT_TOGETHER: Final = (
-    4  # ranges of small files that one sender has on their way at a time; a connection each
+    4  # ranges of small files that one sender has in flight; each uses a connection
 )
 _ROUNDS_TOGETHER: Final = (
     2  # the first sends a small file, the second acknowledges it and finds no more
@@ -205,10 +233,31 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
 @dataclasses.dataclass(kw_only=True)
-class Follower:
-    """Moves files on. Safe to use from several threads, for different files."""
+class FileShipper:
+    """Shipper of tracked log files: reads, spools, sends and acknowledges their byte ranges.
 
-    client: ServiceLink
+    Thread-safe for different files; the caller must not step one file from two threads.
+
+    Attributes:
+        client: Client for the delivery services.
+        checkpoint: Durable positions and the spool of unacknowledged ranges.
+        files: All tracked files.
+        sources: Configured sources by name.
+        sizes: Current size limits of ranges.
+        rests: Ships the unread remainder of files that vanished.
+        elsewhere: Finds out whether truncated bytes are in a copy.
+        generations: Durable record of file generations.
+        counters: Counters of this run.
+        dead_letters: Counts of dead letters.
+        clock: Clock of this host.
+        host_id: Identifier of this host's installation.
+        host_name: Host name in every range.
+        slots: Slots for additional ranges in flight, shared by all files.
+        window_max: Maximum number of ranges in flight per file.
+        finishing: If set, pending ranges are delivered and no new range is cut.
+    """
+
+    client: DeliveryServiceClient
     checkpoint: Checkpoint
     files: Files
     sources: Mapping[str, TailedSource]
@@ -217,39 +266,49 @@ class Follower:
     elsewhere: Elsewhere
     generations: Generations
     counters: Counters
-    refused: RefusedLines
+    dead_letters: DeadLetterCounts
     clock: Clock
     host_id: str
     host_name: str
-    lanes: Lanes
+    slots: InFlightSlots
     window_max: int
     finishing: bool = False  # once set, what is on its way is delivered and nothing new is cut
 
     def __post_init__(self) -> None:
         self._sequence = itertools.count(self.checkpoint.last_sequence() + 1)
-        self._presses = Presses(self.sizes.limits.range_bytes)
+        self._compressors = RangeCompressorPool(self.sizes.limits.range_bytes)
 
     def step(self, file: TrackedFile) -> bool:
-        """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
+        """Ship the unread bytes of a file, up to `RANGES_PER_TURN` ranges.
 
-        Busy, Refused: the service did not take it. CheckpointFailed, OSError: this host could not.
-        Try the step again.
+        A failed step can be repeated at any time.
+
+        Args:
+            file: The file; ranges that are still unacknowledged from an earlier step are sent
+                first.
+
+        Returns:
+            Whether there may be more to ship at once.
+
+        Raises:
+            ServiceUnavailable: No service took a range.
+            RequestRefused: Every service refused a range.
+            CheckpointFailed: The checkpoint could not be committed.
+            OSError: The file could not be read, or is being written or truncated.
         """
         try:
-            for outgoing in _on_their_way(file):  # since a step that failed, or a run before
+            for outgoing in _unacknowledged(file):  # from a failed step or an earlier run
                 sent = self._send(outgoing, self.checkpoint.body(outgoing.sequence))
-                self._acknowledge(file, outgoing, sent.answer())
-            more = self._go_on(file, Flight(self.lanes))
+                self._acknowledge(file, outgoing, sent.result())
+            more = self._cut_and_send(file, InFlightRanges(self.slots))
         except BaseException:
             file.window = 1
             raise
-        self._only_acknowledge(file)
+        self._commit_acknowledged(file)
         return more
 
     def is_small(self, file: TrackedFile) -> bool:
-        """Return whether one small range holds all that is to be sent of the file, and none is on
-        its way.
-        """
+        """Return whether one small range holds all unread bytes and no range is in flight."""
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:
             return False
@@ -258,12 +317,16 @@ class Follower:
         )
 
     def step_together(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
-        """Ship what there is of several small files, with one transaction for all of them where
-        each would need one.
+        """Ship several small files with one shared checkpoint transaction per round.
 
-        Returns: The result of each file's step: whether there may be more, or why it failed. The
-            failure of one file's step leaves the others' alone, but once a service did not take a
-            range, no further one is sent.
+        A failure of one file does not affect the others, except that no further range is sent after
+        a service did not take one.
+
+        Args:
+            files: Files for which `is_small` is true.
+
+        Returns:
+            For each file, whether there may be more to ship, or the exception that its step raised.
         """
         results = dict[TrackedFile, bool | Exception]()
         active = list(files)
@@ -271,9 +334,7 @@ class Follower:
             active = self._send_together(self._spool_together(active, results), results)
             if not active:
                 break
-        results |= dict.fromkeys(
-            active, True
-        )  # acknowledged in memory; the next step's transaction has it
+        results |= dict.fromkeys(active, True)  # acknowledged in memory; the next step commits it
         for file, result in results.items():
             if isinstance(result, Exception):
                 file.window = 1
@@ -282,9 +343,6 @@ class Follower:
     def _spool_together(
         self, files: Sequence[TrackedFile], results: dict[TrackedFile, bool | Exception]
     ) -> list[tuple[TrackedFile, bytes]]:
-        """As `_cut_next` of each file, in one transaction; the files that have a range to be sent,
-        with its body.
-        """
         changed, found = list[Change](), list[tuple[TrackedFile, tuple[Progress, bytes] | None]]()
         for file in files:
             try:
@@ -303,7 +361,7 @@ class Follower:
         to_send = list[tuple[TrackedFile, bytes]]()
         for file, spooled in found:
             if spooled is None:
-                file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
+                file.progress = dataclasses.replace(file.progress, in_flight=_unacknowledged(file))
                 results[file] = False
             else:
                 file.progress, body = spooled
@@ -315,53 +373,45 @@ class Follower:
         to_send: Sequence[tuple[TrackedFile, bytes]],
         results: dict[TrackedFile, bool | Exception],
     ) -> list[TrackedFile]:
-        """Send one range of each file, `SENT_TOGETHER` at a time; the files whose range was
-        acknowledged.
-        """
         acknowledged, is_well = list[TrackedFile](), True
         for first in range(0, len(to_send), SENT_TOGETHER):
             some = to_send[first : first + SENT_TOGETHER]
             if self.finishing or not is_well:
-                results |= {file: True for file, _ in some}  # durable, and sent by the next step
+                results |= {file: True for file, _ in some}  # spooled; the next step sends it
                 continue
             sent = [(file, self._send(file.progress.in_flight[-1], body)) for file, body in some]
             for file, one in sent:
                 try:
-                    self._acknowledge(file, file.progress.in_flight[-1], one.answer())
+                    self._acknowledge(file, file.progress.in_flight[-1], one.result())
                 except (HourmarkError, OSError) as error:
                     results[file], is_well = error, False
                 else:
                     acknowledged.append(file)
         return acknowledged
 
-    def _go_on(self, file: TrackedFile, flight: Flight) -> bool:
-        """Cut and send; several at a time where the file has more than it takes one service's
-        answer to come.
-        """
+    def _cut_and_send(self, file: TrackedFile, flight: InFlightRanges) -> bool:
         try:
             for _ in range(RANGES_PER_TURN):
                 if (body := self._cut_next(file)) is None:
                     return False
                 outgoing = file.progress.in_flight[-1]
                 send = functools.partial(self._send, outgoing, body)
-                if not (self._has_more(file, outgoing) and flight.start(outgoing, send)):
-                    self._acknowledge(file, outgoing, send().answer())
-                while flight.aloft and (flight.has_landed or flight.aloft >= file.window):
-                    self._land(file, flight)
+                if not (self._has_more(file, outgoing) and flight.try_send(outgoing, send)):
+                    self._acknowledge(file, outgoing, send().result())
+                while flight.count and (flight.has_result or flight.count >= file.window):
+                    self._acknowledge_next(file, flight)
             return True
         finally:
-            self._land_all(file, flight)
+            self._acknowledge_all(file, flight)
 
     def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
-        """Whether another range is likely to follow; not where it is one long line, of which few
-        can be in memory.
-        """
+        # not after a range that is one long line: few of those fit into memory
         size = self.sizes.limits.range_bytes
         return file.window > 1 and size // 2 <= outgoing.bytes <= size
 
-    def _send(self, outgoing: Outgoing, body: bytes) -> Sent:
+    def _send(self, outgoing: Outgoing, body: bytes) -> PendingRange:
         began_s = self.clock.monotonic_s()
-        return _Timed(
+        return _MeasuredRange(
             self.sizes,
             self.clock,
             outgoing.bytes,
@@ -369,18 +419,17 @@ class Follower:
             self.client.send_range(outgoing.range, body),
         )
 
-    def _land(self, file: TrackedFile, flight: Flight) -> None:
-        outgoing, answer = flight.land()
+    def _acknowledge_next(self, file: TrackedFile, flight: InFlightRanges) -> None:
+        outgoing, answer = flight.wait_for_next()
         if isinstance(answer, Exception):
             raise answer
         self._acknowledge(file, outgoing, answer)
 
-    def _land_all(self, file: TrackedFile, flight: Flight) -> None:
-        """Nothing is left under way that another step would send once more."""
+    def _acknowledge_all(self, file: TrackedFile, flight: InFlightRanges) -> None:
         problem: Exception | None = None
-        while flight.aloft:
+        while flight.count:
             try:
-                self._land(file, flight)
+                self._acknowledge_next(file, flight)
             except Exception as error:  # noqa: BLE001  # the first is raised
                 problem = problem or error
         if problem is not None:
@@ -388,7 +437,7 @@ class Follower:
 
     def _acknowledge(self, file: TrackedFile, outgoing: Outgoing, answer: RangeResponse) -> None:
         self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
-        self.refused.take(outgoing.range, answer.dead_letter_reasons)
+        self.dead_letters.record(outgoing.range, answer.dead_letter_reasons)
         file.failures, file.window = 0, min(file.window + 1, self.window_max)
         sent = tuple(
             one._replace(acknowledged=True) if one is outgoing else one
@@ -396,18 +445,15 @@ class Follower:
         )
         file.progress = dataclasses.replace(file.progress, in_flight=sent)
 
-    def _only_acknowledge(self, file: TrackedFile) -> None:
-        if acknowledged := _acknowledged(file):
+    def _commit_acknowledged(self, file: TrackedFile) -> None:
+        if acknowledged := _removal_changes(file):
             self.checkpoint.commit(acknowledged)
-            file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
+            file.progress = dataclasses.replace(file.progress, in_flight=_unacknowledged(file))
 
     def _cut_next(self, file: TrackedFile) -> bytes | None:
-        """Acknowledge what was delivered and spool what follows, in one transaction; the new
-        range's compressed body.
-        """
         pending, spooled = self._prepare_next(file)
         if spooled is None:
-            self._only_acknowledge(file)
+            self._commit_acknowledged(file)
             return None
         self.checkpoint.commit(pending)
         file.progress, body = spooled
@@ -416,53 +462,56 @@ class Follower:
     def _prepare_next(
         self, file: TrackedFile
     ) -> tuple[list[Change], tuple[Progress, bytes] | None]:
-        """Return what acknowledges and spools, to be committed, and the progress and body once it
-        is; None: nothing follows.
-        """
-        pending = _acknowledged(file)
-        with self._presses.one() as press:
-            found = self._found_next(file, press)
+        pending = _removal_changes(file)
+        with self._compressors.acquire() as compressor:
+            found = self._find_next_cut(file, compressor)
             spooled = (
                 None
                 if found is None
-                else self._spooled(file, found, self._reading(file), pending, press)
+                else self._spool_cut(file, found, self._current_reading(file), pending, compressor)
             )
-            del found  # of what follows only the compressed form is needed
+            del found  # from here on only the compressed form is needed
         if spooled is not None and file.descriptor is not None and self._is_received(file):
             os.fdatasync(
                 file.descriptor
-            )  # a position must not be left behind the end that a power cut leaves
+            )  # after a power failure the position must not exceed the file's size
         return pending, spooled
 
-    def _found_next(self, file: TrackedFile, press: Press) -> Cut | None:
-        """What is there to be sent of it, not yet compressed."""
+    def _find_next_cut(self, file: TrackedFile, compressor: RangeCompressor) -> Cut | None:
         if self.finishing or file.place.source not in self.sources:
             return None
         if file.descriptor is None:
             return None if file.rest is None else self.rests.next_cut(file, file.rest)
-        return None if file.retired else self._examine(file, file.descriptor, press)
+        return None if file.retired else self._examine(file, file.descriptor, compressor)
 
     def _is_received(self, file: TrackedFile) -> bool:
         return self.sources[file.place.source].input is not None
 
-    def _reading(self, file: TrackedFile) -> Reading:
+    def _current_reading(self, file: TrackedFile) -> ClockReading:
         try:
-            reading = self.client.fresh()
+            reading = self.client.current_reading()
             if reading.rules is None:
-                raise Busy("the delivery service knows no rules yet; run `hourmark types apply`")
-        except Busy:
-            self._only_acknowledge(file)  # that much is certain
+                raise ServiceUnavailable(
+                    "the delivery service knows no rules yet; run `hourmark types apply`"
+                )
+        except ServiceUnavailable:
+            self._commit_acknowledged(file)  # what is acknowledged does not depend on the reading
             raise
         return reading
 
-    def _spooled(
-        self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change], press: Press
+    def _spool_cut(
+        self,
+        file: TrackedFile,
+        shipped: Cut,
+        reading: ClockReading,
+        pending: list[Change],
+        compressor: RangeCompressor,
     ) -> tuple[Progress, bytes]:
         before = file.progress.position
         if before.offset == 0:
             self.generations.note(file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES]))
-        outgoing = Outgoing(next(self._sequence), self._range(file, before, shipped, reading))
-        body: bytes = press.compressor.compress(shipped.body)
+        outgoing = Outgoing(next(self._sequence), self._make_range(file, before, shipped, reading))
+        body: bytes = compressor.zstd.compress(shipped.body)
         end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
         position = Position(
             generation=before.generation,
@@ -473,12 +522,12 @@ class Follower:
             head=before.head
             or (
                 b"" if before.offset else bytes(shipped.body[:HEAD_BYTES])
-            ),  # nobody looks into an archive
+            ),  # archives are not examined, so they need no head
             settled=before.settled,
             doubted=before.doubted,
             marks=next_marks(before, shipped.body, anchor),
         )
-        others = _on_their_way(file)
+        others = _unacknowledged(file)
         pending += [
             spool(outgoing, body),
             changes.save_position(file.file_id, position),
@@ -491,8 +540,8 @@ class Follower:
             file.progress, position=position, in_flight=in_flight, quiet_to=end
         ), body
 
-    def _range(
-        self, file: TrackedFile, position: Position, shipped: Cut, reading: Reading
+    def _make_range(
+        self, file: TrackedFile, position: Position, shipped: Cut, reading: ClockReading
     ) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
         source = self.sources[file.place.source]
@@ -513,15 +562,18 @@ class Follower:
                 **extras_of(source, file.place.path),
             )
         except ValueError as error:
-            raise Refused(f"no range can be made of the service's answer: {error}") from error
+            raise RequestRefused(
+                f"no valid range can be created from the service's response: {error}"
+            ) from error
 
-    def _examine(self, file: TrackedFile, descriptor: int, press: Press) -> Cut | None:
-        """Compare the file with what is known of it, write down what is lost, and look for the next
-        cut.
-        """
+    def _examine(
+        self, file: TrackedFile, descriptor: int, compressor: RangeCompressor
+    ) -> Cut | None:
         due, observed, before = file.due, file.observed, file.progress
         found, _, size = look_into(descriptor, before.position)
-        now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
+        now_s = (
+            self.clock.monotonic_s()
+        )  # before the read: a scan that began later observed a later state
         known = before.position
         account = observed.of(before).next(size, found, known)
         judgement = judge(known.offset, account.shrinks)
@@ -543,19 +595,19 @@ class Follower:
                 known,
             )
         if judgement.verdict is not Verdict.SAME:
-            judgement = self._known_lost(file, known, account)
+            judgement = self._judge_loss(file, known, account)
             position, quiet_to = (
                 dataclasses.replace(position, settled=known.settled + 1),
                 position.offset,
             )
             kept_to = (
-                _kept_to(descriptor, known, account)
+                _find_unchanged_size(descriptor, known, account)
                 if position.generation != known.generation
                 else 0
             )
-            self._write_loss(file, judgement, account.shrinks, position, kept_to)
+            self._record_truncation(file, judgement, account.shrinks, position, kept_to)
         elif self._is_received(file):
-            # only this program writes it, and never truncates it: lines that are alike are no
+            # only this program writes it, and never truncates it: identical lines are no
             # reason for doubt
             pass
         elif (
@@ -565,37 +617,41 @@ class Follower:
             and are_alike(known.head, known.anchor)
         ):
             position = dataclasses.replace(position, doubted=True)
-            self._doubt(
+            self._record_doubt(
                 file,
-                "its lines are alike: whether it was truncated, or only grew, cannot be told",
+                "its lines are identical, so a truncation cannot be distinguished from growth",
                 position,
             )
         elif (
             known.offset == known.generation == 0
             and not before.in_flight
-            and (passed := self._passed_over(file, descriptor))
+            and (passed := self._skip_copied(file, descriptor))
         ):
             position, quiet_to = passed, passed.offset
         file.progress = before = dataclasses.replace(
             before, position=position, quiet_to=quiet_to, examined_at_s=now_s
         )
-        # of an empty file it was not told whether it is a copy: what it may hold by now is cut once
-        # it was looked at again
-        cut = self._cut(file, descriptor, position, quiet_to, size, press) if size else Pending(0)
+        # an empty file cannot be recognized as a copy: what it may contain by now is cut after the
+        # next examination
+        cut = (
+            self._cut(file, descriptor, position, quiet_to, size, compressor)
+            if size
+            else Pending(0)
+        )
         if isinstance(cut, Pending):
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
         return cut if isinstance(cut, Cut) else None
 
-    def _known_lost(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
+    def _judge_loss(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
         search = self.elsewhere.of(file)
         judgement = judge(known.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
-            raise RetryLater("what was truncated unread may be in a copy that the next looks find")
+            raise RetryLater("the truncated bytes may be in a copy that the next scans find")
         file.counted_from = None
         return judgement
 
-    def _write_loss(
+    def _record_truncation(
         self,
         file: TrackedFile,
         judgement: Judgement,
@@ -603,7 +659,6 @@ class Follower:
         position: Position,
         kept_to: int,
     ) -> None:
-        """`kept_to`: see `_kept_to`."""
         known = file.progress.position
         loss = Loss(
             source=file.place.source,
@@ -643,10 +698,7 @@ class Follower:
             else "reading goes on",
         )
 
-    def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
-        """Up to where the lines of a copy were, or will be, sent from the file that it is of; what
-        comes after is its own.
-        """
+    def _skip_copied(self, file: TrackedFile, descriptor: int) -> Position | None:
         now_s = self.clock.monotonic_s()
         looked = look_at(
             descriptor,
@@ -659,12 +711,10 @@ class Follower:
             return None
         return pass_over(self.checkpoint, file, origin, end, looked.read)
 
-    def _check_written(
+    def _check_nuls(
         self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int
     ) -> None:
-        """Raise RetryLater where NULs are in a range for less than `waits.NULS_S`: a range that is
-        spooled is never read again.
-        """
+        # a range that is spooled is never read again, so bytes that replace the NULs would be lost
         if _NULS.search(body) is None:
             return
         now_s, end = self.clock.monotonic_s(), position.offset + len(body)
@@ -672,9 +722,11 @@ class Follower:
         if generation != position.generation or end > sure_to:
             file.nuls = generation, sure_to, since_s = position.generation, size, now_s
         if now_s - since_s < waits.NULS_S:
-            raise RetryLater("it holds NULs, in whose place lines may appear", is_expected=True)
+            raise RetryLater(
+                "it contains NUL bytes that a writer may be about to replace", is_expected=True
+            )
 
-    def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
+    def _record_doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(
             source=file.place.source,
             path=file.place.seen_at,
@@ -694,16 +746,15 @@ class Follower:
         position: Position,
         quiet_to: int,
         end: int,
-        press: Press,
+        compressor: RangeCompressor,
     ) -> Cut | Pending:
-        """`end`: of the content that was found; what is behind it may be NULs."""
         size = max(0, end - position.offset)
 
         def read(skip: int, count: int) -> bytes:
             return read_at(descriptor, position.offset + skip, max(0, min(count, size - skip)))
 
         def whole(count: int) -> memoryview:
-            return read_into(descriptor, position.offset, press.room[: min(count, size)])
+            return read_into(descriptor, position.offset, compressor.buffer[: min(count, size)])
 
         source = self.sources[file.place.source]
         flush_at_s = file.changed_at_s + source.flush_seconds
@@ -719,13 +770,13 @@ class Follower:
         if isinstance(found, Cut):
             head = bytes(
                 found.body[: len(position.head)]
-            )  # of what no anchor is before, what it begins with tells
+            )  # before the first anchor, the head is compared
             anchored = is_anchored(descriptor, position) and (
                 position.offset > 0 or position.head.startswith(head)
             )
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise RetryLater("it was truncated while it was read")
-            self._check_written(file, found.body, position, end)
+            self._check_nuls(file, found.body, position, end)
         return found
 
 
@@ -737,13 +788,15 @@ def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
     ]
 
 
-def _kept_to(descriptor: int, known: Position, account: Account) -> int:
-    """Return up to where a file that was truncated holds what was read before; 0 where it is other
-    content, or nothing tells.
+def _find_unchanged_size(descriptor: int, known: Position, account: Account) -> int:
+    """Return the offset up to which a truncated file still holds content that was read before.
 
-    Its lines are sent again all the same: a program that writes what it wrote before is not told
-    from a truncation in part. But they are not known to be lost, should they be truncated once
-    more.
+    The lines up to there are sent again, because a program that writes the same content again
+    cannot be distinguished from a partial truncation. They do not count as lost if they are
+    truncated again.
+
+    Returns:
+        The offset; 0 if the content differs or the recorded state does not suffice to decide.
     """
     low = account.shrinks[-1].low
     if len(account.shrinks) > 1 or not is_telling(known) or not known.head.startswith(account.head):
@@ -765,11 +818,9 @@ def _end_of_copy(origin: Origin, descriptor: int) -> int:
     return end
 
 
-class _Timed:
-    """A range on its way, whose size is to be blamed where its answer takes long."""
-
+class _MeasuredRange:
     def __init__(
-        self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: Sent
+        self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: PendingRange
     ) -> None:
         self._sizes, self._clock, self._count, self._began_s, self._sent = (
             sizes,
@@ -780,23 +831,23 @@ class _Timed:
         )
         self.fileno = sent.fileno
 
-    def answer(self) -> RangeResponse:
+    def result(self) -> RangeResponse:
         try:
-            answer = self._sent.answer()
-        except TooLarge:
+            answer = self._sent.result()
+        except RequestTooLarge:
             self._sizes.too_large(self._count)
             raise
-        except Busy:
+        except ServiceUnavailable:
             self._sizes.failed(self._count, self._clock.monotonic_s() - self._began_s)
             raise
         self._sizes.acknowledged(self._count, self._clock.monotonic_s() - self._began_s)
         return answer
 
 
-def _acknowledged(file: TrackedFile) -> list[Change]:
-    """What takes the delivered ranges out of the spool."""
+def _removal_changes(file: TrackedFile) -> list[Change]:
+    """Return the changes that remove a file's acknowledged ranges from the spool."""
     return [unspool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged]
 
 
-def _on_their_way(file: TrackedFile) -> tuple[Outgoing, ...]:
+def _unacknowledged(file: TrackedFile) -> tuple[Outgoing, ...]:
     return tuple(sent for sent in file.progress.in_flight if not sent.acknowledged)
