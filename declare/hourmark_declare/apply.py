@@ -291,8 +291,8 @@ def _publish_missing(targets: ApplyTargets) -> int:
     )
     published = 0
     for topic in targets.topics:
-        standing = topic.read().records
-        if missing := [record for record in records if record[0] not in standing]:
+        present = topic.read().records
+        if missing := [record for record in records if record[0] not in present]:
             topic.publish(missing)
             published += len(missing)
     return published

@@ -111,11 +111,11 @@ def _read_cluster(
     check_listening(settings, name)
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)
-    topics = {topic: told for topic, told in metadata.topics.items() if _is_ours(topic, at_edge)}
+    topics = {topic: info for topic, info in metadata.topics.items() if _is_ours(topic, at_edge)}
     configs, access = cluster.topic_configs(topics), cluster.topic_access(topics)
     return len(metadata.brokers), {
-        at_edge(topic): _facts(told, configs[topic], access.get(topic, TopicAccess()))
-        for topic, told in topics.items()
+        at_edge(topic): _facts(info, configs[topic], access.get(topic, TopicAccess()))
+        for topic, info in topics.items()
     }
 
 
@@ -134,8 +134,8 @@ def _is_ours(topic: str, at_edge: Callable[[str], str]) -> bool:
     return name in _OF_HOURMARK or name.startswith(EVENTS_PREFIX)
 
 
-def _facts(told: TopicMetadata, settings: Mapping[str, str], access: TopicAccess) -> TopicFacts:
-    partitions = sorted(told.partitions.values(), key=lambda p: p.id)
+def _facts(info: TopicMetadata, settings: Mapping[str, str], access: TopicAccess) -> TopicFacts:
+    partitions = sorted(info.partitions.values(), key=lambda p: p.id)
     return TopicFacts(
         partitions=len(partitions),
         replicas=min((len(p.replicas) for p in partitions), default=0),

@@ -67,17 +67,17 @@ def evaluate_schemas(
     """
     wrong = 0
     for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):
-        subject, standing = f"id {schema_id} of {schema.event_type}", registry.schema(schema_id)
-        if standing is not None and fingerprint(plain_spelling(standing)) != schema.fingerprint:
+        subject, registered = f"id {schema_id} of {schema.event_type}", registry.schema(schema_id)
+        if registered is not None and fingerprint(plain_spelling(registered)) != schema.fingerprint:
             wrong += 1
             yield finding_result(
                 CHECK,
                 subject,
-                f"it belongs to another schema, {standing.get('name')}",
+                f"it belongs to another schema, {registered.get('name')}",
                 "restore a copy of the registry, or set registry.url to an empty one and "
                 "run `hourmark types repair`",
             )
-        elif standing is None or registry.find(schema.topic, schema.schema) != schema_id:
+        elif registered is None or registry.find(schema.topic, schema.schema) != schema_id:
             wrong += 1
             yield finding_result(
                 CHECK,

@@ -128,19 +128,21 @@ class Verification:
         """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
-        anew = recreated_topics(
+        recreated_topics = recreated_topics(
             self._known_ids(), {t.name: t.topic_id for t in self._topics.values()}
         )
         found = [
             Alarm(AlarmName.TOPIC_RECREATED, topic, self._recreated_text(topic), topic)
-            for topic in anew
+            for topic in recreated_topics
         ]
-        trusted = [p for p in partitions if self._accept or p.topic not in anew]
+        trusted = [p for p in partitions if self._accept or p.topic not in recreated_topics]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
         starts = self._edge.starts(
             trusted
         )  # read after the positions, to detect retention that passed the last known ones
-        found += self._gaps({p: start for p, start in starts.items() if p.topic not in anew})
+        found += self._gaps(
+            {p: start for p, start in starts.items() if p.topic not in recreated_topics}
+        )
         found = self._without_reported([*found, *self._only_central()])
         found += self._stale(trusted, positions)
         remotes = self._sites.existing_remotes(sorted(trusted))
@@ -250,38 +252,40 @@ class Verification:
             for topic in changed
         ]
 
-    def _update_state(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
+    def _update_state(
+        self, found: Sequence[Alarm], offsets: Mapping[Partition, int]
+    ) -> list[Alarm]:
         """Update the state and return the alarms to report, except faults reported by record.
 
         Args:
             found: Alarms of this verification.
-            stands: The mirror's positions; log starts where it has none.
+            offsets: The mirror's positions; log starts where it has none.
         """
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
-            standing = list(found)
+            active = list(found)
             for name in [
                 n for n in self._checks.topics if self._selected(n) and n not in self._topics
             ]:
                 del self._checks.topics[name]
         else:
-            standing = [
+            active = [
                 alarm for alarm in self._checks.raise_alarms(found) if self._selected(alarm.topic)
             ]
         holding = (
             (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING
         )  # a gap can be accepted; a stale position remains an error
-        held = {alarm.topic for alarm in standing if alarm.name in holding}
+        held = {alarm.topic for alarm in active if alarm.name in holding}
         for name in self._topics.keys() - held:
             info = self._topics[name]
-            stood = {p: at for p in info.partitions if (at := stands.get(Partition(name, p)))}
-            self._checks.topics[name] = TopicCheckpoint(info.topic_id, stood)
-        told = {
+            positions = {p: at for p in info.partitions if (at := offsets.get(Partition(name, p)))}
+            self._checks.topics[name] = TopicCheckpoint(info.topic_id, positions)
+        by_record = {
             (alarm.name, alarm.subject)
             for alarm in found
             if alarm.name == AlarmName.CONTENTS_DIFFER
         }
-        return [alarm for alarm in standing if (alarm.name, alarm.subject) not in told]
+        return [alarm for alarm in active if (alarm.name, alarm.subject) not in by_record]
 
 
 def _sampled(

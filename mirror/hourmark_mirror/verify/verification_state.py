@@ -136,11 +136,11 @@ class VerificationState:
         """
         for name, check in self.topics.items():
             if ids.get(name) == check.topic_id:
-                stands = {
+                positions = {
                     p: min(offset, starts.get(Partition(name, p), offset))
                     for p, offset in check.positions.items()
                 }
-                self.topics[name] = TopicCheckpoint(check.topic_id, stands)
+                self.topics[name] = TopicCheckpoint(check.topic_id, positions)
 
     def raise_alarms(self, alarms: Sequence[Alarm]) -> list[Alarm]:
         """Add alarms to the state and return all alarms that are not accepted.

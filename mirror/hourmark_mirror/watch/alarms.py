@@ -182,8 +182,10 @@ def verified_topics(
     Returns:
         Extent by topic; topics that are not verified are absent.
     """
-    told = _sampling_results(observation, state)
-    return {topic: said for topic, said in told.items() if isinstance(said, TopicVerification)}
+    results = _sampling_results(observation, state)
+    return {
+        topic: result for topic, result in results.items() if isinstance(result, TopicVerification)
+    }
 
 
 def unverified_topics(
@@ -198,8 +200,10 @@ def unverified_topics(
     Returns:
         Reason by topic; empty if all topics are verified.
     """
-    told = _sampling_results(observation, state)
-    return {topic: said for topic, said in told.items() if isinstance(said, UnverifiedReason)}
+    results = _sampling_results(observation, state)
+    return {
+        topic: result for topic, result in results.items() if isinstance(result, UnverifiedReason)
+    }
 
 
 def _sampling_results(

@@ -74,11 +74,11 @@ class MirrorMetrics:
         self._verified.set(max([*behind_s, *endless], default=math.nan))
         self._compared.set(sum(v.compared for v in found.verified.values()))
         self._observed.set(observation.now_ms / 1000)
-        stands = (
+        offsets = (
             (end, max(observation.positions.get(p, 0), observation.starts[p]))
             for p, end in observation.ends.items()
         )
-        self._lag.set(sum(max(0, end - at) for end, at in stands))
+        self._lag.set(sum(max(0, end - at) for end, at in offsets))
         whole = (
             ms / 1000 for ms in observation.retention_ms.values() if ms >= 0
         )  # nothing waits: the whole retention is left

@@ -182,16 +182,16 @@ class MirrorObserver:
         return self._read(dataclasses.replace(observation, samples=samples), before, remotes)
 
     def _failures(self) -> tuple[TaskFailure, ...]:
-        anew, records = self._status.poll()
-        if anew:
+        reset, records = self._status.poll()
+        if reset:
             self._states = TaskStates("")
         self._states.update(records)
         return tuple(self._states.failures)
 
     def _newest(self, partitions: Sequence[Partition]) -> dict[str, int | None]:
-        told = self._sites.edge.newest_ms([p for p in partitions if p.topic in self._expected])
+        newest = self._sites.edge.newest_ms([p for p in partitions if p.topic in self._expected])
         return {
-            topic: max((ms for p, ms in told.items() if p.topic == topic), default=None)
+            topic: max((ms for p, ms in newest.items() if p.topic == topic), default=None)
             for topic in self._expected
         }
 
