@@ -1,8 +1,8 @@
-"""How a driver begins: with a ledger of this root, its storage and the central cluster, which it
-waits for.
+"""Startup of the driver: opens the ledger, the storage and the central cluster.
 
-No longer than a minute: its supervisor then begins another, with what is configured by then. YARN
-gives a driver 100 s until Spark must run.
+Unavailable servers are retried for at most one minute. Then the driver exits, and its supervisor
+starts another one, which reads the configuration again. The limit is one minute because YARN gives
+a driver 100 s to start Spark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class Grounds:
-    """`types`: those that the ledger knows. `cluster_id`: of the central cluster."""
+    """The opened resources that a driver needs before it can start.
+
+    Attributes:
+        database: The ledger.
+        storage: The storage at `storage.root`.
+        types: The event types that the ledger knows; never empty.
+        cluster_id: Kafka cluster id of the central cluster.
+    """
 
     database: Database
     storage: Storage
@@ -46,9 +53,17 @@ class Grounds:
 
 
 def awaited(ask: Callable[[], _Found], clock: Clock) -> _Found:
-    """What it gives.
+    """Call a function until its server is available, and return the function's result.
 
-    While a server does not answer, that is said, and asked again; after a minute it is raised.
+    Each `Unavailable` error is logged, and the call is repeated after 5 s.
+
+    Args:
+        ask: The function to call, without arguments.
+        clock: Measures and waits; tests pass a fake clock.
+
+    Raises:
+        Unavailable: The server was unavailable for one minute. `NoLedger` and `DamagedRow` are
+            raised immediately, because waiting does not repair them.
     """
     until_s = clock.monotonic_s() + WAIT_S
     while True:
@@ -64,9 +79,19 @@ def awaited(ask: Callable[[], _Found], clock: Clock) -> _Found:
 
 
 def grounds(config: Config, opened: ExitStack) -> Grounds:
-    """Refuses a ledger that knows no types, or that is an older copy.
+    """Open the ledger and the storage, check that they belong together, and migrate the ledger.
 
-    The ledger is closed with `opened`.
+    Args:
+        config: The complete configuration.
+        opened: Takes ownership of the ledger's connection and closes it.
+
+    Returns:
+        The opened resources.
+
+    Raises:
+        NoLedger: The ledger does not exist or contains no event types.
+        ForeignLedger: The ledger is an older copy: storage holds buckets that it has not closed.
+        Unavailable: A server does not answer.
     """
     length_s = config.parsing.bucket_seconds
     with ExitStack() as attempt:

@@ -1,9 +1,10 @@
-"""The driver's main program: stages what arrives and closes hours, until it is told to stop.
+"""The driver's main program: stages new records and closes hours until it is stopped.
 
     hourmark etl run --config hourmark.toml
     PYSPARK_PYTHON=.venv/bin/python spark-submit etl/job.py --config hourmark.toml
 
-Both are the same; it may be killed at any moment and started again: it goes on from the ledger.
+Both commands start the same driver. It can be killed at any time; the next driver resumes from the
+ledger.
 """
 
 from __future__ import annotations
@@ -53,12 +54,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class Driver:
-    """One process that stages, closes and cleans up.
+    """The ETL process: stages records, closes hours and deletes files that are no longer needed.
 
-    What it opens is closed with `opened`, however far it came.
+    Resources are registered with `opened`, so they are closed even if the constructor fails.
 
-    `shards`: what to stage; empty means all. Closing belongs to the driver that stages the default
-    shard, and its control topics.
+    Args:
+        config: The complete configuration.
+        opened: Closes all resources when the driver ends.
+        submitted: Whether spark-submit started the process and therefore controls Spark's settings.
+        shards: Names of the shards to stage; empty means all. Only the driver that stages the
+            default shard also closes hours and deletes files.
     """
 
     def __init__(
@@ -106,11 +111,21 @@ class Driver:
         opened.callback(self._consumers.stop)
 
     def stop(self) -> None:
-        """`run` returns after its poll; from any thread; not from the handler of a signal."""
+        """Make `run` return after its current iteration.
+
+        Safe to call from any thread, but not from a signal handler.
+        """
         self._stopping.set()
 
     def run(self) -> None:
-        """Poll after poll until `stop`. Raises what stops it: EtlStop, or a finding."""
+        """Stage and close in a loop until `stop` is called.
+
+        Unavailable servers and findings of the closer are retried in the next iteration.
+
+        Raises:
+            EtlStop: The driver must end, for example because another driver replaced it.
+            Finding: A consumer found data that an operator must repair.
+        """
         while not self._stopping.is_set():
             try:
                 self._consumers.check()
@@ -147,9 +162,6 @@ class Driver:
         )
 
     def _poll(self, closer: Closer) -> str | None:
-        """The closer's: what it waits for, human-readable ("": nothing worth a word); None after it
-        closed something.
-        """
         try:
             if not self._lost_ends.is_done:
                 self._lost_ends.look(closer.lease, self._clock.now_ms())
@@ -167,9 +179,6 @@ class Driver:
         return frozenset(type_shards(self._database))
 
     def _record(self) -> bool:
-        """Whether first hours of new types are on storage; where it is away, the next poll tries
-        again.
-        """
         try:
             record_first_hours(self._storage, self._database, self._config.parsing.bucket_seconds)
         except Unavailable as error:
@@ -179,7 +188,16 @@ class Driver:
 
 
 def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
-    """A driver until SIGTERM or SIGINT. Raises what stops it."""
+    """Run one driver until SIGTERM or SIGINT, then release its resources.
+
+    Args:
+        config: The complete configuration.
+        submitted: Whether spark-submit started this process.
+        shards: Names of the shards to stage; empty means all.
+
+    Raises:
+        HourmarkError: The driver could not start or must not continue.
+    """
     if native.WHY_NOT:
         _LOG.warning("%s", native.WHY_NOT)
     with ExitStack() as opened:
@@ -197,7 +215,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
 @shard_option
 @config_option
 def main(config: Config, shards: tuple[str, ...]) -> None:
-    """Stage and close, as spark-submit starts it."""
+    """Run the driver as the main program of spark-submit."""
     set_up_logging(config.log_level)
     run(config, submitted=True, shards=shards)
 

@@ -1,4 +1,4 @@
-"""What the commands have in common on the command line."""
+"""Arguments, options and output helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,14 @@ shard_option = click.option(
 
 
 def hour_of(label: str, config: Config) -> Hour:
-    """The hour as it is written on the command line; UsageError where it is none of the root's
-    length.
+    """Parse the HOUR argument of a command.
+
+    Args:
+        label: The hour as written on the command line, for example `2026-01-31T12`.
+        config: Provides the bucket length, `parsing.bucket_seconds`.
+
+    Raises:
+        UsageError: The text is not the start of a bucket of this length.
     """
     try:
         return Hour.parse(label, config.parsing.bucket_seconds)
@@ -33,6 +39,6 @@ def hour_of(label: str, config: Config) -> Hour:
 
 
 def say(lines: Iterable[object]) -> None:
-    """Human-readable."""
+    """Print each item on a line of its own."""
     for line in lines:
         click.echo(line)

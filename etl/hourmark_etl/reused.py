@@ -1,11 +1,10 @@
-"""Python workers that are used again: what PySpark does between two tasks is to cost less than a
-small task.
+"""Reduces the overhead that PySpark adds between two tasks of a reused Python worker.
 
-Before each task it invalidates the caches of imports: for every folder of an archive that modules
-came from, Python then reads the archive's whole directory again (up to 3.11), and Spark hands
-PySpark itself to its workers as a zip. After each task it collects garbage, for which everything
-that was ever loaded is looked at. With what staging loads, that was more CPU than staging itself in
-batches of 20,000 events.
+Before each task PySpark invalidates import caches. Up to Python 3.11, Python then reads the whole
+directory again of each zip archive that modules were imported from, and Spark passes PySpark itself
+to its workers as a zip. After each task PySpark collects garbage, which scans every loaded object.
+With the modules that staging loads, this took more CPU than staging itself in batches of 20,000
+events.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ import zipimport
 
 
 def spare_loaded() -> None:
-    """Leave what this process has loaded out of both from now on.
+    """Exclude all loaded modules from garbage collection and from import cache invalidation.
 
-    Every task of ours begins with it.
-
-    Imports go on to work: a finder that is needed again is made again, of the directory that is
-    known.
+    Every task calls it first. Imports still work: Python recreates a removed zip importer from its
+    cached directory when it is needed.
     """
     if not gc.get_freeze_count():  # once: what a task leaves behind is to be collected
         gc.freeze()

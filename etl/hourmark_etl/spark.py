@@ -1,4 +1,4 @@
-"""The Spark session of the ETL, and why its settings are as they are."""
+"""The Spark session of the ETL and the reasons for its settings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,12 @@ _LOCAL: Final = {
 
 
 def spark_session(config: Config, *, submitted: bool) -> SparkSession:
-    """The session; under spark-submit its master and memory stand as submitted."""
+    """Create or return the process's Spark session with the ETL's settings.
+
+    Args:
+        config: Its `etl.spark_conf` overrides the defaults.
+        submitted: Whether spark-submit started this process; then its master and memory are kept.
+    """
     builder = SparkSession.builder.appName("hourmark-etl")
     settings = dict(_SETTINGS)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers import what the driver does
@@ -57,6 +62,9 @@ def spark_session(config: Config, *, submitted: bool) -> SparkSession:
 
 
 def submitted_settings() -> dict[str, str]:
-    """What spark-submit was given, in Spark's names, before there is a session."""
+    """Return the settings that spark-submit passed to this process, by Spark's names.
+
+    It works before a session exists, but only in a process that spark-submit started.
+    """
     SparkContext._ensure_initialized()  # the JVM that started this process knows them
     return dict(SparkConf().getAll())

@@ -1,10 +1,11 @@
-"""Closed buckets, checked: reads every byte, decodes every event, and names each thing that is not
-as the manifest says.
+"""Verification of closed buckets: reads every byte, decodes every event, reports each difference to
+the manifest.
 
-That nothing promised is missing a bucket cannot show by itself: that is the books' work.
+A bucket alone cannot show that no promised event is missing; the manifest's books and the ledger
+show that.
 
-Memory of a check: 16 bytes an event of the bucket, three times that for a moment while ids are
-sorted, and about 100 bytes for each late event of the buckets checked together.
+Memory of a check: 16 bytes per event of the bucket, three times that while ids are sorted, and
+about 100 bytes per late event of all buckets that are checked together.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 class BucketFault(enum.StrEnum):
-    """What can be wrong with a bucket."""
+    """The kinds of faults that verification of a bucket can find."""
 
     MISSING_BUCKET = "missing-bucket"  # hours close in turn, empty ones too: a gap must not be
     MISSING_MARKER = "missing-marker"
@@ -65,7 +66,15 @@ class BucketFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketFinding:
-    """One thing that is wrong; `file` where it concerns one."""
+    """One fault of a bucket.
+
+    Attributes:
+        type: Event type of the bucket.
+        hour: Label of the bucket's hour.
+        kind: Kind of the fault.
+        detail: Readable description.
+        file: Name of the affected file in the bucket; None if the fault concerns no single file.
+    """
 
     type: str
     hour: str
@@ -82,7 +91,17 @@ class BucketFinding:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketReport:
-    """What a check of one bucket found; `events` and `size` (bytes) are what was read."""
+    """The result of verifying one bucket.
+
+    Attributes:
+        type: Event type of the bucket.
+        hour: Hour of the bucket.
+        manifest: The bucket's manifest; None if it is missing or invalid.
+        findings: All faults; empty if the bucket is intact.
+        events: Number of events that were read.
+        size: Number of bytes that were read.
+        late_ids: Concatenated 16-byte ids of the bucket's late events.
+    """
 
     type: str
     hour: Hour
@@ -94,7 +113,12 @@ class BucketReport:
 
 
 def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
-    """Hours without a bucket between the first and the last of `hours`, which ascend."""
+    """Return a finding for each gap between consecutive hours; hours must close without gaps.
+
+    Args:
+        event_type: Event type for the findings.
+        hours: Hours that have a bucket, ascending.
+    """
     findings = []
     for before, after in itertools.pairwise(hours):
         if before.next() != after:
@@ -112,9 +136,11 @@ def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
 
 
 def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport:
-    """Check one bucket by itself; raises only StorageError.
+    """Verify one bucket against its manifest and return all faults.
 
-    NotClosed if there is not even a folder.
+    Raises:
+        NotClosed: The bucket's folder does not exist.
+        StorageError: Storage is unavailable.
     """
     check = _Check(storage, event_type, hour)
     try:
@@ -134,8 +160,14 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
 def find_late_clashes(
     storage: Storage, event_type: str, verdicts: Iterable[BucketReport]
 ) -> list[BucketFinding]:
-    """Late events of the buckets checked that stand in another bucket too: late in one of these, or
-    in their own hour's.
+    """Return a finding for each bucket whose late events also occur in another bucket.
+
+    Late events are compared with those of the other reports and with the bucket of their own hour.
+
+    Args:
+        storage: The storage that holds the buckets.
+        event_type: Event type of all reports.
+        verdicts: Reports of `verify_bucket`.
     """
     late: dict[bytes, Hour] = {}
     findings = []
@@ -180,8 +212,6 @@ def _clash(event_type: str, hour: Hour, detail: str) -> BucketFinding:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Content:
-    """What was read of one file."""
-
     bytes: int = 0
     digest: str = ""
     ids: bytearray = dataclasses.field(default_factory=bytearray)
@@ -193,7 +223,7 @@ class _Content:
 
 
 class _Check:
-    """One bucket's check: gathers findings and ids."""
+    """Verification of one bucket; collects findings and event ids."""
 
     def __init__(self, storage: Storage, event_type: str, hour: Hour) -> None:
         self.folder = hour.bucket_path(event_type)
@@ -399,7 +429,6 @@ class _Check:
 
 
 def _halves(ids: bytes | bytearray) -> tuple[UInt64s, UInt64s]:
-    """First and last 8 bytes of concatenated ids, as numbers."""
     pairs = np.frombuffer(ids, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 

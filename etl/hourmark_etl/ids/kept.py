@@ -1,7 +1,8 @@
-"""Index files as they stand on storage.
+"""Files that index the event ids of closed buckets.
 
-A name says when the file was kept, and by which attempt; markers say by which attempt their bucket
-was published. So a ledger that is rebuilt finds what speaks of its buckets.
+A file's name contains the time when it was published and the id of the attempt that published it.
+Markers contain the attempt that published their bucket, so a rebuilt ledger can assign index files
+to its buckets.
 """
 
 from __future__ import annotations
@@ -23,20 +24,27 @@ _LOG = logging.getLogger(__name__)
 
 
 def kept_path(written: str, digest: str, attempt: str, now_ms: int) -> str:
-    """Where an index is kept that this attempt wrote there."""
+    """Return the path at which an index is published.
+
+    Args:
+        written: Path at which a task wrote the index.
+        digest: The index's digest in hex.
+        attempt: Id of the attempt that published the buckets.
+        now_ms: Time of publication in Unix milliseconds.
+    """
     task = written.rpartition("/")[2].removesuffix(".ids")
     return f"{INDEX_FOLDER}/{label(now_ms)}-{attempt}-{task}-{digest}.ids"
 
 
 def label(time_ms: int) -> str:
-    """Of a file's name: when it was kept."""
+    """Format Unix milliseconds as in names of index files: `20260131T120000` (UTC)."""
     return f"{dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC):%Y%m%dT%H%M%S}"
 
 
 def kept_files(storage: Storage) -> dict[str, str]:
-    """Index files → the attempt that kept them; of copies one.
+    """Return the published index files: the path of each, and the attempt that published it.
 
-    Those are left out whose names do not tell it.
+    Of several copies of one file only one is returned. Files with other names are ignored.
     """
     told = (
         match
@@ -52,11 +60,20 @@ def kept_files(storage: Storage) -> dict[str, str]:
 def kept_runs(
     storage: Storage, path: str, published: Iterable[Bucket]
 ) -> list[tuple[str, int, IdRun]]:
-    """What an index says of these buckets, that its attempt published; nothing where it is gone,
-    damaged, or may not be read.
+    """Return the rows of an index that belong to the given buckets.
 
-    StorageError where storage is away: an index that is left out costs reading those buckets for
-    good.
+    Args:
+        storage: The storage that holds the index.
+        path: Path of the index file.
+        published: Buckets that the index's attempt published; others in the index are ignored.
+
+    Returns:
+        Type, hour (Unix seconds) and rows of each bucket found; empty if the index is missing,
+        damaged or not readable, which is logged.
+
+    Raises:
+        StorageError: Storage is unavailable. This is not treated as a missing index, because the
+            buckets would then permanently have no index.
     """
     marks = {mark_of(*bucket): bucket for bucket in published}
     try:
