@@ -86,12 +86,12 @@ def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def matching(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows whose values in `columns` occur together in `keys` (left semi join)."""
+    """Return the rows whose values in `columns` occur together in `keys`, a left semi join."""
     return rows.join(keys.select(columns), list(columns), join_type="left semi", use_threads=False)
 
 
 def unmatched(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows whose values in `columns` do not occur together in `keys` (left anti join)."""
+    """Return the rows whose values in `columns` occur nowhere in `keys` (left anti join)."""
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
 
@@ -156,8 +156,8 @@ def fixed_array(matrix: UInt8s) -> pa.Array:
 def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
     """Return the offsets and the data of a binary array.
 
-    Value i is `data[offsets[i]:offsets[i + 1]]`. The offsets are int64 and have one entry more than the
-    array. A null has length 0.
+    Value i is `data[offsets[i]:offsets[i + 1]]`. The offsets are int64 and have one entry more than
+    the array. A null has length 0.
     """
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, data_buffer = values.buffers()

@@ -1,7 +1,7 @@
 """Exceptions of the ETL.
 
-HourmarkError
-└── EtlStop                 ends the driver; the supervisor starts it again from the ledger unless the message forbids it
+HourmarkError └── EtlStop                 ends the driver; the supervisor starts it again from the
+ledger unless the message forbids it
     ├── StaleDriver         another driver has taken over, or committed offsets differ from those this driver left
     ├── TopicReplaced       a topic was deleted and recreated
     ├── DataLoss            records were deleted from Kafka before they were staged, or staged again

@@ -284,8 +284,8 @@ class AuditOffsets:
         """Create limits from offsets by site.
 
         Args:
-            offsets: Offsets by site, or one offset for the first site. Older ledgers stored a single
-                number, because they supported one site only.
+            offsets: Offsets by site, or one offset for the first site. Older ledgers stored a
+                single number, because they supported one site only.
         """
         known = {FIRST_SITE: offsets} if isinstance(offsets, int) else offsets
         return cls(tuple(sorted((site, int(offset)) for site, offset in known.items())))

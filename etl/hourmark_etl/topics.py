@@ -105,7 +105,7 @@ def new_positions(
     shard: str,
     required: Collection[str],
 ) -> tuple[list[Position], list[str]]:
-    """Return the staging positions of all partitions of the topics, and the topics that do not exist.
+    """Return the staging position of each partition, and the topics that do not exist.
 
     A partition that the ledger does not know starts at offset 0.
 

@@ -1,4 +1,4 @@
-"""Keeps the ledger's table `blockers` up to date: a few writes, however many polls."""
+"""Maintains the ledger's table `blockers` with few writes, independent of the number of polls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ Blockers = Mapping[str, tuple[Hour, Phase, tuple[str, ...]]]  # by type: hour, p
 
 
 class BlockersKeeper:
-    """Remembers what it wrote."""
+    """Writes changes of what each event type waits for into the ledger's table `blockers`.
+
+    It caches the rows it wrote, so only one instance may write at a time; the closer's lease
+    ensures that. A changed text for the same wait is written at most every 5 s.
+    """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock, bucket_seconds: int) -> None:
         self._database, self._lease, self._clock = database, lease, clock
@@ -24,7 +28,15 @@ class BlockersKeeper:
         self._said_ms = dict.fromkeys(self._written, 0)
 
     def say(self, now: Blockers) -> None:
-        """Every type that waits for more than time; all others wait no longer."""
+        """Store the current blockers and delete those of all other event types.
+
+        Args:
+            now: By event type, the hour, the condition and the readable details; only types that
+                wait for more than the end of their hour.
+
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
+        """
         now_ms = self._clock.now_ms()
         gone = sorted(self._written.keys() - now.keys())
         changed = [b for t, said in now.items() if (b := self._changed(t, *said, now_ms))]

@@ -1,12 +1,12 @@
-"""Drives closing, one look at a time, and picks up whatever a crash left.
+"""Runs closing, one poll at a time, and resumes after a crash.
 
-A frozen hour without a seal was interrupted: it is unfrozen and proved anew. A sealed hour is
-written and published again; if its bucket stands already, its marker is the truth. So every step
-may be cut off anywhere and repeated.
+A frozen hour without a seal was interrupted: it is unfrozen and proved again. A sealed hour is
+written and published again; if its bucket already exists, that bucket's marker is the truth. So
+every step may be interrupted at any point and repeated.
 
-What is decided stands elsewhere, as pure functions: who is awaited (`readiness`), when a cut is
-finished (`cut`), how many hours a round takes on and what becomes of a proof (`sealing`). Servers
-stand behind `Ports`.
+The decisions are pure functions in other modules: which sources are awaited (`readiness`), when a
+cut is finished (`cut`), how many hours a round includes and how a proof is graded (`sealing`).
+Servers are accessed through `Ports`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Closer:
-    """Closes hours of all types of the ledger; one at work at a time, fenced by its lease."""
+    """Closes the hours of all event types of a ledger.
+
+    Creating it takes the closer's lease, which stops any other closer. It is not thread-safe.
+
+    Attributes:
+        lease: The closer's lease; cleanup uses it too.
+    """
 
     def __init__(self, ports: Ports, config: Config) -> None:
         self._ports, self._config, self._database, self._clock = (
@@ -112,13 +118,19 @@ class Closer:
         self._interrupted = True  # by a crash, for all this closer knows
 
     def close(self) -> None:
-        """Let go of the clusters."""
+        """Close the connections to the clusters."""
         self._sites.close()
 
     def step(self) -> Waiting | int:
-        """One poll: how many hours it closed, or what it waits for.
+        """Run one poll: advance every event type as far as possible.
 
-        Unavailable where a server does not answer; the next poll picks up what this one left.
+        Returns:
+            The number of hours that were closed, or what closing waits for.
+
+        Raises:
+            Unavailable: A server does not answer; the next call continues.
+            Finding: An operator must repair something first.
+            EtlStop: The driver must end, for example because its lease was taken over.
         """
         try:
             try:
@@ -186,11 +198,13 @@ class Closer:
     def _give_up_unwritable(
         self, chosen: Sequence[Frontier], given: Mapping[str, Override]
     ) -> bool:
-        """Carry out overrides for hours that lack a staged file, or are sealed and cannot be
-        written.
+        """Apply overrides to hours that lack a staged file or cannot be written.
 
-        An override that was given before its hour was sealed does not give up a lost bucket:
-        storage may be back at the next try. Returns whether seals changed.
+        An override that is older than the seal does not give up an unreadable bucket, because
+        storage may be available at the next attempt.
+
+        Returns:
+            Whether a seal was changed.
         """
         changed = False
         for f in chosen:
@@ -208,8 +222,9 @@ class Closer:
         return changed
 
     def _unreadable(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-        """By type, which of its partitions cannot be read and why; and the same of promises and
-        reports, for which all wait.
+        """Return the read errors of event partitions by type, and those of control topics.
+
+        Errors of control topics, which carry audit records and host reports, block all types.
         """
         naming, of_type, for_all = (
             CentralTopics.of(self._config.kafka),
@@ -229,15 +244,15 @@ class Closer:
         return [f.event_type for f in frontiers if f.hour.end_ms <= now_ms]
 
     def _conflicting(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
-        """Types whose frontier hour an override alone may close, and why."""
+        """Return the types whose frontier hour only an override can close, with the reasons."""
         found = conflicts(self._database)
         return {f.event_type: what for f in frontiers if (what := holding(found, f))}
 
     def _compare(self, cut: Cut) -> None:
-        """Look for ranges that were read twice, and otherwise the second time, before anything is
-        frozen by the cut.
+        """Compare new audit records with all others, before anything is frozen under the cut.
 
-        A file that nothing makes readable is left out until a type that needs it is in the cut.
+        Ranges that were parsed twice with different results become conflicts. A lost audit file is
+        skipped until a type that needs it is in the cut.
         """
         if damaged := forget_if_damaged(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
@@ -262,9 +277,7 @@ class Closer:
                 )
 
     def _stage_again(self, unreadable: Unreadable) -> None:
-        """Where that cannot be, or did not help, the types that need the file are set back; the
-        others go on.
-        """
+        """Stage a file's records again; if that fails, postpone the types that need the file."""
         _LOG.error("%s", unreadable)
         trouble = (
             "its records were staged again, and cannot be read again"
@@ -308,7 +321,7 @@ class Closer:
                 self._set_back(f, phase, (trouble,), pause_s)
 
     def _give_up(self, path: str, types: Collection[str]) -> set[str]:
-        """What an override gives up of the file; returns whose."""
+        """Record the loss of a staged file for types with an override, and return these types."""
         given, known = overrides(self._database), known_file(self._database, path)
         chosen = overridden((f for f in self._frontiers() if f.event_type in types), given)
         for f in chosen:
@@ -341,9 +354,9 @@ class Closer:
             self._checked_at_s = now_s
 
     def _close_under(self, cut: Cut) -> int:
-        """All hours that the cut allows, each type's in turn.
+        """Close all hours that the cut allows, in rounds, and return their number.
 
-        A type that is refused once is left to the next cut.
+        A type whose hour is refused leaves the cut and waits for the next one.
         """
         closed = 0
         while chosen := self._allowed(cut):
@@ -389,9 +402,16 @@ class Closer:
         cut: Cut,
         given: Mapping[str, Override],
     ) -> int:
-        """One round: freeze, prove, seal, write, publish, close.
+        """Freeze, prove, seal, write, publish and close one round of hours.
 
-        `last`: the last hour of each type that takes part.
+        Args:
+            chosen: Open frontiers of the types that take part.
+            last: The last hour of each type in this round.
+            cut: The cut that allows these hours.
+            given: Overrides by type; empty for a regular round.
+
+        Returns:
+            The number of closed hours.
         """
         if not (chosen := self._unpublished(chosen)):
             return 0
@@ -414,9 +434,10 @@ class Closer:
         return self._finish(self._publisher.publish(self._in_turn(self._frontiers(), State.SEALED)))
 
     def _unpublished(self, chosen: Sequence[Frontier]) -> list[Frontier]:
-        """Those of which storage lets it be seen, the others are set back.
+        """Return the frontiers whose bucket does not exist; postpone those that cannot be checked.
 
-        ForeignLedger where one is published.
+        Raises:
+            ForeignLedger: A bucket of an open hour exists already.
         """
         try:
             storage, unseen = (
@@ -494,7 +515,7 @@ class Closer:
         )  # attempts of closers that were interrupted
 
     def _finish(self, published: Published) -> int:
-        """Remember what was published; returns how many hours."""
+        """Close published hours in the ledger, postpone failed ones, return the number closed."""
         if published.closings:
             ledger.close_all(self._database, self.lease, published.closings)
         for closing in published.closings:
@@ -540,7 +561,7 @@ class Closer:
         return CentralTopics.of(self._config.kafka, [f.event_type for f in chosen])
 
     def _in_turn(self, frontiers: Collection[Frontier], state: State) -> list[Frontier]:
-        """Those in this state that are not set back."""
+        """Return the frontiers in this state whose type is not postponed."""
         now_s = self._clock.monotonic_s()
         return [
             f
@@ -562,10 +583,6 @@ def _phase_of(error: Unavailable) -> Phase:
 
 
 def _is_under(cut: Cut, f: Frontier) -> bool:
-    """Whether the cut allows the hour.
-
-    Not if an override closed the one before it under a later cut of promises meanwhile.
-    """
     return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(
         f.settled_next
     )

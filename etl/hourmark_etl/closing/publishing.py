@@ -1,15 +1,16 @@
-"""Publishes a written hour: the attempt folder gets exactly the manifest's files and a finished
-`_SUCCESS`, is read back, and one rename that refuses an existing target makes it the bucket. Where
-the target stands already, its marker is the truth.
+"""Publishes written hours as buckets.
 
-`Publisher`: one write for all types of a round, then each type's folders in turn, many types at
-once. What cannot be published holds up its type alone: it is given back as trouble, and its later
-hours wait with it.
+The attempt folder gets exactly the manifest's files and a complete `_SUCCESS`, is read back, and
+one rename that refuses an existing target turns it into the bucket. If the target exists, its
+marker is the truth.
 
-`check_foreign_root`, `check_published`, `check_other_seal`: whether the buckets on storage are this
-ledger's, and this ledger the newest. Going on with an older copy would list events for buckets that
-are published already, and so lose them; going on with a new, empty ledger would write every event
-that Kafka still holds a second time. So both stop.
+`Publisher` writes all types of a round at once and then publishes each type's hours in order, many
+types in parallel. If an hour cannot be published, only its type waits.
+
+`check_foreign_root`, `check_published` and `check_other_seal` verify that the buckets on storage
+belong to this ledger and that this ledger is the newest copy. An older copy would list events for
+buckets that exist already, and so lose them. A new, empty ledger would write every event that Kafka
+still holds a second time. In both cases the driver stops.
 """
 
 from __future__ import annotations
@@ -82,9 +83,19 @@ def manifest_of(
     now_ms: int,
     unverified: Collection[str] = (),
 ) -> Manifest:
-    """What `_SUCCESS` will say; pure.
+    """Build the content of a bucket's `_SUCCESS` file. It performs no I/O.
 
-    `unverified`: what an override gave up, beside what `written` names.
+    Args:
+        frontier: The sealed hour.
+        written: The files that were written for it.
+        listed: The staged groups that were listed for the hour.
+        set_aside: Records of the hour that could not be staged.
+        fingerprints: Schema fingerprints by schema id.
+        previous: The marker of the hour before; None for the type's first hour.
+        ledger: The ledger's id and commit number.
+        attempt: Id of the publishing attempt.
+        now_ms: Time of closing in Unix milliseconds.
+        unverified: Checks that an override waived, in addition to those in `written`.
     """
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
@@ -182,8 +193,13 @@ def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
 
 
 def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
-    """What the frontier's manifest says of the marker before it, as that stands; a Finding where it
-    is gone, or damaged.
+    """Return the reference to the previous hour's marker for a frontier's manifest.
+
+    Returns:
+        None for the type's first hour.
+
+    Raises:
+        Finding: The previous marker is missing or damaged.
     """
     if frontier.hour == frontier.first_hour:
         return None
@@ -221,12 +237,24 @@ def _books(
 def publish(
     storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest
 ) -> Manifest:
-    """Make it the bucket, and return the manifest that stands there: this one, or that of whoever
-    was first.
+    """Publish a written hour as a bucket.
 
-    Finding, and nothing published, if what was written does not read back as the manifest says:
-    files' contents were read back by the tasks that wrote them, their names and sizes and the
-    manifest are here.
+    File contents were read back by the tasks that wrote them; this function reads back the file
+    names, the sizes and the manifest.
+
+    Args:
+        storage: The storage.
+        frontier: The sealed hour.
+        written: The hour's files; they are moved into the bucket.
+        manifest: The manifest of the bucket.
+
+    Returns:
+        The manifest of the published bucket: the given one, or that of an existing bucket.
+
+    Raises:
+        Unwritable: Rows cannot be written; an override can close the hour without them.
+        Finding: The files do not read back as written; nothing is published.
+        StorageError: Storage failed.
     """
     if written.trouble:
         raise Finding(written.trouble)
@@ -281,15 +309,20 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 
 
 class Unwritable(Finding):
-    """A sealed hour cannot be written as it was sealed; an override closes it all the same."""
+    """A sealed hour cannot be written as it was sealed; an override can close it anyway."""
 
 
 class LedgerChanged(Finding):
-    """Rows of the ledger that a sealed hour needs were changed, or are gone."""
+    """Ledger rows that a sealed hour needs were changed or deleted after sealing."""
 
 
 class Trouble(NamedTuple):
-    """Why an hour cannot be published for now."""
+    """A failure to publish one hour.
+
+    Attributes:
+        frontier: The frontier of the affected type and hour.
+        error: The reason.
+    """
 
     frontier: Frontier
     error: Finding | StorageError
@@ -297,7 +330,12 @@ class Trouble(NamedTuple):
 
 @dataclasses.dataclass
 class Published:
-    """What became of a round."""
+    """The result of publishing a round.
+
+    Attributes:
+        closings: The hours that were published, with their manifests.
+        troubles: The hours that could not be published.
+    """
 
     closings: list[Closing] = dataclasses.field(default_factory=list)
     troubles: list[Trouble] = dataclasses.field(default_factory=list)
@@ -305,8 +343,15 @@ class Published:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Sealed hours → buckets. `publishers`: how many types are published at once; with 1, in an
-    order that can be repeated.
+    """Writes sealed hours and publishes them as buckets.
+
+    Attributes:
+        engine: Writes the container files.
+        storage: The storage.
+        database: The ledger.
+        lease: The closer's lease.
+        clock: Clock for the time of closing.
+        publishers: Number of types that are published in parallel; 1 gives a reproducible order.
     """
 
     engine: Engine
@@ -317,15 +362,26 @@ class Publisher:
     publishers: int
 
     def standing(self, sealed: Collection[Frontier]) -> Published:
-        """Those of them that were published already, by a closer that was interrupted or by
-        another; by their markers.
+        """Return those of the sealed hours whose buckets already exist, with their manifests.
+
+        An interrupted closer may have published them.
+
+        Raises:
+            ForeignLedger: A bucket was published with other contents than this ledger sealed.
         """
         chains = [f.sealed_hours for f in sealed]
         # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
         return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour))
 
     def publish(self, sealed: Collection[Frontier]) -> Published:
-        """Write and publish every hour that is sealed on these frontiers."""
+        """Write and publish every sealed hour of the given frontiers.
+
+        An error of one hour is returned with it and stops only later hours of the same type.
+
+        Raises:
+            Unreadable: A staged file must be staged again first; nothing is published.
+            ForeignLedger: A bucket was published with other contents than this ledger sealed.
+        """
         attempt = uuid.uuid4().hex
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
         asked = [h for f in sealed for h in f.sealed_hours]
@@ -385,8 +441,9 @@ class Publisher:
         return result
 
     def _previous(self, f: Frontier) -> tuple[Previous | None, tuple[str, ...]]:
-        """Return the marker before this hour's, with what is wrong with it where an override goes
-        on by the ledger's copy.
+        """Return the previous hour's marker, and readable problems with it.
+
+        If the marker is unreadable and an override gives it up, the ledger's copy is used.
         """
         try:
             return previous_of(self.storage, f), ()
@@ -408,8 +465,9 @@ class Publisher:
         chains: Sequence[Sequence[Frontier]],
         manifest_there: Callable[[Frontier], Manifest | None],
     ) -> Published:
-        """Many types at once, each type's hours in turn: up to one of which no manifest stands
-        then, or that an error holds.
+        """Collect each hour's manifest, many types in parallel and each type's hours in order.
+
+        A type ends at the first hour that has no manifest or raises an error.
         """
         together, ledger = Published(), self.database.identity()[0]
 
@@ -449,9 +507,6 @@ def _readable(
     schemas: Mapping[int, KnownSchema | DamagedRow],
     troubles: list[Trouble],
 ) -> tuple[Frontier, ...]:
-    """The hours of the chain before the first with events that nobody could read, or with other
-    rows than it was sealed with.
-    """
     for at, f in enumerate(chain):
         if why := _unpublishable(f, hours[f.event_type, f.hour], schemas):
             troubles.append(Trouble(f, why))
@@ -491,11 +546,20 @@ def _unpublishable(
 def check_foreign_root(
     storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]
 ) -> list[Trouble]:
-    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and
-    sealed nothing. Of which types storage does not let that be seen.
+    """Check that storage has no buckets of types that this ledger has never closed or sealed.
 
-    Only markers tell: an administrator may make folders, with rights and quota, before the first
-    bucket.
+    Only markers count, because administrators may create folders before the first bucket.
+
+    Args:
+        storage: The storage.
+        frontiers: Frontiers of all types.
+        closed_types: Types with a closed bucket in the ledger.
+
+    Returns:
+        The types for which storage denies access, so that the check was not possible.
+
+    Raises:
+        ForeignLedger: A marker of such a type exists.
     """
     troubles = []
     for f in frontiers:
@@ -513,8 +577,13 @@ def check_foreign_root(
 
 
 def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trouble]:
-    """ForeignLedger if the bucket of an open hour stands already: only a sealed hour can have been
-    published. Of which of them storage does not let that be seen.
+    """Check that no bucket exists for open hours; only a sealed hour can have been published.
+
+    Returns:
+        The hours for which storage denies access, so that the check was not possible.
+
+    Raises:
+        ForeignLedger: The bucket of an open hour exists.
     """
     troubles = []
     for f in opened:
@@ -531,7 +600,11 @@ def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trou
 
 
 def check_other_seal(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
-    """ForeignLedger if a standing marker does not say what this ledger sealed."""
+    """Check that an existing manifest matches this ledger's seal of the hour.
+
+    Raises:
+        ForeignLedger: Ledger id, staging offsets or audit offsets differ.
+    """
     offsets = {(o.topic_id, o.partition): o.next for o in manifest.offsets}
     sealed = {(p.topic_id, p.partition): p.next_offset for p in seal.offsets}
     if (

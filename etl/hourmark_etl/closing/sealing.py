@@ -1,22 +1,20 @@
-"""A round: how many hours of each type it takes on, its proof, and what becomes of each frozen
-hour.
+"""Plans a round of hours, proves them, and decides how each is sealed.
 
-It asks the engine once for every type's frontier hour, once for every type's next hour, and so on:
-later hours have no late promises of their own, because their frontier hour's seal settles all below
-the same cut.
+The engine proves every type's frontier hour in one call, then every type's next hour, and so on.
+Later hours have no late promises of their own, because the frontier hour's seal settles all
+promises below the same cut.
 
-`decide` is pure: an hour is sealed, under which grade and with what waived, or unfrozen.
+`decide` is pure: it seals an hour with a grade and a list of what was waived, or refuses it.
 
 proved      every promise below the cut is kept, and every awaited source had caught up
-timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are waived, and named
-forced      by an override, the only thing that closes an hour with a conflict (`readings`, `copies`); or the hour had begun
-            before an override accepted a gap, which nobody can fill: in promises or reports, as
-            what it was promised is not known for certain; or in its type's events, and promises of
-            it are not kept
+timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are waived and named
+forced      by an override, the only way to close an hour with a conflict (`readings`, `copies`); or the hour began before
+            an override accepted a gap: in audit records or host reports, because what was promised is not known for
+            certain; or in the type's events, if promises of the hour are not kept
 
-`plan_round` is pure. Every type that is ready takes part with its frontier hour; while there is
-room, a backlog's later hours join, one of each type at a time, so that a long backlog of one type
-holds up nobody else's newest hour by more than a round.
+`plan_round` is pure. Every ready type takes part with its frontier hour. While there is room, later
+hours of a backlog join, one per type at a time, so a long backlog of one type delays other types by
+at most one round.
 """
 
 from __future__ import annotations
@@ -61,8 +59,14 @@ BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Round:
-    """What is frozen: the frontier hours, by type the last hour that takes part, and how far each
-    topic was staged then.
+    """The hours that are frozen and proved together.
+
+    Attributes:
+        frozen: Frontiers of the types that take part.
+        last: Last hour of each type in the round.
+        offsets: Staging positions of each type's topics at the freeze.
+        cut: The cut that allows the hours.
+        overrides: Overrides by type; empty for a regular round.
     """
 
     frozen: Sequence[Frontier]
@@ -74,12 +78,15 @@ class Round:
 
 @dataclasses.dataclass
 class Grading:
-    """By type, seals of its first hours that may be sealed; and the types whose frontier hour may
-    not, with what is missing.
+    """The decisions on the hours of a round.
 
-    `unwritable`: types whose frontier hour has rows under a schema id that stands for no schema of
-    theirs, and why. `unaudited`: rows of the table `unaudited` of those that may. `conflicts`: what
-    holds some of those that may not, until an override.
+    Attributes:
+        chains: By type, the seals of its first hours, in order.
+        unaudited: Rows for the ledger's table `unaudited` that belong to these seals.
+        refused: Frontiers that are not proved, with what is missing.
+        unwritable: Frontiers with rows that cannot be in a bucket, with the blocker and the
+            reasons.
+        conflicts: New conflicts that only an override can resolve.
     """
 
     chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
@@ -93,7 +100,17 @@ class Grading:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sealer:
-    """Frozen hours → sealed ones."""
+    """Proves frozen hours and seals them in the ledger.
+
+    Attributes:
+        engine: Runs the proofs.
+        database: The ledger.
+        lease: The closer's lease.
+        sites: The Kafka clusters of all sites.
+        progress: Staging progress in the ledger.
+        clock: Clock of the closer.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
+    """
 
     engine: Engine
     database: Database
@@ -104,7 +121,11 @@ class Sealer:
     deadline_ms: int
 
     def judge(self, of: Round) -> Grading:
-        """Prove every hour of the round; changes nothing."""
+        """Prove every hour of a round and decide on each; changes nothing in the ledger.
+
+        Raises:
+            Unreadable: A staged file must be staged again first.
+        """
         rule = Rule(
             of.cut,
             accepted_gaps(self.database),
@@ -158,12 +179,10 @@ class Sealer:
     def _unwritable(
         self, asked: Sequence[Frontier], given: Collection[str]
     ) -> dict[str, tuple[Phase, tuple[str, ...]]]:
-        """By type, why some rows that are listed for its hour can be in no bucket.
+        """Return the types whose hour has rows with unusable schemas, and the reasons.
 
-        Nothing of it may be sealed.
-
-        Types that have an override (`given`) go on without such rows; but not where the ledger's
-        row of the schema is damaged, which can be repaired.
+        Types with an override close without such rows, unless the ledger's row of the schema is
+        damaged, because that can be repaired.
         """
         ids = listed_schema_ids(self.database, asked)
         schemas = schemas_of(self.database, set().union(*ids)) if any(ids) else {}
@@ -178,7 +197,14 @@ class Sealer:
         return found
 
     def seal(self, of: Round, verdict: Grading, all_types: set[str]) -> None:
-        """Seal what may be, in one transaction with all that belongs to the seals."""
+        """Store all seals of a round in the ledger, in one transaction.
+
+        Args:
+            of: The round.
+            verdict: The decisions of `judge`.
+            all_types: All event types; gaps of control topics are accepted only if each has an
+                override.
+        """
         sealed = [f for f in of.frozen if f.event_type in verdict.chains]
         named = {
             (r.host_id, r.source): r for f in sealed for r in of.cut.waived.get(f.event_type, ())
@@ -192,7 +218,7 @@ class Sealer:
     def _accepted(
         self, forced: Sequence[str], overrides: Mapping[str, Override], all_types: set[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """The gaps that these overrides accept, and from where their topics are watched again."""
+        """Return the offset gaps that the overrides accept, and new edge checks of their topics."""
         topics = (
             accepted_topics(forced, all_overridden=all_types <= set(overrides))
             & self.sites.gaps().keys()
@@ -220,7 +246,16 @@ class Sealer:
 
 
 class Rule(NamedTuple):
-    """What a decision rests on besides the proof."""
+    """The inputs of a decision that are the same for all hours of a round.
+
+    Attributes:
+        cut: The cut.
+        accepted: Offset gaps that overrides have accepted.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
+        conflicts: Known conflicts by type.
+        losses: Losses that hosts reported.
+        reporters: Latest reports of all sources.
+    """
 
     cut: Cut
     accepted: Collection[OffsetGap]
@@ -237,10 +272,20 @@ def decide(
     override: Override | None,
     rule: Rule,
 ) -> Seal | None:
-    """The seal of this hour, or None: it is not proved, and waits.
+    """Decide whether and with which grade an hour is sealed. It performs no I/O.
 
-    `override`: the one for this very hour, if any. A deadline is judged by the time of the cut,
-    when clocks were compared; no conflict is waived by it, as nothing is missing.
+    The deadline is compared with the time of the cut, when clocks were compared. It never waives a
+    conflict.
+
+    Args:
+        frontier: The frozen hour.
+        proof: The result of its proof.
+        offsets: Staging positions at the freeze.
+        override: The operator's override for this hour, if any.
+        rule: The inputs that all hours of the round share.
+
+    Returns:
+        The seal, or None if the hour must wait.
     """
     late = rule.cut.taken_at_ms >= frontier.hour.end_ms + rule.deadline_ms
     conflicting = tuple(
@@ -304,11 +349,11 @@ def _why_waived(r: Reporter, hour: Hour) -> str:
 
 
 def _concerns(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:
-    """Promises or reports that are missing leave no hour verified that had begun by then; missing
-    events are told by promises.
+    """Return whether an accepted gap must be named in the seal of this hour.
 
-    An hour closed by an override names the events that it gives up, whatever is promised: a second
-    reading may stand for them.
+    Missing audit records or reports concern every hour that had begun by then. Missing events
+    matter only if promises are not kept, or if an override closes the hour: a second version of
+    them may satisfy the promise.
     """
     assert gap.accepted_at_ms is not None
     if (
@@ -329,9 +374,17 @@ def plan_round(
     hours_max: int = HOURS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> dict[str, Hour]:
-    """By type: the last hour of it in this round.
+    """Choose the last hour of each type in the next round.
 
-    `unlisted_bytes`: by type and hour (start, Unix seconds), of what is staged.
+    Args:
+        ready: Open frontiers that may close.
+        watermarks_ms: By type, hours that end at or before this time may close.
+        unlisted_bytes: Staged bytes by type and hour (Unix seconds).
+        hours_max: Maximum number of hours of all types.
+        bytes_max: Maximum total of staged bytes, except for frontier hours.
+
+    Returns:
+        The last hour by type; types that do not fit into the round are missing.
     """
     chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]
     last = {f.event_type: f.hour for f in chosen}

@@ -1,7 +1,7 @@
-"""What the log says of buckets that were closed in one step. Pure.
+"""Log lines about buckets that were closed in one step. Pure.
 
-One at a time they have a line each. A backlog's come by hundreds (a cluster was away, or the first
-hour is long ago): those of a type have one together, as `hourmark bucket ls` shows each.
+Up to three buckets of a type get one line each. The many buckets of a backlog share one line per
+type, because `hourmark bucket ls` shows each of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ _EACH_MAX: Final = 3  # buckets of a type in one step
 
 
 def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """Lines about closed buckets, of each type in the order in which they were closed."""
+    """Yield log lines about closed buckets, grouped by type.
+
+    Args:
+        manifests: Manifests of the closed buckets, in the order of closing for each type.
+    """
     of: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         of.setdefault(manifest.type, []).append(manifest)
@@ -37,7 +41,6 @@ def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
 
 
 def _counts(closed: Sequence[Manifest]) -> str:
-    """What is in these, and how long after its end the last was closed."""
     last = closed[-1]
     end_ms = Hour.parse(last.hour, last.bucket_seconds).end_ms
     return (

@@ -1,8 +1,7 @@
-"""Asks every site and the central cluster for the cut: the real `Sites`; and the ledger: the real
-`Progress`.
+"""The implementations of `Sites` with Kafka clusters and of `StagingProgress` with the ledger.
 
-What is found at a site of several is said with its alias. Gaps are gaps of a topic, of whichever
-site: they hold its type.
+If there are several sites, messages name the site's alias. A gap concerns a topic, at whichever
+site it was found, and blocks the topic's event type.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Clusters:
-    """The edges of all sites, and the central cluster."""
+    """The edge clusters of all sites and the central cluster, as needed by a cut."""
 
     def __init__(
         self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database, lease: Lease
@@ -40,7 +39,7 @@ class Clusters:
 
     @classmethod
     def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> Clusters:
-        """The clusters that the settings name."""
+        """Connect to the clusters that the settings name."""
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
             only = EdgeSite(
@@ -62,13 +61,17 @@ class Clusters:
         return cls(edges, central, database, lease)
 
     def close(self) -> None:
-        """Leave the clusters."""
+        """Close the connections to the clusters."""
         for edge in self._edges:
             edge.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Look for gaps in the topics of these types, and of promises and reports; remember where
-        the mirrors stand.
+        """Search the topics of these types and the control topics for gaps.
+
+        The mirrors' current positions are stored in the ledger for the next check.
+
+        Raises:
+            Unavailable: A cluster does not answer or lacks a required topic.
         """
         self._find_lost()
         for edge in self._edges:
@@ -76,7 +79,6 @@ class Clusters:
         self.central_ends([AUDIT])  # finds those that are shorter
 
     def _find_lost(self) -> None:
-        """What the ledger knows to be lost."""
         known, self._lost = self._lost, open_gaps(self._database)
         for gap in self._lost:
             if gap not in known:
@@ -90,11 +92,17 @@ class Clusters:
                 )
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors
-        stand now.
+        """Return the gaps of these topics that an override can accept, and new edge checks.
 
-        None of promises while their log ends before what was staged of it: others will come in
-        those places, and nobody reads them.
+        The checks contain the current log starts and mirror positions, so that later checks pass. A
+        gap of the audit topic cannot be accepted while its log ends below the staging position,
+        because new records at those offsets would not be read.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Raises:
+            Unavailable: A cluster does not answer.
         """
         found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
         gaps = [
@@ -107,17 +115,23 @@ class Clusters:
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
-        """By edge topic: why records of it may never arrive."""
+        """Return the topics whose records may never arrive, by edge name, with the reasons."""
         at_edges = (
             (t, self._said(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
         )
         return _joined([*at_edges, *((h.topic, h.what) for h in self._lost)])
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """End offsets at each edge.
+        """Return the end offsets of the topics at each site's edge.
 
-        A host may report at one site and be promised at another: so all sites are asked for one
-        control topic before any for the next.
+        A host may report at one site while its events are promised at another. So each control
+        topic is queried at all sites before the next topic.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Returns:
+            End offsets by site and partition.
         """
         ends: dict[str, dict[Partition, int]] = {edge.site: {} for edge in self._edges}
         for asked in (
@@ -129,7 +143,14 @@ class Clusters:
         return ends
 
     def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
-        """By edge topic: what a mirror has yet to copy below the cut."""
+        """Return the topics that a mirror has not yet copied up to the cut, with the reasons.
+
+        Args:
+            cut: End offsets of `edge_ends`.
+
+        Returns:
+            Readable reasons by edge topic; empty if everything is copied.
+        """
         behind = (
             (t, self._said(edge, what))
             for edge in self._edges
@@ -138,12 +159,18 @@ class Clusters:
         return _joined(behind)
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """High watermarks, on the central cluster, of the topics mirrored from these, of every
-        site.
+        """Return the high watermarks, on the central cluster, of these topics of every site.
 
-        Not the last stable offsets: the mirror's position may be committed before the marker of the
-        very transaction reaches another partition, and then those would leave its records out.
-        TopicReplaced if one is not the topic that is staged.
+        Last stable offsets are not sufficient: a mirror's position may be committed before the
+        transaction marker reaches another partition, and its records would be missed. If a log of
+        audit records ends below the staging position, that is recorded as a gap.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Raises:
+            TopicReplaced: A topic is not the one that was staged.
+            Unavailable: The cluster does not answer or lacks a topic.
         """
         ends, shorter = self._ask_centre(topics)
         if shorter:
@@ -154,7 +181,7 @@ class Clusters:
     def _ask_centre(
         self, topics: Collection[str]
     ) -> tuple[Mapping[Partition, int], list[Position]]:
-        """Ends; and what was staged of promises, where their log ends before it."""
+        """Return the ends, and the staging positions of audit topics whose logs end below them."""
         infos = existing(
             self._central, [name for edge in self._edges for name in edge.central(topics)]
         )
@@ -184,22 +211,31 @@ def _joined(said: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerProgress:
-    """What a cut asks of the ledger: the real `Progress`."""
+    """Staging progress as recorded in the ledger.
+
+    Attributes:
+        database: The ledger.
+        cluster_id: Kafka cluster id of the central cluster.
+    """
 
     database: Database
     cluster_id: str
 
     def reporters(self) -> list[Reporter]:
-        """Latest staged reports."""
+        """Return the latest staged report of every source."""
         return reporters(self.database)
 
     def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """The next offset to stage, of what is below these central ends and not yet staged."""
+        """Return the next offset to stage of each partition that is not staged up to its end.
+
+        Args:
+            ends: End offsets of partitions of the central cluster.
+        """
         positions = self._positions()
         return {p: positions.get(p, 0) for p, end in ends.items() if positions.get(p, 0) < end}
 
     def staged_next(self, partition: Partition) -> int:
-        """The next offset to stage."""
+        """Return the next offset to stage of a central partition; 0 if nothing is staged."""
         return self._positions().get(partition, 0)
 
     def _positions(self) -> dict[Partition, int]:

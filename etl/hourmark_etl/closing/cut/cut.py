@@ -1,23 +1,22 @@
-"""The cut: in offsets and not in times, what must be on the central cluster, and staged, before an
-hour may freeze.
+"""The cut: the offsets that must be on the central cluster and staged before an hour may freeze.
 
-Five phases, each waiting for one thing:
+A cut has five phases:
 
-    reports   every live source is past the hour's end, by reports that are staged already, or the hour's deadline is
-    control   the edge's ends of hosts, then of audit, are taken; the mirror reaches them
-    promises  the central ends of both are taken; the ledger reaches them; nobody new has appeared in the reports, and whoever
-              is to be waived is still behind by the reports of now
-    events    the edge's ends of the types' topics are taken; the mirror reaches them
-    arrival   the central ends of those are taken; the ledger reaches them
+    reports   every live source has reported past the hour's end, or the hour's deadline has passed
+    control   the edge's end offsets of host reports, then of audit records, are taken; the mirror reaches them
+    promises  the central end offsets of both are taken; the ledger reaches them; no new source has appeared in the
+              reports, and sources to be waived are still behind
+    events    the edge's end offsets of the types' topics are taken; the mirror reaches them
+    arrival   the central end offsets of those are taken; the ledger reaches them
 
-Audit offsets are compared on the central cluster only: the promises that count are those below the
-central audit end taken in `promises`. Every one of them was at the edge before, and its events
-before it, so the events' edge ends, taken afterwards, lie past them: no promise that counts can
-have an event beyond the cut, and the offsets of the two clusters need no translation.
+Audit offsets are compared on the central cluster only: promises count if they are below the central
+audit end taken in `promises`. Each of them was at the edge earlier, and its events before it, so
+the events' edge ends, which are taken later, lie beyond them. No promise that counts can have an
+event beyond the cut, and offsets of the two clusters need no translation.
 
-With several sites each phase waits for all of them: a cut has an audit end of every site
-(`AuditOffsets`). A site that is cut off keeps every type open, as nobody can say what its hosts
-were promised.
+With several sites each phase waits for all of them: a cut has an audit end for every site
+(`AuditOffsets`). A disconnected site keeps every type open, because what its hosts were promised is
+unknown.
 """
 
 from __future__ import annotations
@@ -57,68 +56,85 @@ _BATCHES: Final = 3
 
 
 class Sites(Protocol):
-    """What a cut asks of the clusters: of all sites at once.
+    """The Kafka clusters of all sites, as needed by a cut.
 
-    Edge names throughout; offsets are the next to read.
+    Topics have their names at the edge; offsets are the next to read.
     """
 
     def check(self, types: Collection[str]) -> None:
-        """Look for gaps in the topics of these types, and of promises and reports; remember where
-        the mirror stands.
+        """Search the topics of these event types and the control topics for gaps.
+
+        The mirrors' current positions are recorded for the next check.
         """
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """End offsets at each edge, topic by topic in this order: those of control topics at every
-        edge before the next's.
+        """Return the end offsets of the topics at each site's edge, by site and partition.
+
+        Topics are queried in this order, and each control topic at all sites before the next one.
         """
 
     def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
-        """Topics of which a mirror has yet to copy something below the cut, and what,
-        human-readable; empty: all have reached it.
+        """Return the topics that a mirror has not yet copied up to the cut, with readable reasons.
+
+        Args:
+            cut: End offsets of `edge_ends`.
+
+        Returns:
+            Reasons by topic; empty if everything is copied.
         """
 
     def gaps(self) -> dict[str, str]:
-        """Topics of which records may never arrive (retention, a topic recreated), and why: nothing
-        of them may freeze.
+        """Return the topics whose records may never arrive, with readable reasons.
+
+        Causes are retention and recreated topics. Hours of these topics must not freeze.
         """
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics that an override may accept, and checks from where the edge's
-        topics are watched again with it.
+        """Return the offset gaps of these topics that an override may accept, and new edge checks.
+
+        The checks are the positions from which the topics are monitored after the gap is accepted.
         """
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """High watermarks, on the central cluster, of the topics mirrored from these, of every
-        site. Where a log of promises ends before what was staged of it, that is a gap from then on.
+        """Return the high watermarks, on the central cluster, of these topics of every site.
+
+        If a log of audit records ends below the staging position, that is recorded as a gap.
         """
 
     def close(self) -> None:
-        """Leave the clusters."""
+        """Close the connections to the clusters."""
 
 
 class StagingProgress(Protocol):
-    """What a cut asks of the ledger."""
+    """How far records are staged, as needed by a cut."""
 
     def reporters(self) -> list[Reporter]:
-        """Latest staged reports."""
+        """Return the latest staged report of every source."""
 
     def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Of which something is below these central ends and not yet staged: the next offset to
-        stage; empty: all is there.
+        """Return the next offset to stage of each partition that is not staged up to its end.
+
+        Args:
+            ends: End offsets of partitions of the central cluster.
+
+        Returns:
+            Next offset by partition; empty if everything is staged.
         """
 
     def staged_next(self, partition: Partition) -> int:
-        """The next offset to stage of a partition of the central cluster; 0 where nothing was
-        staged of it.
-        """
+        """Return the next offset to stage of a central partition; 0 if nothing is staged."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A finished cut: the hours of these types that end at or before their watermark may freeze.
+    """A completed cut: hours that end at or before their type's watermark may freeze.
 
-    `waived`: by type, the sources that its hours go without. `unverified`: by type, what a cut by
-    an operator's override skipped.
+    Attributes:
+        taken_at_ms: When the cut was started, in Unix milliseconds.
+        watermarks_ms: By event type, in Unix milliseconds.
+        audit_next: Audit records below these offsets count.
+        waived: By event type, the sources that its hours close without.
+        unverified: By event type, checks that an operator's override skipped.
     """
 
     taken_at_ms: int
@@ -128,7 +144,7 @@ class Cut:
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def without(self, types: Collection[str]) -> Cut:
-        """The same cut, of which these types take no part."""
+        """Return a copy of the cut without these event types."""
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
         )
@@ -138,8 +154,13 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """What a cut waits for now, human-readable; `by_type` says it of every type that waits for more
-    than time.
+    """What a cut currently waits for.
+
+    Attributes:
+        phase: The condition.
+        what: Readable details.
+        by_type: Condition and details of each event type that waits for more than the end of its
+            hour.
     """
 
     phase: Phase
@@ -148,8 +169,16 @@ class Waiting(NamedTuple):
 
 
 class CutTaker:
-    """Takes one cut after another; `poll` goes on as far as it can and never blocks on a
-    condition.
+    """Takes one cut after another.
+
+    `poll` never blocks on a condition; it returns what it waits for.
+
+    Args:
+        sites: The clusters of all sites.
+        progress: Staging progress.
+        audits: The site of each central audit topic, by topic name.
+        clock: Clock of the closer.
+        deadline_seconds: Time after an hour's end at which it closes without missing sources.
     """
 
     def __init__(
@@ -160,7 +189,6 @@ class CutTaker:
         clock: Clock,
         deadline_seconds: float,
     ) -> None:
-        """`audits`: the central audit topics, and whose each is."""
         self._sites, self._progress, self._clock = sites, progress, clock
         self._audits = audits
         self._deadline_ms = round(deadline_seconds * 1000)
@@ -182,10 +210,17 @@ class CutTaker:
         self._begin_anew()
 
     def poll(self, frontiers: Collection[Frontier]) -> Cut | Waiting:
-        """One poll.
+        """Advance the current cut through its phases as far as possible.
 
-        Each phase hands over to the next until one has to wait; a finished cut makes room for a new
-        one.
+        Args:
+            frontiers: Frontiers of the types that may take part.
+
+        Returns:
+            The completed cut, after which the next call starts a new one; or what it waits for.
+
+        Raises:
+            Unavailable: A cluster does not answer.
+            Finding: An audit topic does not have exactly one partition.
         """
         while True:
             step = self._steps[self._phase](frontiers)
@@ -236,7 +271,7 @@ class CutTaker:
         return Phase.CONTROL
 
     def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
-        """What the oldest hour waits for, once it is overdue."""
+        """Return what the oldest overdue hour waits for; empty if no hour is overdue by 30 s."""
         waiting = [
             f
             for f in frontiers
@@ -274,8 +309,9 @@ class CutTaker:
         )
 
     def _not_staged(self) -> Phase | Waiting | None:
-        """What is to be staged first; a log that has lost records since may never reach to the cut,
-        which then begins anew.
+        """Return None if everything is staged, else what is missing.
+
+        If a log has become shorter than the cut, the cut can never be reached and starts again.
         """
         behind, now_s = self._progress.not_staged(self._central), self._clock.monotonic_s()
         for p, (at, since_s) in self._staged.items():
@@ -344,9 +380,7 @@ class CutTaker:
         return Phase.ARRIVAL
 
     def _leave_out(self, frontiers: Collection[Frontier]) -> None:
-        """Types that were set back, or have a partition that cannot be read, or of whose topic a
-        gap was found.
-        """
+        """Remove types that are no longer open or readable, or whose topic has a gap."""
         still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
         for event_type in list(self._chosen):
             if event_type not in still:
@@ -356,9 +390,7 @@ class CutTaker:
                 self._not_ready[event_type] = (why,)
 
     def _given_up(self) -> Waiting:
-        """No type is left in the cut; the next one begins anew, and until then each waits for what
-        put it out of this one.
-        """
+        """End a cut that has no types left, and return why each type left it."""
         waiting = self._waiting(
             Phase.REPORTS,
             [f"{t}: {w}" for t, what in sorted(self._not_ready.items()) for w in what],
@@ -367,7 +399,7 @@ class CutTaker:
         return waiting
 
     def _drop_topics(self, behind: Mapping[str, str]) -> None:
-        """Leave laggards to the next cut, so that they hold up nobody else."""
+        """Move types whose topics lag behind to the next cut, so that they do not delay others."""
         for event_type in [t for t in self._chosen if events_topic(t) in behind]:
             del self._chosen[event_type]
             self._not_ready[event_type] = (behind[events_topic(event_type)],)
@@ -408,9 +440,9 @@ class CutTaker:
         self._topics = [t for t in self._topics if t not in topics]
 
     def _standing(self) -> set[str]:
-        """Types of which nothing was staged for long: their shard's query may hang.
+        """Return the types without staging progress for a long time; their shard's query may hang.
 
-        None while any other is being staged.
+        It is empty while any other awaited type is being staged.
         """
         awaited = {
             t: [p for p in self._staged if p in self._central and p.topic.endswith(events_topic(t))]
@@ -420,15 +452,17 @@ class CutTaker:
         return standing if not any(of for t, of in awaited.items() if t not in standing) else set()
 
     def _stands(self, p: Partition) -> bool:
-        """With batches that take long, the second one after a cut was taken has what it awaits:
-        that is none that hangs.
+        """Return whether a partition's staging has stopped, given how long its batches take.
+
+        The second batch after a cut contains everything that the cut awaits.
         """
         stood_s = self._clock.monotonic_s() - self._staged[p][1]
         return stood_s >= max(STANDING_SECONDS, _BATCHES * self._paces_s.get(p, 0.0))
 
     def _left_standing(self, waiting: Waiting) -> Waiting:
-        """It says what it waits for, and once it is as old begins anew; what stands now then leaves
-        at once, beside others.
+        """Keep waiting for stalled types, but restart the cut once it is 120 s old.
+
+        The stalled types then leave the new cut immediately.
         """
         if self._clock.now_ms() - self._taken_at_ms >= STANDING_SECONDS * 1000:
             self._begin_anew()
@@ -437,8 +471,9 @@ class CutTaker:
     def _waiting(
         self, phase: Phase, what: Sequence[str], by_type: Mapping[str, What] | None = None
     ) -> Waiting:
-        """Types that are in the cut wait for `what`; those that are not, for what keeps them out of
-        it.
+        """Build the result of a poll.
+
+        Types in the cut wait for `what`; the others wait for what excludes them from it.
         """
         said = shortened(what)
         in_cut = (
@@ -451,9 +486,6 @@ class CutTaker:
 
 
 def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
-    """Whether a log of an edge ends before where it did: it has lost records, and nobody can copy
-    them.
-    """
     return any(
         now.get(site, {}).get(p, 0) < end
         for site, ends in before.items()
@@ -462,7 +494,12 @@ def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
 
 
 def readable(behind: Mapping[Partition, int], ends: Mapping[Partition, int]) -> list[str]:
-    """What `not_staged` says of these ends."""
+    """Return a readable line for each partition that is not staged up to the cut.
+
+    Args:
+        behind: Next offset to stage by partition, from `StagingProgress.not_staged`.
+        ends: End offsets of the cut by partition.
+    """
     return [
         f"staging: {p} is staged up to {at}, the cut is {ends[p]}"
         for p, at in sorted(behind.items())
@@ -470,7 +507,7 @@ def readable(behind: Mapping[Partition, int], ends: Mapping[Partition, int]) -> 
 
 
 def shortened(what: Sequence[str]) -> What:
-    """As much of it as a person reads."""
+    """Return at most 20 lines, followed by `and N more` if there are others."""
     return (
         tuple(what)
         if len(what) <= NAMED_MAX

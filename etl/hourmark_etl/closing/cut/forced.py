@@ -1,9 +1,9 @@
-"""A cut by an operator's override: it waits for nothing, and names what it could not verify.
+"""A cut by an operator's override: it waits for nothing and names what it could not verify.
 
-Promises below what was staged of the audit topic are still compared, and so are rows; what is
-missing is named in the seal. Offset gaps are accepted with the seal, so that later hours can be
-proved again: of a type's own topic by an override for the type; of promises and reports, which
-concern every type, only where one order overrides every type.
+Promises below the audit topic's staging position are still compared with rows, and the seal names
+what is missing. The seal accepts offset gaps, so that later hours can be proved again. An override
+for a type accepts gaps of the type's own topic. Gaps of audit records and host reports concern
+every type, so they are accepted only if every type has an override.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_DEADLINE: Final = 0  # an override waives at once
 
 
 def overridden(frontiers: Iterable[Frontier], overrides: Mapping[str, Override]) -> list[Frontier]:
-    """Frontiers whose very hour an override names."""
+    """Return the frontiers for whose hour an override exists."""
     return [
         f
         for f in frontiers
@@ -39,11 +39,19 @@ def forced_cut(
     audits: Mapping[str, str],
     clock: Clock,
 ) -> Cut:
-    """The cut of these types' frontier hours, each of which an override names.
+    """Take a cut of overridden hours without waiting.
 
-    A cluster that does not answer is named, too.
+    Unavailable clusters are recorded as unverified instead of raising.
 
-    `audits`: the central audit topics, and whose each is.
+    Args:
+        chosen: Frontiers, each with an override for its hour.
+        sites: The clusters of all sites.
+        progress: Staging progress.
+        audits: The site of each central audit topic, by topic name.
+        clock: Clock of the closer.
+
+    Returns:
+        A cut whose `unverified` lists, by type, all checks that failed or were not possible.
     """
     now_ms = clock.now_ms()
     reports = Reports(progress.reporters())
@@ -53,7 +61,6 @@ def forced_cut(
     gaps = sites.gaps() | ({CONTROL[0]: unanswered} if unanswered else {})
 
     def unsure(*topics: str) -> list[str]:
-        """What of these topics may be missing, is not mirrored, or not staged, as of now."""
         return [
             *(gaps[topic] for topic in topics if topic in gaps),
             *_behind(sites, progress, topics),
@@ -83,7 +90,12 @@ def forced_cut(
 
 
 def accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
-    """The topics whose gaps overrides for these types accept."""
+    """Return the topics whose gaps are accepted by overrides for these types.
+
+    Args:
+        types: Event types with an override.
+        all_overridden: Whether every type has one; then control topics are included.
+    """
     return {*(events_topic(t) for t in types), *(CONTROL if all_overridden else ())}
 
 

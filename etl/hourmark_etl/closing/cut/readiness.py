@@ -1,19 +1,19 @@
-"""Which hours every live source is past: the first condition of a cut. Pure.
+"""Which hours every live source has passed: the first condition of a cut. Pure.
 
-A source is live until its host has said goodbye. How far it has caught up is told by the delivery
-services' clocks, and when it was heard by the driver's: the earlier of the two decides, so a clock
-that runs ahead, whosever it is, closes nothing early. Where they are minutes apart, nothing closes
-at all, because a deadline would be judged by a wrong clock; nor where no service is live: then
-there is no clock to compare with, and nobody who could say that an hour has all of its events.
+A source is live until its host signs off. How far it has caught up is measured by the delivery
+services' clocks, and when it was heard by the driver's clock. The earlier of the two decides, so a
+clock that runs ahead closes nothing early. If clocks are minutes apart, nothing closes, because
+deadlines would be judged by a wrong clock. Nothing closes either while no service is live, because
+there is no clock to compare with and no service to confirm that an hour has all of its events.
 
-Past its deadline an hour goes without the sources that have not caught up with its end: they are
-waived, and named. A source that was waived because it has fallen silent is not awaited again until
-it reports.
+After its deadline an hour closes without the sources that have not caught up with its end: they are
+waived and named. A source that was waived because it fell silent is not awaited again until it
+reports.
 
-`DuplicateHostWatch` tells of two live incarnations of one host id: a machine was cloned with its
+`DuplicateHostWatch` detects two live incarnations of one host id: a machine was cloned with its
 tailer's identity, or two tailers share a state folder. Reports replace each other in the ledger, so
-two that live show as a change to another incarnation and back. It is an alarm and no more: what
-each delivers has its own ranges and ids, and hours wait for whichever reported last.
+two live incarnations appear as a change to another incarnation and back. This only raises an alarm:
+each incarnation has its own ranges and ids, and hours wait for the one that reported last.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ WITHIN_MS: Final = 60_000  # of a host's two incarnations, from one report to th
 
 
 class Readiness(NamedTuple):
-    """How far a type's hours may be cut: those that end at or before `watermark_ms`.
+    """How far the hours of a type may be cut.
 
-    `waits_for` names who holds the next one.
-
-    `waived` are the sources that every hour up to the watermark goes without, because its deadline
-    has passed.
+    Attributes:
+        watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
+        waits_for: Readable descriptions of what the next hour waits for.
+        waived: Sources without which all hours up to the watermark close, because the deadline has
+            passed.
     """
 
     watermark_ms: int
@@ -44,7 +45,12 @@ class Readiness(NamedTuple):
 
 
 class Reports:
-    """The latest reports, arranged so that a thousand types ask in little time."""
+    """The latest reports, indexed so that readiness of many types is computed quickly.
+
+    Attributes:
+        all: Reports by host id and source.
+        services: Reports of delivery services that have not signed off.
+    """
 
     def __init__(self, reporters: Iterable[Reporter]) -> None:
         self.all = {(r.host_id, r.source): r for r in reporters}
@@ -55,13 +61,14 @@ class Reports:
             self._by_source.setdefault(r.source, []).append(r)
 
     def awaited(self, frontier: Frontier) -> Iterator[list[Reporter]]:
-        """The live reporters that carry the type: a list for each source, in the order of how far
-        they have caught up.
+        """Yield the live reporters that may deliver the type, as one list per source.
+
+        Each list is sorted by how far the reporters have caught up, ascending.
         """
         return (self._by_source[source] for source in sorted(self.sources_of(frontier)))
 
     def sources_of(self, frontier: Frontier) -> frozenset[str]:
-        """The sources with live reporters that carry the type."""
+        """Return the sources with live reporters that may deliver the type."""
         live = self._by_source.keys()
         return frozenset(
             live if frontier.event_type == DEAD_LETTERS else live & {*frontier.sources, API_SOURCE}
@@ -69,7 +76,7 @@ class Reports:
 
 
 def carries(frontier: Frontier, reporter: Reporter) -> bool:
-    """Whether the reporter's lines or requests may become events of the type."""
+    """Return whether the reporter's lines or requests may become events of the type."""
     return (
         reporter.source in frontier.sources
         or reporter.source == API_SOURCE
@@ -78,10 +85,11 @@ def carries(frontier: Frontier, reporter: Reporter) -> bool:
 
 
 def _is_live(r: Reporter, heard_ms: int) -> bool:
-    """Whether hours wait for it.
+    """Return whether hours wait for the reporter.
 
-    A delivery service that has fallen silent while another reports is not awaited: what it never
-    acknowledged is not promised, and hosts that wait for its answer hold the hour themselves.
+    A delivery service that has fallen silent while another one reports is not awaited: events that
+    it did not acknowledge are not promised, and hosts that wait for its response delay the hour
+    themselves.
     """
     return (
         not r.goodbye
@@ -91,8 +99,13 @@ def _is_live(r: Reporter, heard_ms: int) -> bool:
 
 
 def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: int) -> Readiness:
-    """How far the type may be cut, given the latest reports and the closer's clock; the deadline
-    counts from the hour's end.
+    """Return how far a type may be cut, given the latest reports.
+
+    Args:
+        frontier: The type's frontier.
+        reports: The latest reports.
+        now_ms: The closer's clock in Unix milliseconds.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
     """
     end = frontier.hour.end_ms
     behind: list[Reporter] = []
@@ -114,8 +127,9 @@ def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: in
 
 
 def still_waived(frontier: Frontier, waived: Iterable[Reporter], later: Reports) -> bool:
-    """Whether these sources are all still behind by later reports: whoever has caught up meanwhile
-    is to be awaited after all.
+    """Return whether all waived sources are still behind according to later reports.
+
+    A source that has caught up in the meantime must be awaited after all.
     """
     for r in waived:
         now = later.all.get((r.host_id, r.source))
@@ -125,19 +139,21 @@ def still_waived(frontier: Frontier, waived: Iterable[Reporter], later: Reports)
 
 
 def fallen_silent(waived: Iterable[Reporter], latest: Iterable[Reporter]) -> list[Reporter]:
-    """Those of the waived from whom nothing has been heard for a minute, while others report: later
-    hours do not await them.
+    """Return those waived sources that have not reported for a minute while others did.
 
-    One that reports and stays behind is awaited for each hour anew, up to that hour's own deadline.
+    Later hours do not wait for them. A source that reports but stays behind is awaited again for
+    each hour, up to that hour's deadline.
+
+    Args:
+        waived: Sources that were waived.
+        latest: The latest reports of all sources.
     """
     heard_ms = max((r.heard_at_ms for r in latest), default=0)
     return [r for r in waived if heard_ms - r.heard_at_ms > SILENT_MS]
 
 
 def no_service(reports: Reports) -> str | None:
-    """Why no delivery service can speak for the clock and for requests, human-readable; None where
-    one is live.
-    """
+    """Return a readable reason why no delivery service is live; None if one is."""
     if reports.services:
         return None
     gone = [r for r in reports.all.values() if r.kind == "service"]
@@ -155,11 +171,11 @@ def no_service(reports: Reports) -> str | None:
 
 
 def clocks_apart(reports: Reports, now_ms: int) -> str | None:
-    """Which clock cannot be trusted, human-readable; None where the closer's and the live services'
-    agree.
+    """Return a readable description of clocks that disagree; None if they agree.
 
-    One that has fallen silent while another reports says nothing: its time would stop closing until
-    that time has come.
+    The closer's clock is compared with the newest report of the live delivery services. If no
+    service is live, the result says so. Services that have fallen silent while others report are
+    ignored.
     """
     if not reports.services:
         return no_service(reports)
@@ -189,8 +205,18 @@ def clocks_apart(reports: Reports, now_ms: int) -> str | None:
 def without_newly_seen(
     f: Frontier, chosen: Readiness, new: Sequence[Reporter], now_ms: int, deadline_ms: int
 ) -> Readiness | None:
-    """How far the type may be cut although these appeared meanwhile; None before its deadline, as
-    the next cut will know them.
+    """Adjust a type's readiness for sources that appeared while the cut was taken.
+
+    Args:
+        f: The type's frontier.
+        chosen: Readiness at the start of the cut.
+        new: Sources that appeared since and may deliver the type.
+        now_ms: Time of the cut in Unix milliseconds.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
+
+    Returns:
+        `chosen` if there are no new sources; past the deadline, a copy that waives them; otherwise
+        None, because the next cut includes them.
     """
     if not new:
         return chosen
@@ -202,12 +228,15 @@ def without_newly_seen(
 
 
 def newly_seen(before: Collection[Reporter], after: Collection[Reporter]) -> list[Reporter]:
-    """Hosts' sources that were not known, or had said goodbye or been waived, and came back: a cut
-    may miss their promises.
+    """Return host sources that are new or have returned; a cut may miss their promises.
 
-    They count even if they have said goodbye again by now. A known host that was restarted is none:
-    it had caught up. Nor is a service: what it acknowledges after the cut arrives late, and nobody
-    was promised otherwise.
+    Sources return after they signed off or were waived. They count even if they have signed off
+    again. A restarted known host does not count, because it had caught up. Services do not count
+    either: events that they acknowledge after the cut arrive late.
+
+    Args:
+        before: Reports at the start of the cut.
+        after: Reports now.
     """
     known = {(r.host_id, r.source): r for r in before}
     return [
@@ -226,10 +255,16 @@ def _is_new(before: Reporter | None, after: Reporter) -> bool:
 def ready(
     frontiers: Iterable[Frontier], reports: Reports, now_ms: int, deadline_ms: int
 ) -> dict[str, Readiness]:
-    """Open types whose frontier hour has ended by the closer's clock, with how far they may be cut.
+    """Return the readiness of each open type whose frontier hour has ended by the closer's clock.
 
-    Types of the same sources and hour share an answer: at an hour's end thousands of hosts are
-    behind, for a thousand types.
+    Types with equal sources and hours share one result, because at an hour's end thousands of hosts
+    may be behind for a thousand types.
+
+    Args:
+        frontiers: Frontiers of all types.
+        reports: The latest reports.
+        now_ms: The closer's clock in Unix milliseconds.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
     """
     known: dict[tuple[int, frozenset[str]], Readiness] = {}
     found = {}
@@ -259,7 +294,7 @@ def _seconds(milliseconds: int) -> str:
 
 
 class DuplicateHostWatch:
-    """Remembers the last incarnations of each host. Feed it every poll."""
+    """Detects two live incarnations of one host id. It must receive the reports of every poll."""
 
     def __init__(self) -> None:
         self._last: dict[str, Reporter] = {}  # by host id: its last report
@@ -268,8 +303,10 @@ class DuplicateHostWatch:
         ] = {}  # by host id: the last one of the incarnation before that
 
     def feed(self, reporters: Iterable[Reporter]) -> list[str]:
-        """What is new, human-readable: each time an incarnation that had been replaced within a
-        minute reports again.
+        """Process the latest reports and return readable alarms.
+
+        An alarm is returned each time an incarnation reports again within a minute after another
+        one had replaced it.
         """
         found = []
         for r in {r.host_id: r for r in reporters}.values():

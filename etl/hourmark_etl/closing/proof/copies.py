@@ -1,19 +1,17 @@
-"""Whether late rows of a settled range are what they are taken for: copies of rows that closed
-buckets hold.
+"""Checks that late rows of a settled range are copies of rows in closed buckets.
 
-A range that is sent again after its hour was closed brings the same rows again, and writing drops
-them. Software that reads it otherwise brings others. Its audit record tells that (`readings`);
-where its service died before the record, nothing speaks of these rows but the record of the first
-reading, and they would stand beside that in a later bucket. So the ids of late rows that a settled
-promise explains are looked up in closed buckets, as writing does (`ids`). Those that none holds are
-of a second reading, and a conflict of the hour that lists them: an override closes it as `forced`,
-and its manifest names the range.
+If a range is sent again after its hour closed, the same rows arrive again, and writing drops them.
+Software that parses the range differently produces other rows. Usually its audit record shows that
+(`readings`). If its service died before writing the record, only the record of the first parse
+exists, and the other rows would be added to a later bucket. So the ids of late rows that a settled
+promise explains are looked up in closed buckets, as writing does (`ids`). Ids that no bucket
+contains are a conflict of the hour that lists them: an override closes it as `forced`, and its
+manifest names the range.
 
-Not where a bucket was closed without rows of that range, and says so: what comes late may be those
-(`lacked_since`).
+The check is skipped for ranges that a bucket was closed without, as recorded in its manifest
+(`lacked_since`), because the late rows may be the missing ones.
 
-Ids are looked up where there are such rows alone, and of what is listed only groups of their hours
-are read.
+Lookups happen only if such rows exist, and only groups of their hours are read.
 """
 
 from __future__ import annotations
@@ -42,29 +40,47 @@ from hourmark_etl.storage import Storage
 
 
 class SecondReading(NamedTuple):
-    """A settled range with late rows that are no copies. `what`: human-readable."""
+    """A settled range with late rows that are not copies of rows in closed buckets.
+
+    Attributes:
+        range_id: The range id, 8 bytes.
+        what: Readable description.
+    """
 
     range_id: bytes
     what: str
 
 
 class Told(NamedTuple):
-    """Of one frontier. `unknown`: why it cannot be told of all."""
+    """The result of checking one frontier's late rows.
+
+    Attributes:
+        otherwise: Ranges with late rows that are not copies.
+        unknown: Readable reasons why some rows could not be checked.
+    """
 
     otherwise: tuple[SecondReading, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
 class LookupItem(NamedTuple):
-    """A unit of late rows. `closed`: for each frontier of `rows.asked`, what may hold them."""
+    """One task: late rows and the closed buckets that may contain them.
+
+    Attributes:
+        rows: The rows to look up.
+        closed: Closed buckets for each frontier of `rows.asked`.
+    """
 
     rows: RowsItem
     closed: tuple[tuple[ClosedBucket, ...], ...]
 
 
 class Strays(NamedTuple):
-    """What an item gave: columns KEY and `rows`, distinct ids that no closed bucket holds; by
-    asked, why it cannot be told.
+    """The result of one lookup task.
+
+    Attributes:
+        found: Columns KEY and `rows`, the number of distinct ids that no closed bucket contains.
+        unknown: By frontier index, why rows could not be checked.
     """
 
     found: pa.Table
@@ -79,9 +95,21 @@ def second_readings(
     keys: pa.Table,
     unit_bytes_max: int,
 ) -> dict[int, Told]:
-    """Of these settled ranges (columns KEY), by asked.
+    """Check the late rows of settled ranges against closed buckets.
 
-    Unreadable names a staged file that must be staged again.
+    Args:
+        runner: Runs the lookups.
+        storage: The storage.
+        database: The ledger.
+        asked: The frontiers by index.
+        keys: The settled ranges, columns KEY.
+        unit_bytes_max: Maximum size of a task in bytes of datums.
+
+    Returns:
+        Results by frontier index; empty if there are no ranges.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
     """
     if not len(keys):
         return {}
@@ -115,7 +143,7 @@ def second_readings(
 
 
 def look_up(item: LookupItem, storage: Storage, keys: pa.Table) -> Strays:
-    """Rows of these ranges (columns KEY) that no closed bucket holds."""
+    """Return the rows of these ranges (columns KEY) whose ids no closed bucket contains."""
     distinct = distinct_rows(matching(item_rows(item.rows, storage), keys, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
     own = {at: distinct.filter(pc.equal(distinct.column("asked"), at)) for at in item.rows.asked}

@@ -1,8 +1,7 @@
-"""What the proof reads, as items of work for a `Runner`: listed rows and earlier unaudited rows
-unit by unit, promises file by file.
+"""The data that a proof reads, as tasks for a `Runner`.
 
-Each item gives the tables of `promises` for what it read; nothing of a row leaves its task but its
-share of a range's count.
+Listed rows and earlier unaudited rows are read by unit, promises by file. Each task returns the
+aggregated tables of `promises`; individual rows do not leave the task.
 """
 
 from __future__ import annotations
@@ -37,10 +36,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class RowsItem(NamedTuple):
-    """A unit of listed rows.
+    """A task that reads one unit of listed rows.
 
-    `asked`: the frontier of each of its listings; `earlier`: (asked, path) of files of unaudited
-    rows.
+    Attributes:
+        unit: The unit.
+        asked: Index of the frontier of each of the unit's listings.
+        earlier: Files of earlier unaudited rows to include, as pairs of frontier index and path.
     """
 
     unit: Unit
@@ -49,28 +50,49 @@ class RowsItem(NamedTuple):
 
 
 class AuditPath(NamedTuple):
-    """A file of audit records, all of one site's."""
+    """A staged file of audit records, which all come from one site.
+
+    Attributes:
+        path: Path relative to the storage root.
+        site: Id of the site.
+    """
 
     path: str
     site: str = FIRST_SITE
 
 
 class PromisesItem(NamedTuple):
-    """Files of audit records."""
+    """A task that reads files of audit records.
+
+    Attributes:
+        files: The files.
+    """
 
     files: tuple[AuditPath, ...]
 
 
 class Found(NamedTuple):
-    """What an item gave: tables HELD and PROMISED."""
+    """The result of one task of a proof.
+
+    Attributes:
+        held: Rows by range, schema HELD.
+        promised: Promises, schema PROMISED.
+    """
 
     held: pa.Table
     promised: pa.Table
 
 
 class Windows(NamedTuple):
-    """Which promises count: for each frontier those of its hour below the cut, and earlier hours'
-    from `settled_next` on.
+    """Selects the promises that count for each frontier of a round.
+
+    These are promises of the frontier's hour below the cut, and promises of earlier hours from the
+    frontier's `settled_next` on. It can be pickled.
+
+    Attributes:
+        frontiers: Tuples of frontier index, event type, hour (Unix seconds) and `settled_next`;
+            None excludes earlier hours.
+        below: The cut; None for no upper limit.
     """
 
     frontiers: tuple[
@@ -80,15 +102,21 @@ class Windows(NamedTuple):
 
     @classmethod
     def of(cls, asked: Mapping[int, Frontier], below: AuditOffsets) -> Windows:
-        """Of these frontiers, by their index."""
+        """Create windows for frontiers given by their index."""
         return cls(
             tuple((at, f.event_type, f.hour.start_s, f.settled_next) for at, f in asked.items()),
             below,
         )
 
     def counting(self, rows: pa.Table, site: str) -> pa.Table:
-        """Rows of AUDIT_SCHEMA, of one site → PROMISED: once for each frontier for which one
-        counts.
+        """Return the promises that count, once for each frontier for which they count.
+
+        Args:
+            rows: Audit records, schema AUDIT_SCHEMA.
+            site: Site of all rows.
+
+        Returns:
+            A table of schema PROMISED.
         """
         if self.below is not None:
             rows = rows.filter(pc.less(rows.column("offset"), self.below.at(site)))
@@ -100,14 +128,21 @@ class Windows(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """The same of those that a frontier has settled, wherever its cut is."""
+        """Return the promises that a frontier has settled earlier, regardless of the cut.
+
+        Args:
+            rows: Audit records, schema AUDIT_SCHEMA.
+            site: Site of all rows.
+
+        Returns:
+            A table of schema PROMISED.
+        """
         known = self._known(rows, site)
         return known.filter(pc.less(known.column("offset"), known.column("settled"))).select(
             PROMISED.names
         )
 
     def _known(self, rows: pa.Table, site: str) -> pa.Table:
-        """Once for each frontier of their type."""
         own = (
             (*of, _NEVER if settled is None else settled.at(site))
             for *of, settled in self.frontiers
@@ -126,8 +161,13 @@ def rows_items(
     earlier: Mapping[int, Sequence[str]],
     unit_bytes_max: int,
 ) -> list[RowsItem]:
-    """Units of these frontiers' listed groups; each frontier's earlier unaudited rows go with its
-    units, or into one of its own.
+    """Split frontiers' listed groups into tasks, together with their earlier unaudited rows.
+
+    Args:
+        groups: By frontier index, the frontier and its listed groups.
+        earlier: By frontier index, paths of files of earlier unaudited rows. If the frontier lists
+            no groups, they get a task of their own.
+        unit_bytes_max: Maximum size of a task in bytes of datums.
     """
     listings = {(f.event_type, f.hour.start_s): at for at, (f, _) in groups.items()}
     units = plan_units(
@@ -150,12 +190,12 @@ def rows_items(
 
 
 def promises_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
-    """The files of these groups, each once."""
+    """Create tasks that read the files of these groups, each file once."""
     return file_items({AuditPath(g.path, g.site) for g in groups})
 
 
 def file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
-    """These files of audit records."""
+    """Create tasks that read these files of audit records."""
     ascending = sorted(files)
     return [
         PromisesItem(tuple(ascending[at : at + _FILES_IN_ITEM]))
@@ -164,7 +204,11 @@ def file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
 
 
 def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows) -> Found:
-    """The item's share of the tables. Unreadable names a staged file that must be staged again."""
+    """Run one task: read its rows or promises and aggregate them.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
+    """
     if isinstance(item, RowsItem):
         return Found(held(item_rows(item, storage)), PROMISED.empty_table())
     found = [windows.counting(read_promises(storage, path), site) for path, site in item.files]
@@ -174,7 +218,17 @@ def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows)
 def scattered(
     item: RowsItem | PromisesItem, storage: Storage, windows: Windows, parts: int
 ) -> dict[int, Found]:
-    """The same, by parts of the range ids, so that all of a range meets in one part."""
+    """Run one task and split its result by range id, so that each range is in one part.
+
+    Args:
+        item: The task.
+        storage: The storage.
+        windows: Selects the promises that count.
+        parts: Number of parts.
+
+    Returns:
+        Results by part number; empty parts are missing.
+    """
     found = read_item(item, storage, windows)
     of = [range_words(table.column("range_id")) % np.uint64(parts) for table in found]
     return {
@@ -186,8 +240,14 @@ def scattered(
 
 
 def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table:
-    """Rows of these ranges (columns KEY) that are listed and were not unaudited before, each pair
-    of id and value hash once.
+    """Return listed rows of these ranges that were not already unaudited in an earlier bucket.
+
+    Each pair of id and value hash occurs once.
+
+    Args:
+        item: The task to read.
+        storage: The storage.
+        keys: The ranges, columns KEY.
     """
     distinct = distinct_pairs(matching(item_rows(item, storage), keys, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
@@ -196,7 +256,7 @@ def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table
 def older_promises(
     item: PromisesItem, storage: Storage, windows: Windows, keys: pa.Table
 ) -> pa.Table:
-    """PROMISED of these ranges (columns KEY), as far as their frontiers have settled them."""
+    """Return the promises of these ranges (columns KEY) that their frontiers have settled."""
     found = [
         matching(windows.settled(read_promises(storage, path), site), keys, KEY)
         for path, site in item.files
@@ -212,8 +272,18 @@ def matching_promises(
     at_least: AuditOffsets,
     below: AuditOffsets,
 ) -> pa.Table:
-    """Rows of AUDIT_SCHEMA of the type and of these (hour, range_id), at central audit offsets
-    [at_least, below).
+    """Return the audit records of a type's ranges within a window of offsets.
+
+    Args:
+        item: The files to read.
+        storage: The storage.
+        event_type: The event type.
+        keys: The ranges, columns `hour` and `range_id`.
+        at_least: First central audit offsets, by site.
+        below: Central audit offsets after the last ones, by site.
+
+    Returns:
+        A table of schema AUDIT_SCHEMA.
     """
     found = [AUDIT_SCHEMA.empty_table()]
     for path, site in item.files:
@@ -228,12 +298,16 @@ def matching_promises(
 
 
 def read_promises(storage: Storage, path: str) -> pa.Table:
-    """All of a staged file of audit records."""
+    """Return all rows of a staged file of audit records.
+
+    Raises:
+        Unreadable: The file must be staged again first.
+    """
     return read_all(storage, path, AUDIT_SCHEMA.names)
 
 
 def item_rows(item: RowsItem, storage: Storage) -> pa.Table:
-    """The item's rows as a table of ROWS, earlier unaudited rows among them."""
+    """Return the rows of a task, including earlier unaudited rows, as a table of schema ROWS."""
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
     asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()]
     return pa.concat_tables(
@@ -245,12 +319,12 @@ def item_rows(item: RowsItem, storage: Storage) -> pa.Table:
 
 
 def read_unaudited(storage: Storage, path: str) -> pa.Table:
-    """A file of unaudited rows.
+    """Return the rows of a file of unaudited rows; empty if it is missing or damaged.
 
-    One that is gone, or damaged, is empty: rows of it can only keep promises, so its loss proves
-    nothing.
+    Such rows can only help to keep a promise, so losing them cannot prove anything falsely.
 
-    StorageError where it may be there, and cannot be read for now.
+    Raises:
+        StorageError: The file may exist but cannot be read now.
     """
     try:
         return load_all(storage, path, UNAUDITED_SCHEMA.names)
@@ -278,12 +352,11 @@ def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> p
 
 
 def _as_rows(rows: pa.Table, asked: Int32s, *, earlier: bool) -> pa.Table:
-    """A table of ROWS."""
     own = [rows.column(name) for name in ROWS.names[1:5]]
     return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)
 
 
 def hours_of(rows: pa.Table) -> Collection[int]:
-    """The distinct origin hours of rows."""
+    """Return the distinct origin hours of the rows in Unix seconds."""
     hours: list[int] = pc.unique(rows.column("hour")).to_pylist()
     return hours

@@ -1,14 +1,13 @@
-"""Promises against rows, range by range: pure functions over Arrow tables.
+"""Compares promises with rows, range by range: pure functions on Arrow tables.
 
-Rows are counted once per (range, id), wherever and however often they stand; promises once per
-(range, content). A key is (asked, hour, range id), where `asked` is the index of a frontier of the
-round. Ids that are cut into slots are disjoint, so what each slot counts adds up. Sums are modulo
-2^64, as promised ones are.
+Rows are counted once per (range, id), however often they occur; promises once per (range, content).
+A key is (asked, hour, range id), where `asked` is the index of a frontier in the round. Id ranges
+of units are disjoint, so their counts can be added. Sums are modulo 2^64, like the promised ones.
 
-Values are compared where the promise has a checksum and each row of the range a hash: over distinct
-pairs of id and hash, as the delivery service made the checksum, so two contents of one id in a
-batch both count. A copy with another content makes a pair of its own, so a duplicate hides no
-changed value, and a changed duplicate is found.
+Values are compared if the promise has a checksum and each row of the range a hash. The comparison
+uses distinct pairs of id and hash, as the delivery service did for the checksum, so two contents of
+one id in a batch both count. A copy with another content is a pair of its own, so a duplicate does
+not hide a changed value.
 """
 
 from __future__ import annotations
@@ -69,7 +68,19 @@ PROMISED: Final = pa.schema(
 
 
 class Unmet(NamedTuple):
-    """A promise without exactly its rows."""
+    """A promise whose rows are incomplete or different.
+
+    Attributes:
+        asked: Index of the frontier in the round.
+        hour: The promised hour in Unix seconds.
+        range_id: The range id, 8 bytes.
+        promised: Number of promised events.
+        sum: Promised sum of the ids' low 64 bits, as a signed integer.
+        held: Number of events found.
+        origin: Readable origin of the range.
+        checksum: Promised checksum of values; None if the promise has none.
+        same_ids: Whether exactly the promised ids exist, so that only values differ.
+    """
 
     asked: int
     hour: int
@@ -84,12 +95,18 @@ class Unmet(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCounts:
-    """What became of some ranges. Verdicts of disjoint ranges add up (`merged`).
+    """The result of comparing the promises and rows of some ranges.
 
-    `records`, `promised` and `checked` (promised events whose values a checksum proved) are of
-    distinct promises, by (asked, hour). `unaudited`: columns KEY and `rows`, distinct ids that no
-    promise of this verdict explains. `unmet`: all late ones; of those of the frontier's own hour so
-    many that they can be named, the others are only counted in `unnamed`, by asked.
+    Results of disjoint ranges are added by `merged`. Mappings are keyed by frontier index and hour,
+    `unnamed` by frontier index.
+
+    Attributes:
+        records: Number of distinct promises.
+        promised: Number of promised events.
+        checked: Number of promised events whose values a checksum verified.
+        unaudited: Columns KEY and `rows`, the number of distinct ids without a promise.
+        unmet: All unmet promises of earlier hours, and the first ones of each frontier's own hour.
+        unnamed: Number of further unmet promises.
     """
 
     records: Mapping[tuple[int, int], int]
@@ -101,9 +118,14 @@ class RangeCounts:
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:
-    """Return each (range, id) of a table of ROWS once, with the columns KEY, event_id and earlier.
+    """Return each event id of each range once.
 
-    `earlier`: it was an unaudited row of an earlier bucket, whether or not it is listed now.
+    Args:
+        rows: A table of schema ROWS.
+
+    Returns:
+        Columns KEY, `event_id` and `earlier`: whether the id was an unaudited row of an earlier
+        bucket, even if it is listed again now.
     """
     by_id = [*KEY, "event_id"]
     return (
@@ -114,9 +136,13 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 
 
 def distinct_pairs(rows: pa.Table) -> pa.Table:
-    """Return each pair of event id and value hash of each range of a table of ROWS once, as ROWS.
+    """Return each pair of event id and value hash of each range once.
 
-    `earlier` as of `distinct_rows`: of the id, whatever its hash.
+    Args:
+        rows: A table of schema ROWS.
+
+    Returns:
+        A table of schema ROWS. `earlier` belongs to the id, as in `distinct_rows`.
     """
     by_pair = [*KEY, "event_id", "value_hash"]
     pairs = rows.group_by(by_pair, use_threads=False).aggregate([])
@@ -124,7 +150,14 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
 
 
 def held(rows: pa.Table) -> pa.Table:
-    """Rows → HELD."""
+    """Count the rows of each range.
+
+    Args:
+        rows: A table of schema ROWS.
+
+    Returns:
+        A table of schema HELD with one row per range.
+    """
     distinct = distinct_rows(rows)
     fresh = pc.invert(distinct.column("earlier")).cast("int64")
     counted = (
@@ -151,9 +184,13 @@ def judge(
     hours: Sequence[int],
     named_max: int,
 ) -> RangeCounts:
-    """Compare the HELD and the PROMISED tables of some ranges: all that there is of them.
+    """Compare all promises and all rows of some ranges.
 
-    `hours`: of each frontier asked for.
+    Args:
+        held_parts: Tables of schema HELD.
+        promised_parts: Tables of schema PROMISED.
+        hours: The hour of each frontier in Unix seconds, by frontier index.
+        named_max: Maximum number of unmet promises of each frontier's own hour to return.
     """
     rows = _added_up(pa.concat_tables([HELD.empty_table(), *held_parts]))
     promises = _distinct(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
@@ -200,7 +237,7 @@ def judge(
 
 
 def merged(verdicts: Sequence[RangeCounts]) -> RangeCounts:
-    """The verdict on all ranges of all of these. There must be one."""
+    """Add the results of disjoint ranges; at least one is required."""
     records, promised, checked = (Counter[tuple[int, int]]() for _ in range(3))
     unnamed = Counter[int]()
     for v in verdicts:
@@ -227,7 +264,6 @@ def _added_up(parts: pa.Table) -> pa.Table:
 
 
 def _distinct(promises: pa.Table) -> pa.Table:
-    """Each content of a key once."""
     return (
         promises.group_by([*KEY, "count", "sum", "checksum"], use_threads=False)
         .aggregate([("origin", "first")])

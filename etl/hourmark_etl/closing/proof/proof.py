@@ -123,13 +123,22 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What the proof of one type's hour found. Proved if `findings` is empty.
+    """The result of proving one type's hour; it is proved if `findings` is empty.
 
-    `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`:
-    promises that this hour settles. `promised`: distinct ids of them; by sums, a record that stands
-    twice counts twice, as its rows do. `unaudited`: distinct ids. `checked`: promised events whose
-    values a checksum proved. `lacks`: the ranges of which rows are missing. `listed`: what all
-    listed rows add up to. `otherwise`, `unknown`: of late rows that are no copies (`copies.Told`).
+    Attributes:
+        method: `empty` (nothing promised, nothing listed), `sums` or `join`.
+        audit_records: Number of promises that this hour settles.
+        promised: Number of promised events: distinct ids with `join`; with `sums`, duplicates of an
+            audit record count again, like their rows.
+        unaudited: Number of distinct ids without a promise.
+        checked: Number of promised events whose values a checksum verified.
+        findings: Readable descriptions of promises that are not kept.
+        lacks: The ranges of these promises.
+        books: Totals by origin hour.
+        unaudited_file: The file in which rows without a promise were stored, if any.
+        listed: Totals of all listed rows.
+        otherwise: Ranges with late rows that differ from those in closed buckets.
+        unknown: Readable reasons why late rows could not be checked.
     """
 
     method: str
@@ -148,8 +157,15 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prover:
-    """Proves rounds. `unit_bytes_max`: of datums that one task's rows stand for
-    (`rows.plan_units`).
+    """Proves the hours of a round.
+
+    Attributes:
+        runner: Runs tasks.
+        storage: The storage.
+        database: The ledger.
+        unit_bytes_max: Maximum size of a task in bytes of datums.
+        ranges_here_max: Maximum number of promises that the driver compares itself; more are
+            compared in tasks.
     """
 
     runner: Runner
@@ -159,9 +175,20 @@ class Prover:
     ranges_here_max: int = _RANGES_HERE_MAX
 
     def prove(self, asked: Sequence[Frontier], below: AuditOffsets) -> list[Proof]:
-        """A proof for each frontier, in turn; `below`: the cut of promises.
+        """Prove the hour of each frontier.
 
-        Unreadable names a staged file.
+        Hours whose totals match are proved without reading rows; the others are compared range by
+        range.
+
+        Args:
+            asked: Frozen frontiers.
+            below: The cut: audit records below these offsets count.
+
+        Returns:
+            One proof per frontier, in order.
+
+        Raises:
+            Unreadable: A staged file must be staged again first.
         """
         sums = with_partially_counted(
             round_sums(self.database, asked, below), self.storage, asked, below
@@ -204,9 +231,7 @@ class Prover:
     def _verdict(
         self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: AuditOffsets
     ) -> RangeCounts:
-        """All partial counts come here and are judged, or, where they are many, meet range by range
-        in tasks.
-        """
+        """Compare all ranges in the driver, or in tasks if there are many."""
         groups = [
             g for of in counting_promises(self.database, list(asked.values()), below) for g in of
         ]
@@ -229,7 +254,7 @@ class Prover:
     def _older(
         self, asked: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
     ) -> pa.Table:
-        """Return the promises below `settled_next` of the late ranges in doubt, as OLDER. Few.
+        """Return earlier settled promises of late ranges that are unmet or unaudited, schema OLDER.
 
         Each file is read once for all frontiers.
         """
@@ -298,8 +323,13 @@ class Prover:
 
 
 class Joined(NamedTuple):
-    """A verdict, with what older promises explain taken out; `passed_over`: second copies of
-    settled promises.
+    """The comparison of a round's ranges after removing what earlier promises explain.
+
+    Attributes:
+        verdict: The comparison.
+        unaudited: Ranges without a promise, columns KEY and `rows`.
+        unmet: Promises that are not kept.
+        passed_over: Duplicates of promises that were settled earlier.
     """
 
     verdict: RangeCounts
@@ -309,7 +339,15 @@ class Joined(NamedTuple):
 
 
 def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
-    """Proved, if it can be told by sums (by origin hour); None: the slow path decides. Pure."""
+    """Prove an hour by totals alone. It performs no I/O.
+
+    Args:
+        listed: Totals of listed rows by origin hour.
+        promised: Totals of promises by origin hour.
+
+    Returns:
+        The proof, or None if the totals differ or are not sufficient; then ranges must be compared.
+    """
     if not listed and not promised:
         return Proof(method="empty", audit_records=0, promised=0, unaudited=0)
     rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
@@ -335,10 +373,22 @@ def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof |
 def with_partially_counted(
     sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: AuditOffsets
 ) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
-    """For each frontier its (listed, promised) sums by hour, with those rows of partially_counted
-    groups that count.
+    """Complete each frontier's totals with the audit records of partially counted groups.
 
-    Each file is read once.
+    Groups that lie across the cut or across `settled_next` are counted by reading their files, each
+    of them once.
+
+    Args:
+        sums: Totals of each frontier from the ledger.
+        storage: The storage.
+        asked: The frontiers, in the order of `sums`.
+        below: The cut.
+
+    Returns:
+        For each frontier, the totals of listed rows and of promises by origin hour.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
     """
     wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (asked, hour)
     for at, of in enumerate(sums):
@@ -360,7 +410,15 @@ def with_partially_counted(
 
 
 def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, told: Told) -> Proof:
-    """The proof of one frontier by what the join found."""
+    """Build the proof of one frontier from the comparison of ranges.
+
+    Args:
+        at: Index of the frontier in the round.
+        f: The frontier.
+        joined: The comparison of all frontiers.
+        file: The file with the frontier's unaudited rows, if any.
+        told: The check of its late rows.
+    """
     unmet = [u for u in joined.unmet if u.asked == at]
     unnamed = joined.verdict.unnamed.get(at, 0)
     unaudited = Counter[int]()
@@ -398,16 +456,15 @@ def _keys_of(unmet: Sequence[Unmet]) -> pa.Table:
 
 
 def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[Unmet]) -> pa.Table:
-    """Late ranges (columns KEY) whose rows are explained by older promises alone."""
     return distinct(
         pa.concat_tables([matching(unaudited, older, KEY).select(KEY), _keys_of(passed_over)]), KEY
     )
 
 
 def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], list[Unmet]]:
-    """Return those that older promises do not settle, and those that they do.
+    """Split unmet promises into those that earlier promises do not settle and those that they do.
 
-    A promise with the same ids and another checksum is not the one that was settled.
+    A promise with the same ids and another checksum is not settled.
     """
     settled = defaultdict[tuple[Any, ...], set[int | None]](set)
     for *content, checksum in (tuple(promise.values()) for promise in older.to_pylist()):
@@ -435,13 +492,23 @@ def _described(u: Unmet, length_s: int) -> str:
 
 
 def lacking(ranges: Sequence[bytes], unnamed: int) -> Lacking:
-    """Return the ranges that `named` names, with whether it only counts some."""
+    """Return the first 20 ranges as a record of missing ranges.
+
+    Args:
+        ranges: Range ids.
+        unnamed: Number of further ranges that are not in `ranges`.
+    """
     return Lacking(
         tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or unnamed)
     )
 
 
 def named(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
-    """As many as a manifest names; `unnamed` more are only counted."""
+    """Return the first 20 findings, followed by `and N more ranges` if there are others.
+
+    Args:
+        findings: Readable findings.
+        unnamed: Number of further ranges that are not in `findings`.
+    """
     more = len(findings[FINDINGS_MAX:]) + unnamed
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

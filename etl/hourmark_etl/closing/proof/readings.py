@@ -1,34 +1,32 @@
-"""Whether a range was read twice, and otherwise the second time: its audit records are compared
-before anything is frozen.
+"""Detects ranges that were parsed twice with different results, by comparing audit records.
 
-Parsing is a pure function of a range and of its rules revision, so a retry makes the very same
-audit record, and whatever its rows are, they are the same rows. Software that reads a retry
-otherwise (other zone data, another parser) breaks that: the range has two records that differ, and
-rows of both readings. Each hour would be proved by the record that speaks of it, and one event
-stand in two buckets. What each record promises cannot tell it (counts and sums of both are kept),
-so the records are compared:
+Parsing is a pure function of a range and its rules revision, so a retry produces the same audit
+record and the same rows. Software that parses a retry differently (other time zone data, another
+parser) breaks that: the range has two different records, and rows of both. Each hour would be
+proved by the record that names it, and one event would be in two buckets. Counts and sums of both
+records are kept, so the proof cannot detect it. Therefore audit records are compared before
+anything is frozen:
 
-- Each row of an audit file has its record's `content`, a digest of all that the record promises and
-  of all its ids, whatever type and hour the row is of: ids tell of a time that moved within its
-  hour, counts and sums of low 64 bits do not. Two contents of one range are a conflict. A range is
-  known by its id and `observed_at`, of which the id is made, too.
-- Once for each cut, audit files that came since the last one are compared with each other, and with
-  older ones that hold ranges observed at the same time (each file says when its ranges were): a
-  retry that soon follows finds a file or two.
-- Records with equal contents and different checksums of values are a conflict, too: the same ids,
-  and other values. A record without checksums (of a service before 0.4.0) is compared by its
-  content alone.
-- A record with a content that was compared before says nothing new: a copy of one whose conflict an
-  override has closed holds nothing a second time.
+- Each row of an audit file has its record's `content`, a digest of everything the record promises
+  and of all its ids, for all types and hours. Ids reveal a time that moved within its hour; counts
+  and sums of low 64 bits do not. Two contents of one range are a conflict. A range is identified by
+  its id and `observed_at`, which is part of what the id is derived from.
+- Once per cut, new audit files are compared with each other, and with older files that contain
+  ranges observed at the same time. Each file records the times of its ranges, so a retry that
+  follows soon needs only one or two files.
+- Records with equal contents and different checksums of values are a conflict too: the ids are
+  equal, the values are not. A record without checksums (of a service before 0.4.0) is compared by
+  its content alone.
+- A record whose content was compared before adds no conflict: it is a copy.
 
-A conflict holds each type and hour that one of the records names (`held`): of what is closed and
-settled, nothing, as what was promised there stands in its bucket; what is late, the hour that would
-list it. Other types and hours go on. No deadline waives it, as nothing is missing: an override
-closes the hour as `forced`, and its manifest names the range and both records.
+A conflict blocks each type and hour that one of the records names (`held`). Hours that are closed
+and settled are not affected, because what was promised there is in the bucket; late rows block the
+hour that would list them. Other types and hours continue. No deadline waives a conflict, because
+nothing is missing: an override closes the hour as `forced`, and its manifest names the range and
+both records.
 
-A record that promises nothing (blank lines alone) has no rows that could stand anywhere, and is not
-compared. Nor is what audit files no longer hold: they are kept longer than topics, and until then a
-retry finds the first reading.
+A record that promises nothing (only blank lines) is not compared. Neither are records that audit
+files no longer contain: these files are kept longer than topics, so a retry finds the first record.
 """
 
 from __future__ import annotations
@@ -64,10 +62,13 @@ _HERE_MAX: Final = 8  # items that are read in the driver: a job on executors ta
 
 
 class Reading(NamedTuple):
-    """One of the contents of a range.
+    """One of several different audit records of the same range.
 
-    `offset`: central, of its first record; `promised`: (type, hour, count) of that; `site`: whose
-    audit topic has it.
+    Attributes:
+        offset: Central offset of the first record with this content.
+        origin: Readable origin of the range.
+        promised: Tuples of event type, hour (Unix seconds) and number of events.
+        site: Site whose audit topic contains the record.
     """
 
     offset: int
@@ -77,13 +78,22 @@ class Reading(NamedTuple):
 
 
 class ReadingsDiffer(NamedTuple):
-    """A range, and its readings by offset: two at least."""
+    """A range with at least two different audit records.
+
+    Attributes:
+        range_id: The range id, 8 bytes.
+        readings: The different records, by offset.
+    """
 
     range_id: bytes
     readings: tuple[Reading, ...]
 
     def text(self, length_s: int) -> str:
-        """Human-readable; `length_s`: of an hour."""
+        """Return a readable description.
+
+        Args:
+            length_s: Length of an hour (a bucket) in seconds.
+        """
         told = []
         for reading in self.readings:
             promised = [
@@ -103,7 +113,12 @@ class ReadingsDiffer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Files that are compared with all others now, and what differs for the first time."""
+    """The result of comparing a batch of audit files.
+
+    Attributes:
+        files: The new files; they are now compared with all others.
+        differences: Ranges with different records that were not known before.
+    """
 
     files: tuple[AuditFile, ...]
     differences: tuple[ReadingsDiffer, ...]
@@ -111,7 +126,14 @@ class Compared(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Comparer:
-    """Reads audit files; changes nothing."""
+    """Compares audit files; changes nothing in the ledger.
+
+    Attributes:
+        runner: Runs tasks that read files.
+        storage: The storage.
+        database: The ledger.
+        rows_max: Maximum number of rows that are compared at a time.
+    """
 
     runner: Runner
     storage: Storage
@@ -119,9 +141,16 @@ class Comparer:
     rows_max: int = ROWS_MAX
 
     def next(self, without: Collection[str]) -> Compared | None:
-        """The next files that are to be compared, but for these paths; None if there are none.
+        """Compare the next files that have not been compared yet.
 
-        Unreadable names a file.
+        Args:
+            without: Paths of files to skip.
+
+        Returns:
+            The files and their differences; None if no file is left.
+
+        Raises:
+            Unreadable: A file must be staged again first.
         """
         files = not_compared(self.database, self.rows_max, without)
         if not files:
@@ -138,7 +167,7 @@ class Comparer:
         return Compared(tuple(files), differences(rows))
 
     def _older(self, new: pa.Table, without: Collection[str]) -> list[AuditFile]:
-        """Compared files that may hold one of these ranges."""
+        """Return the files, compared earlier, that may contain ranges of the new rows."""
         if not len(new):
             return []
         times = np.unique(new.column("observed_at").to_numpy())
@@ -161,13 +190,25 @@ class Comparer:
 
 
 def readings(item: PromisesItem, storage: Storage, of: pa.Table | None = None) -> pa.Table:
-    """READINGS of the files, each once; `of`: only of these ranges (columns RANGE)."""
+    """Return each distinct record content of the files once, schema READINGS.
+
+    Args:
+        item: The files.
+        storage: The storage.
+        of: Ranges to return, columns RANGE; None for all.
+    """
     found = pa.concat_tables([read_all(storage, path, READING) for path, _ in item.files])
     return distinct(found if of is None else matching(found, of, RANGE), READING)
 
 
 def rows_of(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
-    """All rows of the files that are of these ranges (columns RANGE), as of SITED."""
+    """Return all rows of the given ranges in the files, schema SITED.
+
+    Args:
+        item: The files.
+        storage: The storage.
+        of: Ranges, columns RANGE.
+    """
     found = [SITED.empty_table()]
     for path, site in item.files:
         rows = matching(read_all(storage, path, AUDIT_SCHEMA.names), of, RANGE)
@@ -176,10 +217,16 @@ def rows_of(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
 
 
 def differing(new: pa.Table, known: pa.Table) -> pa.Table:
-    """Return ranges (columns RANGE) with a content, or checksums, among the new that are not known,
-    and others. Pure.
+    """Return the ranges with several contents, or several value checksums, of which one is new.
 
-    Records without checksums are compared by content alone.
+    Records without checksums are compared by content alone. It performs no I/O.
+
+    Args:
+        new: Contents of new files, schema READINGS.
+        known: Contents of files that were compared earlier, schema READINGS.
+
+    Returns:
+        A table with columns RANGE.
     """
     found = [_with_several(new, known, [*RANGE, "content"])]
     new, known = (of.filter(of.column("values").is_valid()) for of in (new, known))
@@ -189,9 +236,7 @@ def differing(new: pa.Table, known: pa.Table) -> pa.Table:
 
 
 def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Table:
-    """Return ranges with several values of these columns, of which one among the new is not
-    known.
-    """
+    """Return ranges with several values in these columns, at least one of them new."""
     readings = distinct(pa.concat_tables([new, known]), columns)
     counted = readings.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
     several = counted.filter(pc.greater(counted.column("count_all"), 1)).select(RANGE)
@@ -199,7 +244,11 @@ def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Tabl
 
 
 def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
-    """Of all rows (SITED) of ranges that differ. Pure."""
+    """Group the rows of ranges with different records by range and content. It performs no I/O.
+
+    Args:
+        rows: All rows of these ranges, schema SITED.
+    """
     ranges = defaultdict[tuple[bytes, int], dict[tuple[bytes, bytes | None], list[dict[str, Any]]]](
         dict
     )
@@ -214,7 +263,6 @@ def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
 
 
 def _reading(rows: Sequence[Mapping[str, Any]]) -> Reading:
-    """Of the rows of all records with one content, by offset."""
     promised = {(r["type"], r["hour"], r["count"]) for r in rows}
     return Reading(rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"])
 
@@ -222,8 +270,19 @@ def _reading(rows: Sequence[Mapping[str, Any]]) -> Reading:
 def held(
     of: ReadingsDiffer, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
-    """What a difference holds: of each type and hour that a reading names, the hour that would list
-    its rows. Pure.
+    """Return the conflicts that a difference causes. It performs no I/O.
+
+    For each type and hour that one of the records names, the hour that would list its rows is
+    blocked.
+
+    Args:
+        of: The range and its records.
+        frontiers: Frontiers by type.
+        length_s: Length of an hour (a bucket) in seconds.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        Conflicts by type and hour; empty if everything is settled in closed buckets.
     """
     what = of.text(length_s)
     found = {
@@ -245,9 +304,7 @@ def held(
 
 
 def _held_hour(hour_s: int, reading: Reading, frontier: Frontier | None) -> int | None:
-    """None where what was promised there is settled: it stands in a bucket that is closed, or is
-    fixed.
-    """
+    """Return the hour that a record's rows would be listed for; None if they are settled."""
     if frontier is None:
         return hour_s
     unsealed_s = first_unsealed(frontier).start_s

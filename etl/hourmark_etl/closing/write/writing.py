@@ -1,22 +1,20 @@
-"""Writes sealed hours: deduplicated rows into Avro containers, as one job for many types at once;
-no event is decoded.
+"""Writes sealed hours as Avro containers, one job for many types, without decoding events.
 
-Each datum is checked by the schema of its container, and the event id in it against the row's: a
-row that is not valid holds its hour, or is left out where an override says so. Staging checks the
-same, but not what version 0.3.0 staged, nor under a schema id that the ledger did not know.
+Each datum is validated against the schema of its container, and the event id in it against the
+row's id. A row that is not valid blocks its hour, or is left out if an override allows it. Staging
+performs the same check, except in version 0.3.0 and for schema ids that the ledger did not know.
 
-A task reads a unit (see `rows`), sorts it by id, drops equal neighbours and late events whose id a
-closed bucket holds, and copies each bucket's datums in that order into containers: one a schema,
-late ones apart. Containers are sorted by id. Slots of a large listing that stand in one task go
-into the same container, until it has reached the wanted size. What was written is read again from
-storage by the task that wrote it, so the check is spread like the work.
+A task reads a unit (see `units`), sorts it by id, drops duplicates and late events whose id is in a
+closed bucket, and copies each bucket's datums in this order into containers: one per schema, late
+events separately. Containers are sorted by id. Id ranges of a large listing that belong to one task
+share a container until it reaches the target size. The task that wrote a file reads it back, so the
+check is distributed like the work.
 
-What is written is what was proved: of every group all rows are read that are listed, with their
-values, and of every origin hour of a bucket, rows, digest and checksum of values of what was
-written and of the duplicates that were left out add up to what is listed. Value hashes are computed
-from datums twice: when a unit is read, so a file whose values are not those that were staged is
-staged again, and from the bytes that go into a container, so a change on the way there holds the
-hour.
+What is written is what was proved. All listed rows of every group are read and their values
+verified. For every origin hour of a bucket, the number, digest and value checksum of written rows
+and dropped duplicates must add up to the listed totals. Value hashes are computed from datums
+twice: when a unit is read, so that a changed staged file is staged again; and from the bytes that
+go into a container, so that a change on the way blocks the hour.
 """
 
 from __future__ import annotations
@@ -66,7 +64,16 @@ _WRITERS: Final = (
 
 
 class SealedHour(NamedTuple):
-    """What one bucket is to hold."""
+    """A sealed hour that is to be written as a bucket.
+
+    Attributes:
+        event_type: The event type.
+        hour: The hour.
+        listed: The staged groups that the bucket consists of.
+        leaves_out: Whether an override allows to leave out rows that cannot be written.
+        gives_up: Whether an override gives up checks that need an unreadable closed bucket: its
+            marker, and which late events it contains.
+    """
 
     event_type: str
     hour: Hour
@@ -77,12 +84,18 @@ class SealedHour(NamedTuple):
 
     @property
     def late_hours_s(self) -> frozenset[int]:
-        """Origin hours of its late events."""
+        """Return the origin hours of the late events in Unix seconds."""
         return frozenset(g.hour_s for g in self.listed if g.hour_s < self.hour.start_s)
 
 
 class WriteLimits(NamedTuple):
-    """Bytes of datums in a unit, of a container file, and how many tasks run at a time."""
+    """Limits for writing.
+
+    Attributes:
+        unit_bytes_max: Maximum size of a unit in bytes of datums.
+        target_file_bytes: Target size of a container file in bytes.
+        tasks: Number of tasks that run in parallel.
+    """
 
     unit_bytes_max: int
     target_file_bytes: int
@@ -90,7 +103,12 @@ class WriteLimits(NamedTuple):
 
 
 class WriteTask(NamedTuple):
-    """One unit, or neighbouring slots of one listing; `earlier` for each listing of the units."""
+    """The work of one write task.
+
+    Attributes:
+        units: One unit, or adjacent id ranges of one listing.
+        earlier: For each listing of the units, closed buckets that may contain its late events.
+    """
 
     units: tuple[Unit, ...]
     earlier: tuple[tuple[ClosedBucket, ...], ...]
@@ -98,8 +116,18 @@ class WriteTask(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What a task, or several, did: see `WrittenFile` and `WrittenHour`. By (type, the bucket's
-    hour), but what was `read`.
+    """The results of one or several write tasks.
+
+    Except for `files` and `read`, mappings are keyed by event type and the bucket's hour (Unix
+    seconds).
+
+    Attributes:
+        files: The files that were written.
+        read: Totals of the rows that were read, by group.
+        duplicates: Totals of dropped duplicates by origin hour.
+        left_out: Totals of invalid rows by origin hour.
+        faults: Readable reasons for some invalid rows.
+        troubles: Why duplicates could not be determined.
     """
 
     files: list[WrittenFile] = dataclasses.field(default_factory=list)
@@ -112,7 +140,7 @@ class Written:
     troubles: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
     def add(self, other: Written) -> None:
-        """What another did, too."""
+        """Add the results of other tasks to this object."""
         self.files.extend(other.files)
         self.troubles.update(other.troubles)
         _add(self.read, other.read)
@@ -137,13 +165,22 @@ def write_hours(
     folder: str,
     limits: WriteLimits,
 ) -> list[WrittenHour]:
-    """Write all of them into `folder`, and say what was written of each, in turn.
+    """Write sealed hours into a new folder and return what was written, in order.
 
-    Safe to repeat into another folder.
+    A failed call can be repeated with another folder. An error of a single hour is returned in its
+    `trouble` or `unwritable`.
 
-    `closed`: by type, closed buckets that may hold late events of it already; of one type, hours
-    that are late events of another hour of the same call are an error. Unreadable names a staged
-    file that must be staged again. What concerns one hour alone comes back as its `trouble`.
+    Args:
+        runner: Runs the write tasks.
+        storage: The storage.
+        sealed: The hours. No hour may have late events of another hour of the same type and call.
+        closed: By type, closed buckets that may already contain its late events.
+        schemas: Avro schemas as JSON by schema id.
+        folder: Path of the new folder.
+        limits: Sizes and parallelism.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
     """
     work = functools.partial(
         write_task, storage=storage, schemas=schemas, folder=folder, limits=limits
@@ -202,7 +239,10 @@ def plan_tasks(
     closed: Mapping[str, Sequence[ClosedBucket]],
     limits: WriteLimits,
 ) -> list[WriteTask]:
-    """Tasks of a round; the slots of one listing are dealt to as many as run at a time."""
+    """Split sealed hours into write tasks.
+
+    The id ranges of a large listing are distributed over at most `limits.tasks` tasks.
+    """
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
     assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), (
         "an hour and its own late events"
@@ -238,7 +278,7 @@ def write_task(
     folder: str,
     limits: WriteLimits,
 ) -> Written:
-    """One task's containers, and the index of their ids beside them."""
+    """Write the containers of one task, and an index of their ids, into the folder."""
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
     containers = functools.partial(Containers, storage, folder, schemas, limits.target_file_bytes)
     programs = {schema_id: program_of(text) for schema_id, text in schemas.items()}
@@ -250,10 +290,7 @@ def write_task(
             return own.finish()
 
     def write_unit(unit: Unit) -> None:
-        """Runs of a slot go into `shared` containers, others into files of their own.
-
-        The unit's memory ends with it.
-        """
+        """Write id ranges into shared containers and whole listings into files of their own."""
         parts: tuple[Unit, ...] = ()
         try:
             chosen = _chosen(
@@ -286,9 +323,7 @@ def write_task(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """The rows that buckets get, sorted by (listing, late or not, schema, id); `keys` says the
-    first three in one number.
-    """
+    """The rows of a unit that are written, sorted by `keys` (listing, lateness, schema) and id."""
 
     keys: Int64s
     hours: Int64s
@@ -305,10 +340,9 @@ def _chosen(
     done: Written,
     datum_bytes_max: int,
 ) -> _Chosen:
-    """Each id once, none that a closed bucket holds, and only valid datums.
+    """Read a unit and select its valid rows: each id once, and none that a closed bucket contains.
 
-    Adds to `done` what was read, the duplicates, the rows that cannot be written, and the trouble
-    of listings for which duplicates cannot be told.
+    Totals of what was read, duplicates, invalid rows and lookup errors are added to `done`.
     """
     table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"), datum_bytes_max)
     _add(done.read, read)
@@ -365,20 +399,16 @@ def _chosen(
 
 
 def _by_listing(listing: Int64s, rows: Int64s) -> list[tuple[int, Int64s]]:
-    """These rows, apart by their listing, by which all are sorted."""
     starts = run_starts(listing[rows])
     return [(int(listing[own[0]]), own) for own in np.split(rows, starts[1:]) if len(own)]
 
 
 def _key(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
-    """On-time rows sort after late ones, as their ids do: then nothing is to be sorted again where
-    a listing has one schema.
-    """
     return listing << 33 | (~late).astype(np.int64) << 32 | schemas.astype(np.int64)
 
 
 def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
-    """What goes into one container, in turn; its ids are written to the index."""
+    """Yield the rows of each container as a run and write their ids to the index."""
     if not len(chosen.keys):
         return
     offsets, data = binary_buffers(chosen.datums)
