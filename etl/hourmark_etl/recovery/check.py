@@ -1,8 +1,7 @@
-"""What must hold of a ledger by itself, beside storage, and beside the topics: `hourmark ledger
-check`. Changes nothing.
+"""Checks the consistency of a ledger with itself, storage and topics: `hourmark ledger check`.
 
-It may run beside a driver, which goes on meanwhile: what disagrees is looked at a second time, and
-only what disagrees in the same way is a finding.
+It changes nothing and may run next to a running driver: inconsistencies are checked a second time,
+and only those that persist are reported.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from hourmark_etl.topics import Central
 
 
 class LedgerFault(enum.StrEnum):
-    """What kind of disagreement it is."""
+    """The kinds of inconsistency that a check of the ledger can find."""
 
     OLDER_COPY = "older-copy"  # a marker that the ledger does not know
     MARKER = "marker"  # a closed bucket without its marker, or with another
@@ -49,7 +48,13 @@ class LedgerFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """One disagreement. `where`: a type, a type and hour, a path, a topic-partition."""
+    """One inconsistency of the ledger.
+
+    Attributes:
+        kind: Kind of the inconsistency.
+        where: The affected type, type and hour, path, table or topic-partition.
+        detail: Readable description.
+    """
 
     kind: LedgerFault
     where: str
@@ -62,7 +67,17 @@ class LedgerFinding:
 def check_ledger(
     database: Database, storage: Storage, bucket_seconds: int, central: Central
 ) -> list[LedgerFinding]:
-    """All checks. Unavailable where storage, the ledger or the cluster does not answer."""
+    """Run all checks and return the inconsistencies that persist in a second run.
+
+    Args:
+        database: The ledger.
+        storage: The storage with its buckets and staged files.
+        bucket_seconds: Length of a bucket.
+        central: The central cluster.
+
+    Raises:
+        Unavailable: Storage, the ledger or the cluster does not answer.
+    """
 
     def look() -> list[LedgerFinding]:
         on_storage = {t: list_hours(storage, t, bucket_seconds) for t in list_types(storage)}
@@ -85,8 +100,9 @@ def check_ledger(
 
 
 def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
-    """Every hour from the first to the frontier is closed, and no other; a seal stands exactly
-    where the state says so.
+    """Check that exactly the hours from each type's first hour to its frontier are closed.
+
+    A frontier must have a seal if and only if its state is `sealed`.
     """
     with database.reading() as connection:
         closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
@@ -115,8 +131,9 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
 
 
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
-    """The table of late events says what manifests say: else a lookup of copies passes over a
-    bucket.
+    """Check that the table of late events matches the manifests of closed buckets.
+
+    If a row is missing, the search for duplicates of late events ignores a bucket.
     """
     table = tables.late_hours.c
     differ: list[tuple[str, int, int, bool]] = []
@@ -145,9 +162,7 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
 def _late_by_manifests(
     connection: Connection, event_type: str, bucket_seconds: int
 ) -> set[tuple[int, int]]:
-    """Return (origin hour, bucket's hour) of each bucket with late events, in Unix seconds, by the
-    type's manifests.
-    """
+    """Return pairs of origin hour and bucket hour (Unix seconds) of a type's late events."""
     wanted = set()
     for row in bucket_rows(connection, event_type):
         with contextlib.suppress(
@@ -162,8 +177,9 @@ def _late_by_manifests(
 
 
 def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
-    """Groups are listed for their hour or a later one that was frozen; those of a file add up to
-    it.
+    """Check that groups are listed only for valid hours, and that they add up to their files.
+
+    A group may be listed for its own hour or for a later one that was frozen.
     """
     groups = tables.groups
     query = (
@@ -189,7 +205,7 @@ def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[Le
 
 
 def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
-    """Why no group of these hours can be listed for that one; empty where it can."""
+    """Return why groups of these hours cannot be listed for that hour; empty if they can."""
     if latest > listed_hour:
         return f"one of {Hour.of(latest * 1000, f.hour.length_s)} is later than its bucket"
     if listed_hour < f.first_hour.start_s:
@@ -205,9 +221,13 @@ def check_markers(
     known: Collection[Frontier],
     on_storage: Mapping[str, Sequence[Hour]],
 ) -> Iterator[LedgerFinding]:
-    """Every closed bucket has its marker, which says the same; and storage has no marker beyond.
+    """Check that closed buckets and the markers on storage match.
 
-    `on_storage`: listed before.
+    Args:
+        database: The ledger.
+        storage: The storage.
+        known: Frontiers of all types.
+        on_storage: Hours with a bucket folder by type, listed before `known` was read.
     """
     frontier = {f.event_type: f for f in known}
     for f in known:
@@ -237,7 +257,15 @@ def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
 def _marker_problem(
     database: Database, storage: Storage, event_type: str, hour: Hour, remembered: str | None
 ) -> LedgerFinding | None:
-    """`remembered`: the ledger's manifest; None for a bucket's folder of which it knows nothing."""
+    """Return how a bucket's marker differs from the ledger's manifest; None if it does not.
+
+    Args:
+        database: The ledger.
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+        remembered: The ledger's manifest; None if the ledger does not know the bucket.
+    """
     kind, folder = LedgerFault.MARKER, storage.url(hour.bucket_path(event_type))
     try:
         known = None if remembered is None else Manifest.decode(remembered.encode())
@@ -272,8 +300,9 @@ def _marker_problem(
 
 
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
-    """Staged files of events not in a closed bucket, and of promises not settled, stand with the
-    rows that the ledger names.
+    """Check that required staged files exist, are intact and have the expected number of rows.
+
+    Required are files with events that are in no closed bucket, or with unsettled audit records.
     """
     files = tables.staged_files.c
     batches = defaultdict[str, dict[str, int]](dict)
@@ -310,7 +339,7 @@ def _file_problems(
 
 
 def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
-    """Each position lies within the log of the very topic that was staged."""
+    """Check that each staging position lies within the log of the topic that was staged."""
     # Digests are compared for themselves.
     positions = [
         from_columns(Position, row) for row in database.ask(select(tables.positions)).mappings()

@@ -1,4 +1,4 @@
-"""Whether a ledger has done anything: then it is not one that was made in place of a lost one."""
+"""Check that a rebuild does not overwrite a ledger that has been used."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ _NOT_ITS_OWN: Final = (
 
 
 def refuse_filled(connection: Connection, rules: RulesBook) -> None:
-    """UsageError if the ledger has done anything: then it is not one that was made in place of a
-    lost one.
+    """Check that a ledger has not been used, so that a rebuild may fill it.
 
-    `rules`: those of the topic. What the ledger alone has of them is its own, too.
+    Args:
+        connection: Connection to the ledger.
+        rules: The rules revisions that the rules topic contains; other revisions in the ledger
+            count as use.
+
+    Raises:
+        UsageError: The ledger contains data; nothing was changed.
     """
     f = tables.frontiers.c
     moved = or_(

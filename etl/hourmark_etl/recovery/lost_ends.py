@@ -1,10 +1,9 @@
-"""Logs that lost their end while no driver looked, told by staged files that the ledger does not
-name.
+"""Detects logs that lost their end while no driver was running, using uncommitted staged files.
 
-An older copy of the ledger goes on behind what was staged since it was made. Where Kafka has lost
-the end of that too (one power failure takes a disk of each), nothing is shorter than its positions,
-and others take the lost records' places unseen. The files of what was staged stand still, and say
-how far that was.
+An older copy of the ledger continues at positions before what was staged since the copy was made.
+If Kafka lost the end of its logs too (one power failure may affect disks of both), no log is
+shorter than the ledger's positions, and new records take the offsets of the lost ones unnoticed.
+The staged files still exist and show how far staging had come.
 """
 
 from __future__ import annotations
@@ -32,7 +31,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class LostEnds:
-    """Looks for them once, at a driver's start. `topics`: of all types."""
+    """Searches for lost ends of logs once after a driver has started.
+
+    Args:
+        storage: The storage with staged files.
+        database: The ledger.
+        central: The central cluster.
+        topics: Topics of all event types.
+    """
 
     def __init__(
         self, storage: Storage, database: Database, central: Central, topics: CentralTopics
@@ -58,17 +64,23 @@ class LostEnds:
 
     @property
     def is_done(self) -> bool:
-        """Whether all is compared; until then nobody may delete what the ledger does not name."""
+        """Return whether all logs were compared. Until then no staged file may be deleted."""
         return self._events is not None and not self._events
 
     def look(self, lease: Lease, now_ms: int) -> None:
-        """What is found stands in the ledger then.
+        """Compare logs with staged files and store lost ends in the ledger as gaps.
 
-        Unavailable where promises cannot be compared: nothing may close before.
+        A gap in audit records blocks every type until an override accepts it. A gap in events
+        blocks nothing, because promises show what is missing; it keeps the staged files, from which
+        `hourmark ledger rebuild` can restore the records. Unavailable event topics are compared by
+        a later call.
 
-        Of promises the gap holds every type until an override accepts it. Of events, promises tell
-        what is missing: the gap keeps the files, of which `hourmark ledger rebuild` lists what they
-        hold. Topics that cannot be asked now are, later.
+        Args:
+            lease: The closer's lease.
+            now_ms: Current time in Unix milliseconds.
+
+        Raises:
+            Unavailable: Audit topics cannot be compared; no hour may close before they are.
         """
         if self._events is None:
             if self._reached is None and (unnamed := self._unnamed()):
@@ -139,8 +151,9 @@ class LostEnds:
         return self._central.cluster_id()
 
     def _ask(self, topics: Iterable[str]) -> dict[Key, Position]:
-        """Where the logs end now; of high watermarks, as a last stable offset may lie before what
-        was staged.
+        """Return the high watermarks of the topics' partitions.
+
+        Last stable offsets are not used because they may lie below what was staged.
         """
         ids = {
             Partition(i.name, n): i.topic_id
@@ -170,8 +183,9 @@ class LostEnds:
         return [lost_behind(self._topics.at_edge(p.topic), p) for p in short]
 
     def _truncated(self, ends: Mapping[Key, Position]) -> set[Key]:
-        """Those that lost what files hold, by leader epochs: their logs may have grown beyond it
-        since.
+        """Return the partitions that lost staged records according to their leader epochs.
+
+        It finds lost records even if the log has grown beyond them since.
         """
         keys = {p.of: key for key, p in ends.items() if key in self._epochs}
         starts = self._central.starts([*keys])

@@ -1,6 +1,4 @@
-"""The ledger beside the markers of closed buckets: one that the ledger does not know says that the
-ledger is an older copy.
-"""
+"""Detects an older copy of the ledger by bucket markers that the ledger does not know."""
 
 from __future__ import annotations
 
@@ -30,12 +28,14 @@ _HELP: Final = (
 
 
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """ForeignLedger if storage holds a marker that this ledger does not know: asked at a driver's
-    start.
+    """Check that storage has no bucket that this ledger does not know.
 
-    Two markers a type are looked at. As hours close in turn, an older copy has, of some type, the
-    bucket of an hour that it takes for open; and the newest bucket that it knows must be its own,
-    of a commit that it has reached.
+    At most two markers per type are read. Hours close in order, so an older copy considers an hour
+    as open whose bucket exists; and the newest bucket that it knows must be its own, with a commit
+    number that it has reached.
+
+    Raises:
+        ForeignLedger: Such a bucket exists: the ledger is an older copy, or another ledger.
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)
@@ -60,7 +60,7 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
 
 
 def _has_marker(storage: Storage, folder: str) -> bool:
-    """Whether it holds a bucket. What this user may not look into is somebody else's."""
+    """Return whether a folder contains a bucket; False if access to it is denied."""
     try:
         return any_marker(storage, folder) is not None
     except AccessDenied as error:
@@ -75,13 +75,12 @@ def _has_marker(storage: Storage, folder: str) -> bool:
 def _problems(
     storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]
 ) -> dict[str, str]:
-    """What speaks against the ledger, by type."""
     found = at_once(lambda f: _problem(storage, f, identity), known)
     return {f.event_type: problem for f, problem in zip(known, found, strict=True) if problem}
 
 
 def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
-    """What speaks against the ledger in the markers of one type; empty: nothing."""
+    """Return why a type's markers contradict the ledger; empty if they do not."""
     unsealed = first_unsealed(frontier)
     if found := standing_manifest(storage, frontier.event_type, unsealed):
         return (

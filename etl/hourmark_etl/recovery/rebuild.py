@@ -1,17 +1,16 @@
-"""Makes a lost ledger anew from what is left: markers, staged files, and the topics.
+"""Rebuilds a lost ledger from markers, staged files and topics.
 
-A published marker always wins: a type's frontier is the hour after its last marker, whatever the
-ledger had reached beyond it. Where staging begins again, and what of staged files counts beside it,
-is told in `rebuilt_offsets`.
+A published marker is the truth: a type's frontier is the hour after its last marker, whatever state
+the ledger had reached. `rebuilt_offsets` determines where staging resumes and which staged files
+count.
 
-Where the mirror stood at the last checks of the edge, and which gaps there were by then, is read
-from storage too (`offset_records`); without it those checks begin anew, and what the edge has
-deleted by now counts as a gap. That a log lost its end is kept there before any driver runs with
-the new ledger: once the log has grown again, another rebuild would not find it.
+The mirrors' positions at the last checks, and the gaps known then, are read from storage
+(`offset_records`). Without these records, checks start from the beginning, and everything that an
+edge has deleted by now counts as a gap. Lost ends of logs are recorded on storage before a driver
+runs with the new ledger, because once a log has grown again, another rebuild would not find them.
 
-Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and which records were set
-aside. The index of ids is a cache: what of it stands on storage is taken over, as what is staged
-again is looked up in closed buckets.
+Overrides, waived sources and set-aside records cannot be rebuilt. Id indexes on storage are reused;
+they are a cache for looking up events that are staged again.
 """
 
 from __future__ import annotations
@@ -62,13 +61,22 @@ from hourmark_etl.topics import CentralTopics
 
 
 def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> Rebuilt:
-    """Fill an empty ledger, in one transaction.
+    """Fill an empty ledger from storage and topics, in one transaction.
 
-    `say` is told how it goes. One that `types apply` made counts as empty: its types begin where
-    what is left says.
+    A ledger on which only `types apply` has run counts as empty.
 
-    UsageError if the target holds anything else; Finding where what is left contradicts itself:
-    nothing is written then.
+    Args:
+        outside: The sources to read.
+        target: The ledger to fill.
+        say: Receives readable progress messages.
+
+    Returns:
+        Counts, gaps and notes for the operator.
+
+    Raises:
+        UsageError: The target ledger contains data.
+        Finding: The sources contradict each other; the ledger is not changed.
+        Unavailable: Storage, the ledger or the cluster does not answer.
     """
     with target.transaction() as connection:
         refuse_filled(connection, outside.rules)
@@ -158,8 +166,9 @@ class _Rebuild:
             self.done.buckets += len(closed)
 
     def _put_indexes(self) -> None:
-        """Runs of those that the attempt published which kept the index: of others it may hold what
-        was never published.
+        """Reuse the index rows of buckets that the index's own attempt published.
+
+        An index may also contain ids of buckets that were never published.
         """
         storage = self.outside.storage
         own = [
@@ -204,7 +213,7 @@ class _Rebuild:
             )
 
     def _name_ledger(self, recorded: Sequence[FirstHours]) -> None:
-        """The UUID that markers name; where there are none, that of the last record."""
+        """Use the ledger id of the markers or, without any, of the last record of first hours."""
         if len(self.ledgers) > 1:
             raise Finding(
                 f"{self.outside.storage.url('')} holds buckets of several ledgers "
@@ -218,8 +227,9 @@ class _Rebuild:
         ][0]
 
     def _declared(self, event_type: str) -> tuple[set[str], str]:
-        """All sources that ever carried it, as none of their hosts is known to have left; the
-        shard, as declared last.
+        """Return all sources that ever delivered the type, and its most recently declared shard.
+
+        Former sources are included because their hosts are not known to have left.
         """
         knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
         if knowing:
@@ -233,12 +243,11 @@ class _Rebuild:
         return set(), DEFAULT_SHARD
 
     def _first_promise(self) -> AuditOffsets:
-        """The central audit offsets of the first promises that may count for a frontier hour, or
-        for a late event of it.
+        """Return the audit offsets of the first promises that may count for an open hour.
 
-        Promises of an hour, as its events, come no earlier than `EARLIEST_MS` before it; those of a
-        type without a bucket, not before the ledger knew the type. A cut that was taken by then has
-        all earlier ones below it, settled or of other hours.
+        Promises of an hour, like its events, arrive at most `EARLIEST_MS` before it, and those of a
+        type without a bucket not before the ledger knew the type. Earlier promises lie below any
+        cut that was taken by then, so they are settled or belong to other hours.
         """
         first = []
         for event_type, hour_s in self.frontiers.items():
@@ -252,8 +261,9 @@ class _Rebuild:
         return functools.reduce(AuditOffsets.shared, first) if first else NONE_MEANT
 
     def _put_unaudited(self) -> None:
-        """Of each closed hour, the file with as many rows as its manifest says; another is of a
-        proof that failed.
+        """Reuse the unaudited file of each closed hour whose number of rows matches the manifest.
+
+        Other files are left over from failed proofs.
         """
         table = tables.buckets
         found: set[tuple[str, int]] = set()
@@ -280,8 +290,11 @@ class _Rebuild:
                 self.connection.execute(insert(tables.unaudited).values(kept))
 
     def _put_rules(self) -> None:
-        """Finding where an id stands for something else in a marker than in the rules: one of the
-        two is not this site's.
+        """Store rules and schemas.
+
+        Raises:
+            Finding: A schema id means something else in a marker than in the rules, so one of the
+                two belongs to another installation.
         """
         put_book(self.connection, self.outside.rules)
         try:
@@ -302,9 +315,7 @@ class _Rebuild:
             )
 
     def _put_meta(self) -> None:
-        """Its commit is above every number that a marker, a batch or a file of unaudited rows tells
-        of the lost ledger.
-        """
+        """Store the ledger's id and a commit number above all that the lost ledger used."""
         self.done.commit = (
             max(self.commits | epochs(self.outside.storage, self.outside.bucket_seconds), default=0)
             + 1

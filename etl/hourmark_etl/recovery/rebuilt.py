@@ -1,4 +1,4 @@
-"""What a rebuild reads, and what it found."""
+"""The inputs and the results of a rebuild of the ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from hourmark_etl.topics import Central
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outside:
-    """What a rebuild reads. `rules`: every revision that the topic has."""
+    """The sources from which a ledger is rebuilt.
+
+    Attributes:
+        storage: The storage with buckets and staged files.
+        kafka: The Kafka settings.
+        central: The central cluster.
+        rules: All rules revisions in the rules topic.
+        bucket_seconds: Length of a bucket.
+        now_ms: Current time in Unix milliseconds.
+    """
 
     storage: Storage
     kafka: Kafka
@@ -24,8 +33,16 @@ class Outside:
 
 @dataclasses.dataclass(kw_only=True)
 class Rebuilt:
-    """What was found. `lost`: what holds types until an override; `notes`: what else an operator
-    should know.
+    """The result of rebuilding a ledger; it is filled while the rebuild runs.
+
+    Attributes:
+        ledger: Id of the ledger.
+        commit: The ledger's commit number.
+        types: Number of event types.
+        buckets: Number of closed buckets.
+        staged_files: Number of reused staged files.
+        lost: Readable gaps that block types until an override accepts them.
+        notes: Further readable information for the operator.
     """
 
     ledger: str = ""

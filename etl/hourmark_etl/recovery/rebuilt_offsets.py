@@ -1,22 +1,22 @@
-"""Where staging begins again with a rebuilt ledger, which staged files count beside it, and which
-offsets are gaps.
+"""Determines staging positions, reusable staged files and offset gaps of a rebuilt ledger.
 
-Nothing is concluded about which batches had been committed. Staging begins
+No assumption is made about which batches had been committed. Staging resumes
 
-- of events, where the type's markers say that every record below stands in a closed bucket, or at
-  the log start;
-- of promises and reports, at the log start. What is staged twice is dropped by its id; a promise,
-  by its range.
+- for events, at the offset below which the type's markers show that all records are in closed
+  buckets, or at the log start;
+- for audit records and host reports, at the log start. Events that are staged twice are dropped by
+  their ids, and audit records by their ranges.
 
-What Kafka no longer holds, at either end of its logs, is listed from staged files: each says what
-it holds, and its name that it says so truly. What neither has is a gap. Of promises, back to the
-first that may count for an hour that is open: they hold every type until an override accepts that.
-Of events, it is only named: promises tell whether anything is missing, and then the hour is forced.
+Offsets that Kafka no longer holds, at either end of a log, are covered by staged files: each file
+states its offsets, and the digest in its name verifies the statement. Offsets that neither has are
+gaps. Gaps in audit records count from the first promise that may count for an open hour, and block
+every type until an override accepts them. Gaps in events are only reported: promises show whether
+anything is missing, and then the hour must be forced.
 
-A log that ends before what was staged, settled or closed of it has lost records, and others take
-their offsets: it counts as in `batches.begin_again`. Staged files of such promises are listed as if
-Kafka held none of them. Once the log has grown again the recorded gap alone tells of it: of such a
-log of events no offset in markers means anything, and all staged files count.
+A log that ends before what was staged, settled or closed has lost records, and new records take
+their offsets. It is handled as in `batches.begin_again`. Staged files of such audit records are
+used as if Kafka held none of them. Once the log has grown again, only the recorded gap shows the
+loss: for such a log of events the offsets in markers mean nothing, and all staged files are used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,14 @@ from hourmark_etl.topics import CentralTopics
 
 @dataclasses.dataclass(frozen=True)
 class Logs:
-    """Partitions on the central cluster that stand, and where their logs begin and end."""
+    """The existing partitions of the central cluster and the bounds of their logs.
+
+    Attributes:
+        live: Topic name and partition by topic id and partition.
+        starts: Log start offset.
+        ends: Last stable offset.
+        epochs: Current leader epoch; 0 if the broker does not report it.
+    """
 
     live: Mapping[Key, Partition]
     starts: Mapping[Key, int]
@@ -53,8 +60,17 @@ class Logs:
 
 @dataclasses.dataclass(kw_only=True)
 class OffsetsRebuild:
-    """`promised`: the first promises that may count for an open hour. What is found is told in
-    `done`.
+    """Rebuilds positions, staged files, checks and gaps of a ledger.
+
+    Attributes:
+        connection: Connection to the ledger, in the rebuild's transaction.
+        outside: The sources to read.
+        done: Result of the rebuild; receives notes, gaps and counts.
+        topics: Topics of all event types.
+        chains: Closed buckets by type.
+        shards: Shard by type.
+        promised: The first promises that may count for an open hour.
+        changed: Edge topics whose logs are known to have lost their end.
     """
 
     connection: Connection
@@ -69,9 +85,14 @@ class OffsetsRebuild:
     )  # topics (edge names) of which the lost ledger knew a lost end
 
     def run(self) -> tuple[KnownOffsets, list[OffsetGap]]:
-        """Puts positions, staged files, checks and gaps.
+        """Store positions, staged files, checks and gaps in the ledger.
 
-        What the lost ledger's records told; and lost ends that none did.
+        Returns:
+            The lost ledger's offset records, and lost ends of logs that these do not contain.
+
+        Raises:
+            Finding: Markers refer to topics or sites that do not exist.
+            Unavailable: Storage or the cluster does not answer.
         """
         known, logs = self._put_known(), self._logs()
         self.changed = {gap.topic for gap in known.gaps if tells_lost_end(gap)}
@@ -132,8 +153,9 @@ class OffsetsRebuild:
         )
 
     def _closed_next(self, changed: Collection[str] = ()) -> dict[Key, int]:
-        """Below which all events stand in closed buckets; of no topic that changed: its offsets
-        mean others now.
+        """Return the offsets below which all events are in closed buckets.
+
+        Topics in `changed` are left out because their offsets have changed their meaning.
         """
         sure = [chain for t, chain in self.chains.items() if events_topic(t) not in changed]
         return {key: offset for chain in sure for key, offset in chain.closed_next.items()}
@@ -141,9 +163,10 @@ class OffsetsRebuild:
     def _put_staged(
         self, logs: Logs, closed: Mapping[Key, int], staged: Relisting, known: KnownOffsets
     ) -> dict[Key, int]:
-        """Lists files; returns logs that end before this offset was known.
+        """Add staged files to the ledger and return the logs that end before a known offset.
 
-        Finding for promises of a topic that is not there.
+        Raises:
+            Finding: Staged audit records belong to a topic that does not exist.
         """
         audits = self.topics.audits
 
@@ -200,9 +223,7 @@ class OffsetsRebuild:
         return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
 
     def _evidence(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
-        """By partition and leader epoch, the offset after the last record of that epoch that was
-        staged.
-        """
+        """Return, by partition and leader epoch, the offset after the last staged record."""
         found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
         for at in known.staged:
             epochs = found.setdefault((at.topic_id, at.partition), {})
@@ -210,10 +231,9 @@ class OffsetsRebuild:
         return found
 
     def _truncated(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
-        """Logs that lost records which were staged, by their leader epochs, however long these logs
-        are now.
+        """Return the logs that lost staged records according to their leader epochs.
 
-        A record of the leader that still leads cannot be lost.
+        Records of the current leader epoch cannot be lost.
         """
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
         keys = {p: key for key, p in logs.live.items()}
@@ -227,11 +247,10 @@ class OffsetsRebuild:
     def _unproven(
         self, logs: Logs, staged: Relisting, known: KnownOffsets, shorter: Mapping[Key, int]
     ) -> list[OffsetGap]:
-        """Logs of promises that were led by others since the last record that is known to have been
-        staged.
+        """Return a gap for each audit log whose leader changed after the last known staged record.
 
-        A leader that began without the log's end has lost it, and nothing that is left tells
-        whether one did.
+        A leader that started without the log's end has lost it, and no source shows whether that
+        happened.
         """
         evidence, gaps = self._evidence(staged, known), []
         for key, p in sorted(logs.live.items()):
@@ -246,8 +265,10 @@ class OffsetsRebuild:
         return gaps
 
     def _refuse_other_sites(self, settled: AuditOffsets) -> None:
-        """Finding where a marker speaks of a site that is not configured: its promises would be
-        left out for ever.
+        """Check that all sites in markers are configured, so that no promises are ignored.
+
+        Raises:
+            Finding: A site is not configured.
         """
         if gone := sorted(settled.further.keys() - set(self.topics.audits.values())):
             raise Finding(
@@ -311,7 +332,7 @@ class OffsetsRebuild:
     def _not_held(
         self, positions: Mapping[Key, Position], staged: Relisting
     ) -> Iterator[OffsetGap]:
-        """Below the positions, what neither Kafka nor a file has."""
+        """Yield a gap for offsets below the positions that Kafka and staged files lack."""
         closed = self._closed_next()
         for key, p in sorted(positions.items()):
             if p.topic in self.topics.hosts:
@@ -326,7 +347,7 @@ class OffsetsRebuild:
                 )
 
     def _named(self, gap: OffsetGap) -> OffsetGap:
-        """Of events, a gap holds nothing."""
+        """Return the gap, marked as accepted if it concerns events, so that it blocks nothing."""
         if gap.topic == AUDIT:
             return gap
         return dataclasses.replace(

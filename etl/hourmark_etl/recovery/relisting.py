@@ -1,4 +1,4 @@
-"""Staged files that a rebuilt ledger lists again: of what staging may not bring once more."""
+"""Adds staged files to a rebuilt ledger if staging cannot read their records again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,18 @@ from hourmark_etl.storage import Storage
 
 @dataclass(kw_only=True)
 class Relisting:
-    """Goes through all staged files of a ledger (its UUID), and remembers which it listed."""
+    """Adds staged files of a lost ledger to the rebuilt one.
+
+    Attributes:
+        connection: Connection to the ledger, in the rebuild's transaction.
+        storage: The storage with staged files.
+        ledger: Id of the ledger; files of other ledgers are ignored.
+        listed: Paths of the files that were added.
+        spans: Needed offset ranges that these files hold, by topic id and partition.
+        ends: Highest end offset in any file, by topic id and partition.
+        epochs: By topic id and partition, the offset after each leader epoch's last record.
+        unreadable: Errors by path of files that cannot be read.
+    """
 
     connection: Connection
     storage: Storage
@@ -36,9 +47,12 @@ class Relisting:
     unreadable: dict[str, Unreadable] = field(default_factory=dict)  # by path
 
     def put(self, is_needed: Callable[[Span], bool]) -> None:
-        """List those that hold offsets that are needed.
+        """Add the staged files that hold needed offsets.
 
-        One is read after the other: all may be more than memory holds.
+        Files are read one at a time, because all of them may exceed the memory.
+
+        Args:
+            is_needed: Returns whether the offsets of a span are needed.
         """
         for note in read_notes(self.storage, batch_folders(self.storage)):
             if isinstance(note, Unreadable):

@@ -1,56 +1,55 @@
-"""The proof: every promise up to the cut is kept by rows that are listed, here or before.
+"""Proves that every promise up to the cut is kept by rows of this hour or an earlier one.
 
-A promise (of one audit record, for one type and hour: how many distinct ids, and the sum of their
-low 64 bits) counts for the frontier hour H of its type if its record lies below the cut, and it is
-of H, or of an earlier hour and not settled by an earlier seal (its record lies at or past
-`settled_next`). Where a record lies is told by its own site's offsets (`AuditOffsets`). All types
-of a round are asked for together.
+A promise is the statement of one audit record for one type and hour: the number of distinct ids and
+the sum of their low 64 bits. It counts for the frontier hour H of its type if its record lies below
+the cut, and if it is of H, or of an earlier hour and not settled by an earlier seal (its record
+lies at or after `settled_next`). Positions are offsets of the record's own site (`AuditOffsets`).
+All types of a round are proved together.
 
-**By sums.** Number and digest of what is newly promised equal those of what is newly listed. The
-digest adds up, modulo 2^64, for each event its id's low 64 bits and its range id times an odd
-constant; staging keeps it by group, so no row is read. Only groups of audit records that lie across
-the cut, or across `settled_next`, are taken apart by reading their file.
+**By sums.** The number and digest of newly promised events equal those of newly listed rows. The
+digest is the sum, modulo 2^64, over all events of the id's low 64 bits plus the range id times an
+odd constant. Staging stores it for each group, so no row is read. Only files with groups of audit
+records that lie across the cut or across `settled_next` are read.
 
-Why a proof by sums is never a false one. Write m(x) for how often the id x is newly promised (a
-record that stands twice counted twice), r(x) for how often it is newly listed, M(R) and Q(R) for
-how many promised events and listed rows are of range R. Equal sums say that the sum of m(x) - r(x)
-is 0, and that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R is 0 modulo 2^64.
-Tails and range ids are digests of what they name, which nobody chooses: unless all these
-differences are 0, that is one linear equation between such numbers, which holds by chance once in
-about 2^60 proofs. So every promised id is listed, as often. A loss that a duplicate makes up for,
-or an audit record that stands twice while its rows stand once, makes the sums differ; then the slow
-path decides. And every listed row is of a range that is newly promised, so none is unaudited, and
-what was unaudited stays so.
+A proof by sums is never wrong in practice. Let m(x) be how often the id x is newly promised (a
+duplicate record counts twice), r(x) how often it is newly listed, and M(R) and Q(R) the number of
+promised events and listed rows of range R. Equal sums mean that the sum of m(x) - r(x) is 0, and
+that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R is 0 modulo 2^64. Tails and
+range ids are digests, which nobody can choose. Unless all these differences are 0, this is one
+linear equation between such numbers, which holds by chance once in about 2^60 proofs. So every
+promised id is listed equally often. A loss that a duplicate compensates in number, or a duplicate
+audit record without duplicate rows, makes the sums differ; then the join decides. And every listed
+row belongs to a range that is newly promised, so none is unaudited, and earlier unaudited rows
+remain so.
 
 **Values.** A promise of a service since 0.4.0 has a checksum: the sum of the value hashes
-(`hourmark.avro.value_hash`) of its records; staging adds the same hashes up by group. Where every
-promise that counts has one, and every group, their sums must be equal too. Ids and ranges are the
-same by then, each as often, so a value that changed makes the sums differ unless the changes of all
-hashes add up to 0 modulo 2^64, which happens by chance once in 2^64 proofs. A promise counts each
-pair of id and hash once: a batch with two contents of one id has more rows than ids, so counts
-differ, and the join decides. Where no promise has a checksum, the hour is proved by its ids alone,
-and its marker counts no event as checked; where only some have one, the join decides range by
-range.
+(`hourmark.avro.value_hash`) of its records. Staging adds up the same hashes by group. If every
+promise that counts and every group has one, their sums must be equal too. Ids and ranges are
+already known to be equal, so a changed value makes the sums differ, unless all changes of hashes
+add up to 0 modulo 2^64, which happens by chance once in 2^64 proofs. A promise counts each pair of
+id and hash once: a batch with two contents of one id has more rows than ids, so counts differ, and
+the join decides. If no promise has a checksum, the hour is proved by its ids alone, and its marker
+counts no event as checked. If only some have one, the join decides range by range.
 
 **By join.** Otherwise distinct rows and distinct promises are compared range by range (`promises`),
 in tasks that read units of listed rows and files of audit records (`evidence`). Then:
 
-- An earlier bucket's unaudited rows stand beside the listed ones, so a range whose rows were listed
-  in parts, before its record came, is whole. Rows of earlier buckets that are not unaudited are not
-  needed: their ranges were promised below those buckets' cuts, and so settled by their seals.
+- An earlier bucket's unaudited rows are added to the listed ones, so a range whose rows were listed
+  in parts, before its record arrived, is complete. Other rows of earlier buckets are not needed:
+  their ranges were promised below those buckets' cuts, and so settled by their seals.
 - A late promise that is not kept, whose range was promised with the same content below
-  `settled_next`, is a second copy of one that a seal settled: it is passed over. So are late
-  unaudited rows of a range that is promised there: its rows are copies of it. That they are is not
-  believed: rows of both that no closed bucket holds were read otherwise (`copies`). Writing drops a
-  late copy of a row in a closed bucket by its id, whatever its value: the bucket, which a checksum
-  proved, does not change.
-- What is left is named: promises without exactly their rows. Ranges with two audit records that
-  differ are not told here, as rows of both may be listed: that is asked before anything is frozen
-  (`readings`).
-- Listed rows of ranges without a record are unaudited, and are kept for promises to come
-  (`unaudited`). Those of a range whose record they do not keep are not: should another record,
-  which they would have kept, come after that hour was closed by its deadline, it is called not
-  kept, and its hour waits for its deadline too. That errs to the open side.
+  `settled_next`, is a duplicate of a settled one and is ignored. So are late unaudited rows of a
+  range that is promised there: they must be copies of its rows. This is verified: rows that no
+  closed bucket holds come from a different parse (`copies`). Writing drops a late copy of a row in
+  a closed bucket by its id, whatever its value: the bucket, which a checksum proved, does not
+  change.
+- The remaining promises, without exactly their rows, become findings. Ranges with two different
+  audit records are not detected here, because rows of both may be listed; they are detected before
+  anything is frozen (`readings`).
+- Listed rows of ranges without a record are unaudited and are stored for later promises
+  (`unaudited`). Rows of a range whose record they do not satisfy are not stored: if another record
+  that they would have satisfied arrives after the hour was closed by its deadline, that record
+  counts as not kept, and its hour waits for its deadline too. This errs on the safe side.
 """
 
 from __future__ import annotations
