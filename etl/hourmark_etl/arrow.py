@@ -71,7 +71,7 @@ def schema_ids(values: pa.Array) -> Int32s:
     return ids
 
 
-def in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def to_single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return the column as one contiguous array; copies only if it has several chunks."""
     if not isinstance(column, pa.ChunkedArray):
         return column
@@ -80,17 +80,17 @@ def in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+def distinct_values(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return each distinct combination of the given columns once, without other columns."""
     return rows.group_by(list(columns), use_threads=False).aggregate([])
 
 
-def matching(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+def semi_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return the rows whose values in `columns` occur together in `keys`, a left semi join."""
     return rows.join(keys.select(columns), list(columns), join_type="left semi", use_threads=False)
 
 
-def unmatched(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+def anti_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return the rows whose values in `columns` occur nowhere in `keys` (left anti join)."""
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
@@ -140,12 +140,12 @@ def datum_hashes(
     return np.fromiter(found, np.uint64, len(seeds))
 
 
-def lengths(values: pa.Array) -> Int64s:
+def value_lengths(values: pa.Array) -> Int64s:
     """Return the length of each value of a binary array in bytes."""
     return np.diff(binary_buffers(values)[0])
 
 
-def fixed_array(matrix: UInt8s) -> pa.Array:
+def fixed_size_binary_array(matrix: UInt8s) -> pa.Array:
     """Convert a matrix of bytes into an Arrow array of fixed-size binary values, one per row."""
     rows, size = matrix.shape
     return pa.FixedSizeBinaryArray.from_buffers(
@@ -204,18 +204,18 @@ def schemas_of_runs(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
     return [tuple(ids) for ids in found]
 
 
-def low64s(event_ids: pa.ChunkedArray) -> UInt64s:
+def low64_of_ids(event_ids: pa.ChunkedArray) -> UInt64s:
     """Return the last 8 bytes of each event id as an unsigned integer."""
     return _words(event_ids, 2)[:, 1]
 
 
-def range_words(range_ids: pa.ChunkedArray) -> UInt64s:
+def range_ids_to_ints(range_ids: pa.ChunkedArray) -> UInt64s:
     """Return each 8-byte range id as an unsigned integer."""
     return _words(range_ids, 1)[:, 0]
 
 
 def _words(column: pa.ChunkedArray, words: int) -> UInt64s:
-    array = in_one(column)
+    array = to_single_array(column)
     if not len(array):
         return np.empty((0, words), np.uint64)
     data = np.frombuffer(array.buffers()[1], ">u8").reshape(-1, words)[

@@ -15,7 +15,7 @@ from hourmark.avro.datum_check import NO_PROGRAM, REASONS, Verdict, check_datums
 from hourmark_etl.arrow import Int32s, UInt8s
 
 
-def reason_of(verdict: int, schema_id: int) -> str:
+def describe_verdict(verdict: int, schema_id: int) -> str:
     """Return a readable reason why a datum with this verdict cannot be part of a bucket.
 
     Args:

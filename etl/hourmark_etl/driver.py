@@ -27,25 +27,25 @@ from hourmark.kafka.clients import Cluster
 from hourmark.log import set_up_logging
 from hourmark.process.metrics_server import serve_metrics
 from hourmark.process.stopping import stop_on_signals
-from hourmark_etl.beginning import PAUSE_S, awaited, grounds
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
-from hourmark_etl.closing.cut.clusters import Clusters, LedgerProgress
+from hourmark_etl.closing.cut.clusters import KafkaSiteClusters, LedgerProgress
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
-from hourmark_etl.closing.runner import OnSpark
+from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.ledger.batches import type_shards
 from hourmark_etl.ledger.engines import check_moving_driver
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.lost_ends import LostEnds
+from hourmark_etl.recovery.lost_ends import LostEndDetector
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
+from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available
 from hourmark_etl.telemetry.metrics import Metrics
 from hourmark_etl.telemetry.progress import BatchListener, Progress
 from hourmark_etl.topics import CentralTopics
@@ -71,7 +71,7 @@ class Driver:
     ) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
         check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
-        found = awaited(lambda: grounds(config, opened), self._clock)
+        found = wait_until_available(lambda: open_startup_resources(config, opened), self._clock)
         self._database, self._storage, self._recorded = found.database, found.storage, found.types
         spark = spark_session(config, submitted=submitted)
         opened.callback(spark.stop)
@@ -86,7 +86,7 @@ class Driver:
         self._closer = None  # another driver's business: taking its lease would stop it
         if not shards or DEFAULT_SHARD in shards:
             ports = self._ports(spark, found.cluster_id, metrics)
-            self._closer = awaited(lambda: Closer(ports, config), self._clock)
+            self._closer = wait_until_available(lambda: Closer(ports, config), self._clock)
             opened.callback(self._closer.close)
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
@@ -95,7 +95,7 @@ class Driver:
             Cluster(config.kafka.central_cluster, "central"),
             CentralTopics.of(config.kafka, found.types),
         )
-        self._lost_ends = LostEnds(self._storage, self._database, central, topics)
+        self._lost_ends = LostEndDetector(self._storage, self._database, central, topics)
         self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
         make = functools.partial(
@@ -151,10 +151,10 @@ class Driver:
     def _ports(self, spark: SparkSession, cluster_id: str, metrics: Metrics) -> Ports:
         config, database, storage = self._config, self._database, self._storage
         return Ports(
-            engine=Engine(storage, database, config, OnSpark(spark)),
+            engine=Engine(storage, database, config, SparkRunner(spark)),
             storage=storage,
             database=database,
-            sites=lambda lease: Clusters.of(config.kafka, database, lease, self._clock),
+            sites=lambda lease: KafkaSiteClusters.of(config.kafka, database, lease, self._clock),
             progress=LedgerProgress(database, cluster_id),
             restage=Restager(config, database, storage).restage,
             metrics=metrics,

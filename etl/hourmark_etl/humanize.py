@@ -8,7 +8,7 @@ from typing import Final
 _UNITS: Final = ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"))
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration in the largest unit of which it has at least two.
 
     Examples: `45 s`, `5 min`, `2.5 h`, `3 days`.
@@ -23,7 +23,7 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def iso(time_ms: int) -> str:
+def format_iso(time_ms: int) -> str:
     """Format Unix milliseconds as ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000Z`."""
     return (
         dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
@@ -32,7 +32,7 @@ def iso(time_ms: int) -> str:
     )
 
 
-def counted(count: float, noun: str, plural: str = "") -> str:
+def format_count(count: float, noun: str, plural: str = "") -> str:
     """Format a count with its noun in singular or plural: `1 file`, `1,200 files`.
 
     Args:

@@ -80,7 +80,7 @@ def _columns(kind: type) -> tuple[tuple[str, str], ...]:
     )
 
 
-def storable(text: str) -> str:
+def replace_nul(text: str) -> str:
     """Replace NUL characters by U+FFFD, because PostgreSQL cannot store NUL in text."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
@@ -99,7 +99,7 @@ def to_unsigned(value: int) -> int:
     return value % _MODULUS
 
 
-class Phase(enum.StrEnum):
+class ClosingPhase(enum.StrEnum):
     """The condition that the next hour of an event type waits for before it can close.
 
     The first members are the phases of a cut in order; the others are errors that block proof or
@@ -122,7 +122,7 @@ class Phase(enum.StrEnum):
     STORAGE = "storage"
 
 
-class State(enum.Enum):
+class HourState(enum.Enum):
     """The state of an event type's frontier hour, which is the oldest hour that is not closed."""
 
     OPEN = "open"
@@ -134,7 +134,7 @@ class State(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class StagingPosition:
     """The next offset to stage in one partition of the central Kafka cluster.
 
     Attributes:
@@ -161,7 +161,7 @@ class Position:
         None
     )
 
-    def at(self, offset: int) -> Position:
+    def at(self, offset: int) -> StagingPosition:
         """Return this position moved to another offset, with an unknown leader epoch."""
         return dataclasses.replace(self, next_offset=offset, leader_epoch=None, epoch_next=None)
 
@@ -172,7 +172,7 @@ class Position:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class OffsetSpan:
     """The range of offsets [start, end) of a partition that a staged file was read from.
 
     Attributes:
@@ -196,7 +196,7 @@ class Span:
     epoch_next: int | None = None
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> Span:
+    def of(cls, values: Sequence[Any]) -> OffsetSpan:
         """Create a span from the output of `to_list`.
 
         Lists of version 0.3.0, which contain no epochs, are accepted.
@@ -228,7 +228,7 @@ class StagedFile:
     path: str
     kind: str  # EVENTS or AUDIT
     rows: int
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetSpan, ...]
     observed_ms: tuple[int, int] | None = None
 
 
@@ -338,7 +338,7 @@ class AuditOffsets:
         )
 
 
-NONE_MEANT: Final = AuditOffsets()
+NO_AUDIT_OFFSETS: Final = AuditOffsets()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +376,7 @@ class AuditGroup:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reporter:
+class ReportedSource:
     """The latest report of one source on one host.
 
     Attributes:
@@ -459,12 +459,12 @@ class StagedBatch:
     """
 
     folder: str
-    starts: tuple[Position, ...]
-    ends: tuple[Position, ...]
+    starts: tuple[StagingPosition, ...]
+    ends: tuple[StagingPosition, ...]
     files: tuple[StagedFile, ...]
     groups: tuple[StagedGroup, ...]
     audit_groups: tuple[AuditGroup, ...]
-    reports: tuple[tuple[Reporter, ...], ...]  # each of one host, in the order of the topic
+    reports: tuple[tuple[ReportedSource, ...], ...]  # each of one host, in the order of the topic
     set_aside: tuple[SetAside, ...] = ()
 
 
@@ -521,7 +521,7 @@ class OriginHourSums:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lacking:
+class IncompleteRanges:
     """Byte ranges whose events closed buckets may lack or may hold in two different versions.
 
     See `hourmark.records.manifest.Lacks`.
@@ -534,9 +534,11 @@ class Lacking:
     ranges: tuple[str, ...] = ()  # range ids, hex
     more: bool = False
 
-    def __or__(self, other: Lacking) -> Lacking:
+    def __or__(self, other: IncompleteRanges) -> IncompleteRanges:
         """Return the union of both."""
-        return Lacking(tuple(dict.fromkeys((*self.ranges, *other.ranges))), self.more or other.more)
+        return IncompleteRanges(
+            tuple(dict.fromkeys((*self.ranges, *other.ranges))), self.more or other.more
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -568,7 +570,7 @@ class Seal:
     promised: int
     unaudited: int
     waived: tuple[str, ...]
-    offsets: tuple[Position, ...]
+    offsets: tuple[StagingPosition, ...]
     books: tuple[OriginHourSums, ...] = ()  # by origin hour
     listed: Sums = dataclasses.field(
         default_factory=Sums
@@ -585,10 +587,12 @@ class Seal:
     )
     leaves_out: bool = False  # rows that cannot be written, as an override says
     gives_up: bool = False  # what an override ordered after the seal: see `SealedHour`
-    lacks: Lacking | None = None  # None in seals of `proved`, and in those of version 0.3.0
+    lacks: IncompleteRanges | None = (
+        None  # None in seals of `proved`, and in those of version 0.3.0
+    )
 
 
-def hours_on(hour: Hour, count: int) -> Hour:
+def later_hour(hour: Hour, count: int) -> Hour:
     """Return the hour that is `count` hours after the given one."""
     return Hour(hour.start_s + count * hour.length_s, hour.length_s)
 
@@ -613,7 +617,7 @@ class Frontier:
     event_type: str
     first_hour: Hour
     hour: Hour
-    state: State
+    state: HourState
     sources: frozenset[str]
     settled_next: AuditOffsets  # promises below, of hours before `hour`, are kept
     seal: Seal | None
@@ -630,7 +634,7 @@ class Frontier:
         return tuple(
             dataclasses.replace(
                 self,
-                hour=hours_on(self.hour, n),
+                hour=later_hour(self.hour, n),
                 seal=seal,
                 later_seals=seals[n + 1 :],
             )

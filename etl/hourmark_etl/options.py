@@ -20,7 +20,7 @@ shard_option = click.option(
 )
 
 
-def hour_of(label: str, config: Config) -> Hour:
+def parse_hour(label: str, config: Config) -> Hour:
     """Parse the HOUR argument of a command.
 
     Args:
@@ -38,7 +38,7 @@ def hour_of(label: str, config: Config) -> Hour:
         ) from error
 
 
-def say(lines: Iterable[object]) -> None:
+def print_lines(lines: Iterable[object]) -> None:
     """Print each item on a line of its own."""
     for line in lines:
         click.echo(line)

@@ -19,7 +19,7 @@ from hourmark.kafka.topic_names import (
     type_of,
 )
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, Position
+from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, StagingPosition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +98,13 @@ class CentralTopics:
         return type_of(self.at_edge(topic))
 
 
-def new_positions(
+def resolve_positions(
     central: Cluster,
     topics: Collection[str],
-    known: Collection[Position],
+    known: Collection[StagingPosition],
     shard: str,
     required: Collection[str],
-) -> tuple[list[Position], list[str]]:
+) -> tuple[list[StagingPosition], list[str]]:
     """Return the staging position of each partition, and the topics that do not exist.
 
     A partition that the ledger does not know starts at offset 0.
@@ -134,7 +134,7 @@ def new_positions(
     found = [
         by_id.get(
             (info.topic_id, partition),
-            Position(
+            StagingPosition(
                 cluster_id=cluster_id,
                 topic_id=info.topic_id,
                 topic=info.name,
@@ -173,7 +173,7 @@ class SiteCluster(Protocol):
         """
 
 
-class Central(SiteCluster, Protocol):
+class CentralCluster(SiteCluster, Protocol):
     """The operations of the central Kafka cluster that closing needs."""
 
     def cluster_id(self) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.daemon import manager
 
-from hourmark_etl.reused import spare_loaded
+from hourmark_etl.worker_reuse import freeze_loaded_modules
 
 _TASKS: Final = "pyspark.worker"
 # Staging and closing, as tasks do it; pandas, because Arrow asks for it before it makes a column of
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
             for module in _MODULES:
                 importlib.import_module(module)
             gc.collect()
-            spare_loaded()
+            freeze_loaded_modules()
         # a task says it better: of a daemon that ends Spark knows no reason
         except Exception:  # noqa: BLE001
             traceback.print_exc()

@@ -17,7 +17,7 @@ from tests.support.rules import put_rules
 from hourmark.config.groups import Etl, Storage
 from hourmark.config.loading import Config
 from hourmark.rules.event_types import EventType, Source
-from hourmark_etl.closing.runner import OnSpark
+from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.storage import open_storage
@@ -61,7 +61,7 @@ def test_a_join_on_spark_finds_what_is_missing_and_what_is_unaudited(
         database,
         ranges_here_max,
         64,
-        OnSpark(spark),
+        SparkRunner(spark),
     )
     for n, sent in enumerate(RANGES):
         at.send(sent, rows=range(4) if n == 7 else None, audit=n != 3)

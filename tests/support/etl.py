@@ -29,7 +29,7 @@ from hourmark_declare.apply import apply
 from hourmark_declare.servers import servers
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.storage import NotFound, Storage, open_storage
 from hourmark_etl.topics import CentralTopics
 
@@ -239,7 +239,7 @@ class EtlRun:
             database,
             lease,
             [
-                Position(
+                StagingPosition(
                     cluster_id=cluster_id,
                     topic_id=infos[p.topic].topic_id,
                     topic=p.topic,

@@ -245,7 +245,7 @@ def _sized(value: bytes) -> bytes:
     return encode_long(len(value)) + value
 
 
-class Digesting:
+class DigestingReader:
     """A file reader that counts and digests all bytes it reads.
 
     Attributes:

@@ -36,7 +36,7 @@ class BadMarker(Finding):
     """A bucket's `_SUCCESS` file is not a manifest of this bucket in a supported format."""
 
 
-class Damaged(Finding):
+class DamagedBucketFile(Finding):
     """A file that the manifest lists is missing or cannot be decoded."""
 
 
@@ -71,7 +71,7 @@ def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[H
     return sorted(hours)
 
 
-def any_marker(
+def find_marker(
     storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] = _LEVELS
 ) -> str | None:
     """Return the path of any bucket marker in a type's folder; None if it holds no bucket.
@@ -93,7 +93,8 @@ def any_marker(
         if levels and entry.is_folder and levels[0].fullmatch(entry.name)
     )
     return next(
-        filter(None, (any_marker(storage, f"{folder}/{name}", levels[1:]) for name in deeper)), None
+        filter(None, (find_marker(storage, f"{folder}/{name}", levels[1:]) for name in deeper)),
+        None,
     )
 
 
@@ -121,10 +122,10 @@ def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
         NotClosed: The bucket has no marker.
         BadMarker: The marker is not a valid manifest of this bucket.
     """
-    return decoded_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
+    return decode_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
 
 
-def decoded_manifest(storage: Storage, event_type: str, hour: Hour, content: bytes) -> Manifest:
+def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: bytes) -> Manifest:
     """Decode and validate the content of a bucket's `_SUCCESS` file.
 
     Args:
@@ -161,7 +162,7 @@ def decoded_manifest(storage: Storage, event_type: str, hour: Hour, content: byt
     return manifest
 
 
-def standing_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
+def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
     """Return the manifest of a bucket, or None if the bucket is not closed.
 
     Raises:
@@ -191,7 +192,7 @@ def read_events(
             if isinstance(error, StorageError) and not isinstance(error, NotFound):
                 raise
             what = f"{storage.url(path)} is damaged ({type(error).__name__}: {error})"
-            raise Damaged(
+            raise DamagedBucketFile(
                 f"{what}; `hourmark bucket verify {event_type} {hour}` names all that is wrong"
             ) from error
 

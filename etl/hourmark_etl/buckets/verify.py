@@ -26,10 +26,10 @@ from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, BucketFile, Manifest, Previous
 from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
-from hourmark_etl.buckets.avro_container import Digesting
+from hourmark_etl.buckets.avro_container import DigestingReader
 from hourmark_etl.buckets.reader import (
     BadMarker,
-    Damaged,
+    DamagedBucketFile,
     NotClosed,
     read_events,
     read_manifest,
@@ -193,7 +193,7 @@ def find_late_clashes(
                 for event in events
                 if late.get(event["event_id"], origin) != origin
             ]
-        except (NotClosed, BadMarker, Damaged):
+        except (NotClosed, BadMarker, DamagedBucketFile):
             continue  # before the type's first hour; or a finding of that bucket's own check
         if both:
             findings.append(
@@ -315,7 +315,7 @@ class _Check:
     def _read(self, file: BucketFile) -> _Content:
         content = _Content()
         with self._storage.open(f"{self.folder}/{file.name}") as opened:
-            reader = Digesting(opened)
+            reader = DigestingReader(opened)
             try:
                 events = fastavro.reader(cast(BinaryIO, reader))
                 self._check_schema(file, events.metadata)

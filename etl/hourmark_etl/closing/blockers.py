@@ -9,13 +9,13 @@ from hourmark.clock import Clock
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_blockers
-from hourmark_etl.model import Phase
+from hourmark_etl.model import ClosingPhase
 
 REWORD_MS: Final = 5_000  # how often the same wait is said in other words (an offset further on)
-Blockers = Mapping[str, tuple[Hour, Phase, tuple[str, ...]]]  # by type: hour, phase, what
+Blockers = Mapping[str, tuple[Hour, ClosingPhase, tuple[str, ...]]]  # by type: hour, phase, what
 
 
-class BlockersKeeper:
+class BlockerWriter:
     """Writes changes of what each event type waits for into the ledger's table `blockers`.
 
     It caches the rows it wrote, so only one instance may write at a time; the closer's lease
@@ -49,7 +49,7 @@ class BlockersKeeper:
             self._written[b.event_type], self._said_ms[b.event_type] = b, now_ms
 
     def _changed(
-        self, event_type: str, hour: Hour, phase: Phase, what: tuple[str, ...], now_ms: int
+        self, event_type: str, hour: Hour, phase: ClosingPhase, what: tuple[str, ...], now_ms: int
     ) -> Blocker | None:
         before, since_ms = self._written.get(event_type), now_ms
         if before and (before.hour, before.phase) == (hour, phase):

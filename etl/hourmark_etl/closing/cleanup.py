@@ -28,7 +28,7 @@ from hourmark.clock import Clock
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
-from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
+from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference
 from hourmark_etl.closing.proof.unaudited import UnauditedCleaner
 from hourmark_etl.closing.write.id_indexes import clean_indexes
 from hourmark_etl.folders import STAGING_FOLDER
@@ -40,7 +40,7 @@ from hourmark_etl.ledger.offset_gaps import all_gaps, tells_lost_end
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import forget_set_aside
 from hourmark_etl.ledger.staged_files import Garbage
-from hourmark_etl.model import EARLIEST_MS, State
+from hourmark_etl.model import EARLIEST_MS, HourState
 from hourmark_etl.storage import Storage, delete_all, entries_of
 from hourmark_etl.storage.paths import SCRATCH
 
@@ -100,11 +100,14 @@ class Cleaner:
             return
         self._due_s = self._clock.monotonic_s() + EVERY_SECONDS
         try:
-            if apart := clocks_apart(Reports(reporters(self._database)), self._clock.now_ms()):
+            if apart := describe_clock_difference(
+                LatestReports(reporters(self._database)), self._clock.now_ms()
+            ):
                 _LOG.warning("nothing is deleted by a clock that may be wrong: %s", apart)
                 return
             if any(
-                f.state is State.DAMAGED for f in frontiers(self._database, self._bucket_seconds)
+                f.state is HourState.DAMAGED
+                for f in frontiers(self._database, self._bucket_seconds)
             ):
                 _LOG.error(
                     "nothing is deleted by a ledger with damaged rows: `hourmark ledger "

@@ -21,23 +21,23 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
-from hourmark_etl.closing.blockers import BlockersKeeper
-from hourmark_etl.closing.cut.cut import Cut, CutTaker, Waiting, shortened
-from hourmark_etl.closing.cut.forced import forced_cut, overridden
+from hourmark_etl.closing.blockers import BlockerWriter
+from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
+from hourmark_etl.closing.cut.forced import overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
+from hourmark_etl.closing.log_lines import closed_lines
 from hourmark_etl.closing.ports import Ports
-from hourmark_etl.closing.proof.readings import held
-from hourmark_etl.closing.proof.unaudited import unaudited_left_over
+from hourmark_etl.closing.proof.readings import conflicts_of
+from hourmark_etl.closing.proof.unaudited import find_leftover_files
 from hourmark_etl.closing.publishing import (
     LedgerChanged,
-    Published,
     Publisher,
+    PublishResult,
     Unwritable,
     check_foreign_root,
-    check_published,
+    check_not_published,
 )
-from hourmark_etl.closing.sealing import Grading, Round, Sealer, plan_round
-from hourmark_etl.closing.told import closed_lines
+from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger import frontiers as ledger
@@ -48,7 +48,7 @@ from hourmark_etl.ledger.overrides import Override, overrides
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.sites import check_sites
 from hourmark_etl.ledger.staged_files import give_up, known_file, places, types_in
-from hourmark_etl.model import AUDIT, Frontier, Phase, State
+from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
 from hourmark_etl.topics import CentralTopics
 
@@ -102,7 +102,7 @@ class Closer:
             clock=ports.clock,
             deadline_ms=round(config.etl.deadline_seconds * 1000),
         )
-        self._blockers = BlockersKeeper(
+        self._blockers = BlockerWriter(
             ports.database, self.lease, ports.clock, config.parsing.bucket_seconds
         )
         self._duplicate_hosts = DuplicateHostWatch()
@@ -113,7 +113,7 @@ class Closer:
         self._unseen: set[str] = (
             set()
         )  # types of which storage may hold buckets, for all that could be seen
-        self._troubles: dict[str, tuple[Hour, Phase, tuple[str, ...]]] = {}
+        self._troubles: dict[str, tuple[Hour, ClosingPhase, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
 
@@ -146,21 +146,21 @@ class Closer:
                 self._say_unavailable(error)
                 raise
             _LOG.error("%s", error)
-            self._hold_types({error.event_type}, Phase.LEDGER, str(error))
+            self._hold_types({error.event_type}, ClosingPhase.LEDGER, str(error))
             return 0
         self._interrupted = False
         return outcome
 
     def _poll(self) -> Waiting | int:
         frontiers, given = self._frontiers(), overrides(self._database)
-        if self._give_up_unwritable(overridden(frontiers, given), given):
+        if self._give_up_unwritable(overridden_frontiers(frontiers, given), given):
             frontiers = self._frontiers()
         for alarm in self._duplicate_hosts.feed(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
-        if sealed := self._in_turn(frontiers, State.SEALED):
+        if sealed := self._in_turn(frontiers, HourState.SEALED):
             return self._finish(self._publisher.publish(sealed))
-        opened = self._in_turn(frontiers, State.OPEN)
-        if forced := overridden(opened, given):
+        opened = self._in_turn(frontiers, HourState.OPEN)
+        if forced := overridden_frontiers(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
         conflicting = self._conflicting(frontiers)
@@ -173,14 +173,18 @@ class Closer:
                 {
                     **cut.by_type,
                     **dict.fromkeys(
-                        self._ended(frontiers) if for_all else (), (Phase.UNREADABLE, for_all)
+                        self._ended(frontiers) if for_all else (),
+                        (ClosingPhase.UNREADABLE, for_all),
                     ),
-                    **{t: (Phase.UNREADABLE, what) for t, what in unread.items()},
-                    **{t: (Phase.CONFLICT, shortened(what)) for t, what in conflicting.items()},
+                    **{t: (ClosingPhase.UNREADABLE, what) for t, what in unread.items()},
                     **{
-                        f.event_type: (Phase.LEDGER, f.alarm)
+                        t: (ClosingPhase.CONFLICT, limit_lines(what))
+                        for t, what in conflicting.items()
+                    },
+                    **{
+                        f.event_type: (ClosingPhase.LEDGER, f.alarm)
                         for f in frontiers
-                        if f.state is State.DAMAGED
+                        if f.state is HourState.DAMAGED
                     },
                 },
             )
@@ -209,10 +213,10 @@ class Closer:
         changed = False
         for f in chosen:
             trouble, seal, override = self._troubles.get(f.event_type), f.seal, given[f.event_type]
-            if trouble is None or trouble[1] not in (Phase.STAGED, Phase.UNWRITABLE):
+            if trouble is None or trouble[1] not in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE):
                 continue
             self._not_before_s.pop(f.event_type, None)
-            if trouble[1] is Phase.UNWRITABLE and seal is not None:
+            if trouble[1] is ClosingPhase.UNWRITABLE and seal is not None:
                 gives_up = override.requested_at_ms > seal.cut_at_ms
                 if not seal.leaves_out or (gives_up and not seal.gives_up):
                     ledger.leave_out(
@@ -248,7 +252,7 @@ class Closer:
         found = conflicts(self._database)
         return {f.event_type: what for f in frontiers if (what := holding(found, f))}
 
-    def _compare(self, cut: Cut) -> None:
+    def _compare(self, cut: ClosingCut) -> None:
         """Compare new audit records with all others, before anything is frozen under the cut.
 
         Ranges that were parsed twice with different results become conflicts. A lost audit file is
@@ -264,7 +268,11 @@ class Closer:
         while compared := self._ports.engine.compare(lost):
             frontiers, now_ms = {f.event_type: f for f in self._frontiers()}, self._clock.now_ms()
             length_s = self._config.parsing.bucket_seconds
-            found = [c for d in compared.differences for c in held(d, frontiers, length_s, now_ms)]
+            found = [
+                c
+                for d in compared.differences
+                for c in conflicts_of(d, frontiers, length_s, now_ms)
+            ]
             keep_compared(self._database, self.lease, compared.files, found)
             if compared.differences:
                 _LOG.error(
@@ -273,7 +281,7 @@ class Closer:
                     "delivery services run different versions?\n  %s",
                     len(compared.differences),
                     len({(c.event_type, c.hour_s) for c in found}),
-                    "\n  ".join(shortened([d.text(length_s) for d in compared.differences])),
+                    "\n  ".join(limit_lines([d.text(length_s) for d in compared.differences])),
                 )
 
     def _stage_again(self, unreadable: Unreadable) -> None:
@@ -287,11 +295,11 @@ class Closer:
         types = types_in(self._database, unreadable.path) | (
             {unreadable.event_type} if unreadable.event_type else set()
         )
-        phase = Phase.STAGED  # which an override ends
+        phase = ClosingPhase.STAGED  # which an override ends
         try:
             self._again.add(self._ports.restage(self.lease, unreadable.path))
         except DamagedRow as damaged:
-            phase, trouble = Phase.LEDGER, str(damaged)
+            phase, trouble = ClosingPhase.LEDGER, str(damaged)
         except (DataLoss, BadRecord) as lost:
             trouble = str(lost)
             types -= self._give_up(unreadable.path, types)
@@ -309,7 +317,7 @@ class Closer:
                 )
                 self._hold_types(types, phase, trouble)
 
-    def _hold_types(self, types: Collection[str], phase: Phase, trouble: str) -> None:
+    def _hold_types(self, types: Collection[str], phase: ClosingPhase, trouble: str) -> None:
         for f in self._frontiers():
             if f.event_type in types:
                 pause_s = min(
@@ -323,7 +331,9 @@ class Closer:
     def _give_up(self, path: str, types: Collection[str]) -> set[str]:
         """Record the loss of a staged file for types with an override, and return these types."""
         given, known = overrides(self._database), known_file(self._database, path)
-        chosen = overridden((f for f in self._frontiers() if f.event_type in types), given)
+        chosen = overridden_frontiers(
+            (f for f in self._frontiers() if f.event_type in types), given
+        )
         for f in chosen:
             override, is_audit = given[f.event_type], known.file.kind == AUDIT
             topics = self._audits.keys() if is_audit else self._topics([f]).types.keys()
@@ -353,7 +363,7 @@ class Closer:
             self._sites.check(types)
             self._checked_at_s = now_s
 
-    def _close_under(self, cut: Cut) -> int:
+    def _close_under(self, cut: ClosingCut) -> int:
         """Close all hours that the cut allows, in rounds, and return their number.
 
         A type whose hour is refused leaves the cut and waits for the next one.
@@ -374,12 +384,12 @@ class Closer:
             cut = cut.without({f.event_type for f in taken if now[f.event_type] == f.hour})
         return closed
 
-    def _allowed(self, cut: Cut) -> list[Frontier]:
+    def _allowed(self, cut: ClosingCut) -> list[Frontier]:
         frontiers = self._frontiers()
         conflicting = self._conflicting(frontiers)
         return [
             f
-            for f in self._in_turn(frontiers, State.OPEN)
+            for f in self._in_turn(frontiers, HourState.OPEN)
             if f.event_type not in conflicting and _is_under(cut, f)
         ]
 
@@ -391,7 +401,7 @@ class Closer:
                 f.hour,
                 given[f.event_type].reason,
             )
-        cut = forced_cut(forced, self._sites, self._ports.progress, self._audits, self._clock)
+        cut = take_forced_cut(forced, self._sites, self._ports.progress, self._audits, self._clock)
         self._compare(cut)
         return self._close_hours(forced, {f.event_type: f.hour for f in forced}, cut, given)
 
@@ -399,7 +409,7 @@ class Closer:
         self,
         chosen: Sequence[Frontier],
         last: Mapping[str, Hour],
-        cut: Cut,
+        cut: ClosingCut,
         given: Mapping[str, Override],
     ) -> int:
         """Freeze, prove, seal, write, publish and close one round of hours.
@@ -419,8 +429,8 @@ class Closer:
         offsets = ledger.freeze(
             self._database, self.lease, chosen, self._topics(chosen).of_types(), last
         )
-        frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
-        round_ = Round(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
+        frozen = [dataclasses.replace(f, state=HourState.FROZEN) for f in chosen]
+        round_ = ClosingRound(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
         verdict = self._sealer.judge(round_)
         if verdict.refused or verdict.unwritable:
             self._refuse(verdict)
@@ -431,7 +441,9 @@ class Closer:
             self._checked_at_s = None  # gaps may have been accepted
         for event_type in verdict.chains:
             self._troubles.pop(event_type, None)
-        return self._finish(self._publisher.publish(self._in_turn(self._frontiers(), State.SEALED)))
+        return self._finish(
+            self._publisher.publish(self._in_turn(self._frontiers(), HourState.SEALED))
+        )
 
     def _unpublished(self, chosen: Sequence[Frontier]) -> list[Frontier]:
         """Return the frontiers whose bucket does not exist; postpone those that cannot be checked.
@@ -444,20 +456,23 @@ class Closer:
                 self._ports.storage,
                 [f for f in chosen if f.event_type in self._unseen],
             )
-            troubles = [*check_foreign_root(storage, unseen, ()), *check_published(storage, chosen)]
+            troubles = [
+                *check_foreign_root(storage, unseen, ()),
+                *check_not_published(storage, chosen),
+            ]
         except ForeignLedger:
             # Another closer may have published it meanwhile: then this one is stale, and the ledger
             # is not.
             self._database.check_lease(self.lease)
             raise
         for f, error in troubles:
-            self._set_back(f, Phase.STORAGE, (str(error),))
+            self._set_back(f, ClosingPhase.STORAGE, (str(error),))
             _LOG.error("%s %s stays open: %s", f.event_type, f.hour, error)
-        held = {f.event_type for f, _ in troubles}
-        self._unseen -= {f.event_type for f in unseen} - held
-        return [f for f in chosen if f.event_type not in held]
+        postponed = {f.event_type for f, _ in troubles}
+        self._unseen -= {f.event_type for f in unseen} - postponed
+        return [f for f in chosen if f.event_type not in postponed]
 
-    def _refuse(self, verdict: Grading) -> None:
+    def _refuse(self, verdict: RoundDecisions) -> None:
         unwritable = [(f, ()) for f, *_ in verdict.unwritable]
         ledger.unfreeze_all(self._database, self.lease, [*verdict.refused, *unwritable])
         for f, phase, why in verdict.unwritable:
@@ -480,7 +495,7 @@ class Closer:
         conflicting = {c.event_type for c in verdict.conflicts}
         for f, findings in verdict.refused:
             if f.event_type not in conflicting:
-                self._set_back(f, Phase.PROOF, findings)
+                self._set_back(f, ClosingPhase.PROOF, findings)
                 _LOG.error(
                     "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
                     f.event_type,
@@ -495,7 +510,7 @@ class Closer:
             self._ports.storage, frontiers, ledger.closed_types(self._database)
         )
         self._unseen = {f.event_type for f, _ in unseen}
-        if frozen := [f for f in frontiers if f.state is State.FROZEN]:
+        if frozen := [f for f in frontiers if f.state is HourState.FROZEN]:
             names = ", ".join(f"{f.event_type} {f.hour}" for f in frozen[:20])
             _LOG.info(
                 "%d hours were frozen when a closer ended: unfrozen, to be proved anew (%s)",
@@ -503,10 +518,10 @@ class Closer:
                 names,
             )
             ledger.unfreeze_all(self._database, self.lease, [(f, ()) for f in frozen])
-        sealed = [f for f in frontiers if f.state is State.SEALED]
+        sealed = [f for f in frontiers if f.state is HourState.SEALED]
         if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
-        left_over = unaudited_left_over(self._ports.storage, self._database)
+        left_over = find_leftover_files(self._ports.storage, self._database)
         self._database.check_lease(
             self.lease
         )  # a closer that was taken over stops here, and deletes nothing
@@ -514,7 +529,7 @@ class Closer:
             self._ports.storage, [ATTEMPTS_FOLDER, *left_over]
         )  # attempts of closers that were interrupted
 
-    def _finish(self, published: Published) -> int:
+    def _finish(self, published: PublishResult) -> int:
         """Close published hours in the ledger, postpone failed ones, return the number closed."""
         if published.closings:
             ledger.close_all(self._database, self.lease, published.closings)
@@ -531,13 +546,19 @@ class Closer:
         return len(published.closings)
 
     def _set_back(
-        self, f: Frontier, phase: Phase, what: tuple[str, ...], pause_s: float = RETRY_SECONDS
+        self,
+        f: Frontier,
+        phase: ClosingPhase,
+        what: tuple[str, ...],
+        pause_s: float = RETRY_SECONDS,
     ) -> None:
         self._not_before_s[f.event_type] = self._clock.monotonic_s() + pause_s
         self._troubles[f.event_type] = (f.hour, phase, what)
 
     def _say(
-        self, frontiers: Collection[Frontier], blockers: Mapping[str, tuple[Phase, tuple[str, ...]]]
+        self,
+        frontiers: Collection[Frontier],
+        blockers: Mapping[str, tuple[ClosingPhase, tuple[str, ...]]],
     ) -> None:
         said = {
             f.event_type: (f.hour, *blockers[f.event_type])
@@ -560,7 +581,7 @@ class Closer:
     def _topics(self, chosen: Collection[Frontier]) -> CentralTopics:
         return CentralTopics.of(self._config.kafka, [f.event_type for f in chosen])
 
-    def _in_turn(self, frontiers: Collection[Frontier], state: State) -> list[Frontier]:
+    def _in_turn(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
         """Return the frontiers in this state whose type is not postponed."""
         now_s = self._clock.monotonic_s()
         return [
@@ -570,19 +591,19 @@ class Closer:
         ]
 
 
-def _phase_of_trouble(error: Finding | StorageError) -> Phase:
+def _phase_of_trouble(error: Finding | StorageError) -> ClosingPhase:
     if isinstance(error, Unwritable):
-        return Phase.UNWRITABLE
+        return ClosingPhase.UNWRITABLE
     if isinstance(error, LedgerChanged):
-        return Phase.LEDGER
-    return Phase.STORAGE if isinstance(error, StorageError) else Phase.PUBLISHING
+        return ClosingPhase.LEDGER
+    return ClosingPhase.STORAGE if isinstance(error, StorageError) else ClosingPhase.PUBLISHING
 
 
-def _phase_of(error: Unavailable) -> Phase:
-    return Phase.STORAGE if isinstance(error, StorageError) else Phase.SERVERS
+def _phase_of(error: Unavailable) -> ClosingPhase:
+    return ClosingPhase.STORAGE if isinstance(error, StorageError) else ClosingPhase.SERVERS
 
 
-def _is_under(cut: Cut, f: Frontier) -> bool:
+def _is_under(cut: ClosingCut, f: Frontier) -> bool:
     return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(
         f.settled_next
     )

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 from hourmark.config.loading import Config
 from hourmark_etl.closing.proof.proof import Proof, Prover
-from hourmark_etl.closing.proof.readings import Compared, Comparer
+from hourmark_etl.closing.proof.readings import AuditComparer, AuditComparison
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
@@ -62,7 +62,7 @@ class Engine:
             for f, proof in zip(frozen, prover.prove(list(frozen), audit_next), strict=True)
         }
 
-    def compare(self, without: Collection[str]) -> Compared | None:
+    def compare(self, without: Collection[str]) -> AuditComparison | None:
         """Compare the next batch of new audit files with all others.
 
         Args:
@@ -74,7 +74,7 @@ class Engine:
         Raises:
             Unreadable: An audit file must be staged again first.
         """
-        return Comparer(self.runner, self.storage, self.database).next(without)
+        return AuditComparer(self.runner, self.storage, self.database).next(without)
 
     def write(
         self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str

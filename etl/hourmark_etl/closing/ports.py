@@ -9,7 +9,7 @@ from typing import Protocol
 from hourmark.clock import Clock
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.closing.cut.cut import Sites, StagingProgress
+from hourmark_etl.closing.cut.cut import SiteClusters, StagingProgress
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.storage import Storage
@@ -47,7 +47,7 @@ class Ports:
     engine: Engine
     storage: Storage
     database: Database
-    sites: Callable[[Lease], Sites]
+    sites: Callable[[Lease], SiteClusters]
     progress: StagingProgress
     restage: Callable[
         [Lease, str], str

@@ -7,7 +7,7 @@ marker is the truth.
 `Publisher` writes all types of a round at once and then publishes each type's hours in order, many
 types in parallel. If an hour cannot be published, only its type waits.
 
-`check_foreign_root`, `check_published` and `check_other_seal` verify that the buckets on storage
+`check_foreign_root`, `check_not_published`, `check_seal_matches` verify that the buckets on storage
 belong to this ledger and that this ledger is the newest copy. An older copy would list events for
 buckets that exist already, and so lose them. A new, empty ledger would write every event that Kafka
 still holds a second time. In both cases the driver stops.
@@ -42,14 +42,14 @@ from hourmark.records.manifest import (
 from hourmark.rules.revision import KnownSchema
 from hourmark_etl.buckets.reader import (
     NotClosed,
-    any_marker,
-    decoded_manifest,
+    decode_manifest,
+    find_manifest,
+    find_marker,
     read_marker,
-    standing_manifest,
 )
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
-from hourmark_etl.closing.write.id_indexes import keep_indexes
+from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import DamagedRow, ForeignLedger
 from hourmark_etl.folders import ATTEMPTS_FOLDER
@@ -70,7 +70,7 @@ _HELP = (
 )
 
 
-def manifest_of(
+def build_manifest(
     frontier: Frontier,
     written: WrittenHour,
     *,
@@ -192,7 +192,7 @@ def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
     ]
 
 
-def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
+def read_previous_marker(storage: Storage, frontier: Frontier) -> Previous | None:
     """Return the reference to the previous hour's marker for a frontier's manifest.
 
     Returns:
@@ -206,7 +206,7 @@ def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
     before = frontier.hour.before()
     try:
         marker = read_marker(storage, frontier.event_type, before)
-        decoded_manifest(storage, frontier.event_type, before, marker)
+        decode_manifest(storage, frontier.event_type, before, marker)
         return Previous.of(str(before), marker)
     except NotClosed as error:
         raise Finding(
@@ -273,7 +273,7 @@ def publish(
     try:
         storage.rename_new(attempt, target)
     except AlreadyExists:
-        standing = standing_manifest(storage, frontier.event_type, frontier.hour)
+        standing = find_manifest(storage, frontier.event_type, frontier.hour)
         if standing is None:
             raise Finding(
                 f"{storage.url(target)} stands, but without a {MARKER}: not made by "
@@ -316,7 +316,7 @@ class LedgerChanged(Finding):
     """Ledger rows that a sealed hour needs were changed or deleted after sealing."""
 
 
-class Trouble(NamedTuple):
+class PublishFailure(NamedTuple):
     """A failure to publish one hour.
 
     Attributes:
@@ -329,7 +329,7 @@ class Trouble(NamedTuple):
 
 
 @dataclasses.dataclass
-class Published:
+class PublishResult:
     """The result of publishing a round.
 
     Attributes:
@@ -338,7 +338,7 @@ class Published:
     """
 
     closings: list[Closing] = dataclasses.field(default_factory=list)
-    troubles: list[Trouble] = dataclasses.field(default_factory=list)
+    troubles: list[PublishFailure] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -361,7 +361,7 @@ class Publisher:
     clock: Clock
     publishers: int
 
-    def standing(self, sealed: Collection[Frontier]) -> Published:
+    def standing(self, sealed: Collection[Frontier]) -> PublishResult:
         """Return those of the sealed hours whose buckets already exist, with their manifests.
 
         An interrupted closer may have published them.
@@ -371,9 +371,9 @@ class Publisher:
         """
         chains = [f.sealed_hours for f in sealed]
         # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
-        return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour))
+        return self._each(chains, lambda f: find_manifest(self.storage, f.event_type, f.hour))
 
-    def publish(self, sealed: Collection[Frontier]) -> Published:
+    def publish(self, sealed: Collection[Frontier]) -> PublishResult:
         """Write and publish every sealed hour of the given frontiers.
 
         An error of one hour is returned with it and stops only later hours of the same type.
@@ -393,7 +393,7 @@ class Publisher:
             for f, listed in zip(asked, groups, strict=True)
         }
         schemas = schemas_of(self.database, {s for h in hours.values() for s in _schema_ids(h)})
-        troubles: list[Trouble] = []
+        troubles: list[PublishFailure] = []
         chains = [_readable(f.sealed_hours, hours, schemas, troubles) for f in sealed]
         whole = {
             schema_id: schema
@@ -411,7 +411,7 @@ class Publisher:
         def published(f: Frontier) -> Manifest:
             of = by_hour[f.event_type, f.hour.start_s]
             previous, unverified = self._previous(f)
-            manifest = manifest_of(
+            manifest = build_manifest(
                 f,
                 of,
                 listed=hours[f.event_type, f.hour].listed,
@@ -428,7 +428,7 @@ class Publisher:
         result = self._each(chains, published)
         result.troubles += troubles
         manifests = [c.manifest for c in result.closings]
-        keep_indexes(
+        publish_indexes(
             self.storage,
             self.database,
             self.lease,
@@ -446,7 +446,7 @@ class Publisher:
         If the marker is unreadable and an override gives it up, the ledger's copy is used.
         """
         try:
-            return previous_of(self.storage, f), ()
+            return read_previous_marker(self.storage, f), ()
         except Finding as error:
             before = f.hour.before()
             known = closed_marker(self.database, f.event_type, before)
@@ -457,19 +457,19 @@ class Publisher:
                     f"{error}, or `hourmark bucket force` goes on with the ledger's copy "
                     "of its marker"
                 ) from error
-            decoded_manifest(self.storage, f.event_type, before, known)
+            decode_manifest(self.storage, f.event_type, before, known)
             return Previous.of(str(before), known), (f"the bucket before it, {before}: {error}",)
 
     def _each(
         self,
         chains: Sequence[Sequence[Frontier]],
         manifest_there: Callable[[Frontier], Manifest | None],
-    ) -> Published:
+    ) -> PublishResult:
         """Collect each hour's manifest, many types in parallel and each type's hours in order.
 
         A type ends at the first hour that has no manifest or raises an error.
         """
-        together, ledger = Published(), self.database.identity()[0]
+        together, ledger = PublishResult(), self.database.identity()[0]
 
         def close(chain: Sequence[Frontier]) -> None:
             for f in chain:
@@ -477,10 +477,10 @@ class Publisher:
                     if (manifest := manifest_there(f)) is None:
                         return
                 except (Finding, StorageError) as error:
-                    together.troubles.append(Trouble(f, error))
+                    together.troubles.append(PublishFailure(f, error))
                     return
                 assert f.seal is not None
-                check_other_seal(manifest, f.seal, ledger)
+                check_seal_matches(manifest, f.seal, ledger)
                 together.closings.append(Closing(f, manifest))
 
         with ThreadPoolExecutor(self.publishers) as pool:
@@ -505,11 +505,11 @@ def _readable(
     chain: Sequence[Frontier],
     hours: Mapping[tuple[str, Hour], SealedHour],
     schemas: Mapping[int, KnownSchema | DamagedRow],
-    troubles: list[Trouble],
+    troubles: list[PublishFailure],
 ) -> tuple[Frontier, ...]:
     for at, f in enumerate(chain):
         if why := _unpublishable(f, hours[f.event_type, f.hour], schemas):
-            troubles.append(Trouble(f, why))
+            troubles.append(PublishFailure(f, why))
             return tuple(chain[:at])
     return tuple(chain)
 
@@ -545,7 +545,7 @@ def _unpublishable(
 
 def check_foreign_root(
     storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]
-) -> list[Trouble]:
+) -> list[PublishFailure]:
     """Check that storage has no buckets of types that this ledger has never closed or sealed.
 
     Only markers count, because administrators may create folders before the first bucket.
@@ -566,17 +566,17 @@ def check_foreign_root(
         if f.event_type in closed_types or f.seal is not None:
             continue
         try:
-            if standing := any_marker(storage, f.event_type):
+            if standing := find_marker(storage, f.event_type):
                 raise ForeignLedger(
                     f"{storage.url(standing)} stands, but this ledger has closed nothing "
                     f"of {f.event_type}. {_HELP}"
                 )
         except AccessDenied as error:
-            troubles.append(Trouble(f, error))
+            troubles.append(PublishFailure(f, error))
     return troubles
 
 
-def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trouble]:
+def check_not_published(storage: Storage, opened: Collection[Frontier]) -> list[PublishFailure]:
     """Check that no bucket exists for open hours; only a sealed hour can have been published.
 
     Returns:
@@ -595,11 +595,11 @@ def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trou
                     f"{f.event_type} {f.hour}. {_HELP}"
                 )
         except AccessDenied as error:
-            troubles.append(Trouble(f, error))
+            troubles.append(PublishFailure(f, error))
     return troubles
 
 
-def check_other_seal(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
+def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
     """Check that an existing manifest matches this ledger's seal of the hour.
 
     Raises:

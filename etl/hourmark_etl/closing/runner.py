@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark_etl.reused import spare_loaded
+from hourmark_etl.worker_reuse import freeze_loaded_modules
 
 _CAUSE_MAX: Final = 1500
 _Item = TypeVar("_Item")
@@ -69,7 +69,7 @@ class Runner:
 
 
 @dataclasses.dataclass(frozen=True)
-class OnSpark(Runner):
+class SparkRunner(Runner):
     """Runs each function as one Spark job with one task per item.
 
     Functions, items, results and errors must be picklable. If a task fails in any other way than by
@@ -143,7 +143,7 @@ class _Failed(NamedTuple):
 
 
 def _guarded(work: Callable[..., object], item: object) -> object:
-    spare_loaded()
+    freeze_loaded_modules()
     try:
         return work(item)
     except HourmarkError as error:

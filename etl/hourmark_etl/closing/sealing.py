@@ -4,7 +4,7 @@ The engine proves every type's frontier hour in one call, then every type's next
 Later hours have no late promises of their own, because the frontier hour's seal settles all
 promises below the same cut.
 
-`decide` is pure: it seals an hour with a grade and a list of what was waived, or refuses it.
+`decide_seal` is pure: it seals an hour with a grade and a list of what was waived, or refuses it.
 
 proved      every promise below the cut is kept, and every awaited source had caught up
 timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are waived and named
@@ -30,11 +30,16 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
-from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, shortened
+from hourmark_etl.closing.cut.cut import ClosingCut, SiteClusters, StagingProgress, limit_lines
 from hourmark_etl.closing.cut.forced import accepted_topics
-from hourmark_etl.closing.cut.readiness import fallen_silent
+from hourmark_etl.closing.cut.readiness import find_silent_sources
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, lacking, named
+from hourmark_etl.closing.proof.proof import (
+    FINDINGS_MAX,
+    Proof,
+    limit_findings,
+    to_incomplete_ranges,
+)
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import Conflict, conflicts, held_by, holding
@@ -45,7 +50,7 @@ from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.schemas import schemas_of, unreadable
-from hourmark_etl.model import Frontier, Phase, Position, Reporter, Seal
+from hourmark_etl.model import ClosingPhase, Frontier, ReportedSource, Seal, StagingPosition
 
 _LOG = logging.getLogger(__name__)
 EARLY_MS: Final = (
@@ -58,7 +63,7 @@ BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Round:
+class ClosingRound:
     """The hours that are frozen and proved together.
 
     Attributes:
@@ -71,13 +76,13 @@ class Round:
 
     frozen: Sequence[Frontier]
     last: Mapping[str, Hour]
-    offsets: Mapping[str, tuple[Position, ...]]
-    cut: Cut
+    offsets: Mapping[str, tuple[StagingPosition, ...]]
+    cut: ClosingCut
     overrides: Mapping[str, Override]
 
 
 @dataclasses.dataclass
-class Grading:
+class RoundDecisions:
     """The decisions on the hours of a round.
 
     Attributes:
@@ -92,7 +97,7 @@ class Grading:
     chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
     unaudited: list[Mapping[str, Any]] = dataclasses.field(default_factory=list)
     refused: list[tuple[Frontier, tuple[str, ...]]] = dataclasses.field(default_factory=list)
-    unwritable: list[tuple[Frontier, Phase, tuple[str, ...]]] = dataclasses.field(
+    unwritable: list[tuple[Frontier, ClosingPhase, tuple[str, ...]]] = dataclasses.field(
         default_factory=list
     )
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
@@ -115,18 +120,18 @@ class Sealer:
     engine: Engine
     database: Database
     lease: Lease
-    sites: Sites
+    sites: SiteClusters
     progress: StagingProgress
     clock: Clock
     deadline_ms: int
 
-    def judge(self, of: Round) -> Grading:
+    def judge(self, of: ClosingRound) -> RoundDecisions:
         """Prove every hour of a round and decide on each; changes nothing in the ledger.
 
         Raises:
             Unreadable: A staged file must be staged again first.
         """
-        rule = Rule(
+        rule = DecisionContext(
             of.cut,
             accepted_gaps(self.database),
             self.deadline_ms,
@@ -134,7 +139,7 @@ class Sealer:
             losses(self.database),
             reporters(self.database),
         )
-        verdict, asked = Grading(), list(of.frozen)
+        verdict, asked = RoundDecisions(), list(of.frozen)
         while asked:
             unwritable = self._unwritable(asked, of.overrides)
             verdict.unwritable += [
@@ -147,7 +152,7 @@ class Sealer:
             following = []
             for f in asked:
                 proof = proofs[f.event_type]
-                if seal := decide(
+                if seal := decide_seal(
                     f, proof, of.offsets[f.event_type], of.overrides.get(f.event_type), rule
                 ):
                     verdict.chains.setdefault(f.event_type, []).append(seal)
@@ -178,7 +183,7 @@ class Sealer:
 
     def _unwritable(
         self, asked: Sequence[Frontier], given: Collection[str]
-    ) -> dict[str, tuple[Phase, tuple[str, ...]]]:
+    ) -> dict[str, tuple[ClosingPhase, tuple[str, ...]]]:
         """Return the types whose hour has rows with unusable schemas, and the reasons.
 
         Types with an override close without such rows, unless the ledger's row of the schema is
@@ -193,10 +198,13 @@ class Sealer:
                 str(x) for s in sorted(own) if (x := unreadable(f.event_type, s, schemas.get(s)))
             )
             if why and (is_damaged or f.event_type not in given):
-                found[f.event_type] = (Phase.LEDGER if is_damaged else Phase.UNWRITABLE, why)
+                found[f.event_type] = (
+                    ClosingPhase.LEDGER if is_damaged else ClosingPhase.UNWRITABLE,
+                    why,
+                )
         return found
 
-    def seal(self, of: Round, verdict: Grading, all_types: set[str]) -> None:
+    def seal(self, of: ClosingRound, verdict: RoundDecisions, all_types: set[str]) -> None:
         """Store all seals of a round in the ledger, in one transaction.
 
         Args:
@@ -206,10 +214,10 @@ class Sealer:
                 override.
         """
         sealed = [f for f in of.frozen if f.event_type in verdict.chains]
-        named = {
+        by_source = {
             (r.host_id, r.source): r for f in sealed for r in of.cut.waived.get(f.event_type, ())
         }
-        silent = fallen_silent(named.values(), self.progress.reporters())
+        silent = find_silent_sources(by_source.values(), self.progress.reporters())
         forced = [f.event_type for f in sealed if f.event_type in of.overrides]
         gaps, checks = self._accepted(forced, of.overrides, all_types)
         together = ledger.WithSeals(silent, verdict.unaudited, gaps, checks)
@@ -245,7 +253,7 @@ class Sealer:
         return [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found], checks
 
 
-class Rule(NamedTuple):
+class DecisionContext(NamedTuple):
     """The inputs of a decision that are the same for all hours of a round.
 
     Attributes:
@@ -257,20 +265,20 @@ class Rule(NamedTuple):
         reporters: Latest reports of all sources.
     """
 
-    cut: Cut
+    cut: ClosingCut
     accepted: Collection[OffsetGap]
     deadline_ms: int
     conflicts: Mapping[str, Sequence[Conflict]] = {}
     losses: Sequence[HostLoss] = ()
-    reporters: Sequence[Reporter] = ()
+    reporters: Sequence[ReportedSource] = ()
 
 
-def decide(
+def decide_seal(
     frontier: Frontier,
     proof: Proof,
-    offsets: tuple[Position, ...],
+    offsets: tuple[StagingPosition, ...],
     override: Override | None,
-    rule: Rule,
+    rule: DecisionContext,
 ) -> Seal | None:
     """Decide whether and with which grade an hour is sealed. It performs no I/O.
 
@@ -308,15 +316,15 @@ def decide(
             f"not verified: {what}"
             for what in (*rule.cut.unverified.get(frontier.event_type, ()), *proof.unknown)
         ]
-        twice = named([f"read otherwise: {what}" for what in conflicting], 0)
+        twice = limit_findings([f"read otherwise: {what}" for what in conflicting], 0)
         grade, waived = Grade.FORCED, (override.said, *twice, *skipped, *sources, *promises, *gaps)
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
-        waived = (*shortened(sources), *promises, *gaps)
+        waived = (*limit_lines(sources), *promises, *gaps)
     twice_read = [c.range_id for c in held_by(rule.conflicts, frontier)] + [
         range_id for range_id, _ in proof.otherwise
     ]
-    lacks = proof.lacks | lacking([*dict.fromkeys(twice_read)], len(gaps))
+    lacks = proof.lacks | to_incomplete_ranges([*dict.fromkeys(twice_read)], len(gaps))
     lost, unknown = losses_of(frontier.hour, frontier.sources, rule.losses)
     return Seal(
         grade=grade.value,
@@ -339,7 +347,7 @@ def decide(
     )
 
 
-def _why_waived(r: Reporter, hour: Hour) -> str:
+def _why_waived(r: ReportedSource, hour: Hour) -> str:
     behind = (r.caught_up_at_ms or 0) < hour.end_ms
     return (
         "had not caught up with the hour's end"

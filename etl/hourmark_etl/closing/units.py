@@ -19,9 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import Int64s, UInt64s, low64s, range_words, schemas_of_runs, value_hashes
+from hourmark_etl.arrow import (
+    Int64s,
+    UInt64s,
+    low64_of_ids,
+    range_ids_to_ints,
+    schemas_of_runs,
+    value_hashes,
+)
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ids.lookups import as_ids
+from hourmark_etl.ids.lookups import id_array
 from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
 from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
 from hourmark_etl.storage import Storage
@@ -141,7 +148,7 @@ def read_unit(
 
     Raises:
         Unreadable: A file must be staged again. Of an id range, whose groups are spread over
-            several units, totals are not verified here but by `check_read`.
+            several units, totals are not verified here but by `verify_read_rows`.
         Overfull: The id range exceeds `datum_bytes_max`.
     """
     datum_bytes = 0
@@ -165,11 +172,11 @@ def read_unit(
             if datum_bytes > datum_bytes_max and (parts := _halves(unit, unit.slot, tables)):
                 raise Overfull(parts)
     if unit.slot is None:
-        check_read((g for x in unit.listings for g in x.groups), read)
+        verify_read_rows((g for x in unit.listings for g in x.groups), read)
     return UnitRows(pa.concat_tables(tables), read)
 
 
-def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
+def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
     """Verify that the rows that were read match the ledger's groups.
 
     Args:
@@ -259,9 +266,9 @@ def _labelled(
         np.repeat(labels[:, 0].astype(np.int32), counts),
         np.repeat(labels[:, 1], counts),
     )
-    digests = low64s(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(
-        RANGE_WEIGHT
-    )
+    digests = low64_of_ids(table.column("event_id")) + range_ids_to_ints(
+        table.column("range_id")
+    ) * np.uint64(RANGE_WEIGHT)
     own = [pa.array(listing), pa.array(hour), pa.array(digests), _hashes(table)]
     return pa.table(
         [*own, *table.select(list(columns)).columns],
@@ -276,7 +283,7 @@ def _hashes(table: pa.Table) -> pa.ChunkedArray:
 
 
 def _hashes_of(batch: pa.RecordBatch) -> pa.Array:
-    low64 = low64s(pa.chunked_array([batch.column("event_id")]))
+    low64 = low64_of_ids(pa.chunked_array([batch.column("event_id")]))
     return pa.array(
         value_hashes(low64, batch.column("schema_id").to_numpy(), batch.column("datum"))
     )
@@ -303,7 +310,7 @@ def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
 
 def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit, Unit] | None:
     """Split a unit at the median of the ids that were read; None if there is only one id."""
-    ids = np.unique(np.concatenate([as_ids(table.column("event_id")) for table in tables]))
+    ids = np.unique(np.concatenate([id_array(table.column("event_id")) for table in tables]))
     if len(ids) < 2:
         return None
     cut = int.from_bytes(

@@ -31,8 +31,8 @@ from hourmark.avro.framing import ENVELOPE
 from hourmark.errors import Finding
 from hourmark.records.event_id import SIZE
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import Bools, UInt8s, in_one
-from hourmark_etl.buckets.avro_container import Block, ContainerReader, Digesting
+from hourmark_etl.arrow import Bools, UInt8s, to_single_array
+from hourmark_etl.buckets.avro_container import Block, ContainerReader, DigestingReader
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import Lost, Storage, StorageError
@@ -48,18 +48,18 @@ _LOG = logging.getLogger(__name__)
 Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as ids
 
 
-def as_ids(column: pa.ChunkedArray | pa.Array) -> Ids:
+def id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
     """Return a column of 16-byte values as a numpy array of ids.
 
     The data is copied only if the column has several chunks.
     """
-    whole = in_one(column)
+    whole = to_single_array(column)
     if not len(whole):
         return np.empty(0, f"S{SIZE}")
     return np.frombuffer(whole.buffers()[1], f"S{SIZE}", len(whole), whole.offset * SIZE)
 
 
-class Asked(NamedTuple):
+class IdQuery(NamedTuple):
     """A query for event ids in several closed buckets.
 
     Attributes:
@@ -71,7 +71,7 @@ class Asked(NamedTuple):
     ids: Ids
 
 
-def held(storage: Storage, asked: Sequence[Asked]) -> list[Bools | Finding]:
+def find_held_ids(storage: Storage, asked: Sequence[IdQuery]) -> list[Bools | Finding]:
     """Return for each query which of its ids at least one of its buckets contains.
 
     An index file covers many types, so each file is opened once for all queries.
@@ -121,7 +121,7 @@ class IndexWriter:
             self._file.write(content)
             self._blocks.append(
                 (
-                    mark_of(event_type, hour_s),
+                    bucket_key(event_type, hour_s),
                     len(block),
                     content[:SIZE],
                     content[-SIZE:],
@@ -154,7 +154,7 @@ class WrittenRun(NamedTuple):
     rows: int
 
 
-def runs_in(storage: Storage, path: str) -> list[WrittenRun]:
+def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
     """Return the runs of rows of an index file, one per bucket, from its table of blocks.
 
     Raises:
@@ -180,7 +180,7 @@ def runs_in(storage: Storage, path: str) -> list[WrittenRun]:
     ]
 
 
-def mark_of(event_type: str, hour_s: int) -> bytes:
+def bucket_key(event_type: str, hour_s: int) -> bytes:
     """Return the 16-byte key by which an index identifies a bucket."""
     return digest_of(f"{event_type} {hour_s}".encode())
 
@@ -212,7 +212,7 @@ class _Lookup:
         )
 
 
-def _lookups(asked: Asked) -> list[_Lookup]:
+def _lookups(asked: IdQuery) -> list[_Lookup]:
     ordered = np.sort(asked.ids)
     lookups = (_Lookup(bucket, _of_hours(ordered, bucket.holds)) for bucket in asked.buckets)
     return [lookup for lookup in lookups if len(lookup.ordered)]
@@ -318,7 +318,7 @@ class _Index:
         if (
             not begins
             or own["rows"].sum() != run.rows
-            or (own["bucket"] != mark_of(bucket.event_type, bucket.hour_s)).any()
+            or (own["bucket"] != bucket_key(bucket.event_type, bucket.hour_s)).any()
         ):
             raise ValueError(
                 f"rows [{run.first_row}, {run.first_row + run.rows}) are not those of the bucket"
@@ -371,7 +371,7 @@ def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> lis
     """
     try:
         with storage.open(path) as file:
-            seen = Digesting(file)
+            seen = DigestingReader(file)
             # it reads, and nothing else
             found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]
         if seen.digest.hexdigest() != digest:

@@ -18,7 +18,7 @@ from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
-from hourmark_etl.model import FIRST_SITE, NONE_MEANT, AuditOffsets, State
+from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets, HourState
 
 BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 
@@ -69,14 +69,14 @@ def new_frontier(
     shard: str,
     sources: Iterable[str],
     hour_s: int | None = None,
-    settled_next: AuditOffsets = NONE_MEANT,
+    settled_next: AuditOffsets = NO_AUDIT_OFFSETS,
 ) -> Insert:
     """Adds a row; `hour_s`: the open hour, where it is not the first."""
     row = {
         "type": event_type,
         "first_hour": first_s,
         "hour": first_s if hour_s is None else hour_s,
-        "state": State.OPEN.value,
+        "state": HourState.OPEN.value,
         "shard": shard,
         "sources": json.dumps(sorted(sources)),
         "seal": None,

@@ -42,10 +42,10 @@ from hourmark_etl.model import (
     AUDIT,
     EVENTS,
     FIRST_SITE,
-    NONE_MEANT,
+    NO_AUDIT_OFFSETS,
     AuditOffsets,
     Frontier,
-    Span,
+    OffsetSpan,
     StagedFile,
     StagedGroup,
     Sums,
@@ -148,7 +148,7 @@ def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
         offsets_of(*row)
         for row in database.ask(select(frontiers.settled_next, frontiers.settled_further))
     ]
-    by_all = functools.reduce(AuditOffsets.shared, settled) if settled else NONE_MEANT
+    by_all = functools.reduce(AuditOffsets.shared, settled) if settled else NO_AUDIT_OFFSETS
     return {
         tables.groups: or_(groups.listed_hour.is_(None), groups.listed_hour >= frontiers.hour),
         tables.audit_groups: or_(
@@ -263,7 +263,7 @@ def known_file(database: Database, path: str) -> KnownFile:
 
 
 def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
-    spans = tuple(Span.of(s) for s in json.loads(zstandard.decompress(row["spans"])))
+    spans = tuple(OffsetSpan.of(s) for s in json.loads(zstandard.decompress(row["spans"])))
     observed_ms = (
         None
         if row["observed_from_ms"] is None
@@ -349,7 +349,7 @@ def give_up(
         put_gaps(connection, [gap])
 
 
-def places(spans: Sequence[Span]) -> str:
+def places(spans: Sequence[OffsetSpan]) -> str:
     """Topics, partitions and offsets, as many as a person reads."""
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, func, select
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.buckets.reader import BadMarker, list_hours, list_types, standing_manifest
+from hourmark_etl.buckets.reader import BadMarker, find_manifest, list_hours, list_types
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans, damaged_bucket, late_rows
@@ -26,10 +26,10 @@ from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.ledger.listings import file_differences
 from hourmark_etl.ledger.staged_files import needed_of
-from hourmark_etl.model import Frontier, Position, State, from_columns
+from hourmark_etl.model import Frontier, HourState, StagingPosition, from_columns
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import Lost, NotFound, Storage, at_once, entries_of
-from hourmark_etl.topics import Central
+from hourmark_etl.topics import CentralCluster
 
 
 class LedgerFault(enum.StrEnum):
@@ -65,7 +65,7 @@ class LedgerFinding:
 
 
 def check_ledger(
-    database: Database, storage: Storage, bucket_seconds: int, central: Central
+    database: Database, storage: Storage, bucket_seconds: int, central: CentralCluster
 ) -> list[LedgerFinding]:
     """Run all checks and return the inconsistencies that persist in a second run.
 
@@ -107,7 +107,7 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
     with database.reading() as connection:
         closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
     for f in known:
-        if f.state is State.DAMAGED:
+        if f.state is HourState.DAMAGED:
             closed.pop(f.event_type, None)
             continue
         wanted = (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s
@@ -120,7 +120,7 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
                 f"are {wanted}"
             )
             yield LedgerFinding(LedgerFault.CHAIN, f.event_type, detail)
-        if (f.seal is not None) != (f.state is State.SEALED):
+        if (f.seal is not None) != (f.state is HourState.SEALED):
             yield LedgerFinding(
                 LedgerFault.SEAL,
                 f"{f.event_type} {f.hour}",
@@ -210,7 +210,7 @@ def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
         return f"one of {Hour.of(latest * 1000, f.hour.length_s)} is later than its bucket"
     if listed_hour < f.first_hour.start_s:
         return f"before the type's first hour {f.first_hour}"
-    if listed_hour >= first_unsealed(f).start_s and f.state is not State.FROZEN:
+    if listed_hour >= first_unsealed(f).start_s and f.state is not HourState.FROZEN:
         return f"the frontier {f.hour} is {f.state.value}"
     return ""
 
@@ -276,7 +276,7 @@ def _marker_problem(
             str(damaged_bucket(event_type, hour.start_s)),
         )
     try:
-        found = standing_manifest(storage, event_type, hour)
+        found = find_manifest(storage, event_type, hour)
         if found is not None and found == known:
             return None
         if found is None:
@@ -338,11 +338,12 @@ def _file_problems(
                 )
 
 
-def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
+def check_positions(database: Database, central: CentralCluster) -> Iterator[LedgerFinding]:
     """Check that each staging position lies within the log of the topic that was staged."""
     # Digests are compared for themselves.
     positions = [
-        from_columns(Position, row) for row in database.ask(select(tables.positions)).mappings()
+        from_columns(StagingPosition, row)
+        for row in database.ask(select(tables.positions)).mappings()
     ]
     infos = central.topics({p.topic for p in positions})
     alive = {}

@@ -22,15 +22,15 @@ from hourmark_etl.ledger.batches import lost_behind
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
 from hourmark_etl.ledger.staged_files import folders
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.storage_scan import Key, batch_folders, read_notes
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import Central, CentralTopics
+from hourmark_etl.topics import CentralCluster, CentralTopics
 
 _LOG = logging.getLogger(__name__)
 
 
-class LostEnds:
+class LostEndDetector:
     """Searches for lost ends of logs once after a driver has started.
 
     Args:
@@ -41,7 +41,7 @@ class LostEnds:
     """
 
     def __init__(
-        self, storage: Storage, database: Database, central: Central, topics: CentralTopics
+        self, storage: Storage, database: Database, central: CentralCluster, topics: CentralTopics
     ) -> None:
         self._storage, self._database, self._central, self._topics = (
             storage,
@@ -50,7 +50,7 @@ class LostEnds:
             topics,
         )
         self._audit_ends: dict[
-            Key, Position
+            Key, StagingPosition
         ] = {}  # the least that was seen: the mirror goes on while this waits
         self._epochs = defaultdict[Key, dict[int, int]](
             dict
@@ -150,7 +150,7 @@ class LostEnds:
     def _cluster_id(self) -> str:
         return self._central.cluster_id()
 
-    def _ask(self, topics: Iterable[str]) -> dict[Key, Position]:
+    def _ask(self, topics: Iterable[str]) -> dict[Key, StagingPosition]:
         """Return the high watermarks of the topics' partitions.
 
         Last stable offsets are not used because they may lie below what was staged.
@@ -162,7 +162,7 @@ class LostEnds:
         }
         ends = self._central.ends([*ids], committed=False)
         return {
-            (topic_id, p.partition): Position(
+            (topic_id, p.partition): StagingPosition(
                 cluster_id=self._cluster_id,
                 topic_id=topic_id,
                 topic=p.topic,
@@ -172,7 +172,7 @@ class LostEnds:
             for p, topic_id in ids.items()
         }
 
-    def _shorter(self, ends: Mapping[Key, Position]) -> list[OffsetGap]:
+    def _shorter(self, ends: Mapping[Key, StagingPosition]) -> list[OffsetGap]:
         reached = self._reached or {}
         truncated = self._truncated(ends)
         short = [
@@ -182,7 +182,7 @@ class LostEnds:
         ]
         return [lost_behind(self._topics.at_edge(p.topic), p) for p in short]
 
-    def _truncated(self, ends: Mapping[Key, Position]) -> set[Key]:
+    def _truncated(self, ends: Mapping[Key, StagingPosition]) -> set[Key]:
         """Return the partitions that lost staged records according to their leader epochs.
 
         It finds lost records even if the log has grown beyond them since.

@@ -8,15 +8,15 @@ from typing import Final
 
 from hourmark_etl.buckets.reader import (
     BadMarker,
-    any_marker,
+    find_manifest,
+    find_marker,
     list_hours,
     list_types,
-    standing_manifest,
 )
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
-from hourmark_etl.model import Frontier, State
+from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.storage import AccessDenied, Lost, Storage, at_once
 
 _LOG: Final = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
     known = frontiers(database, bucket_seconds)
     suspected = _problems(
         storage,
-        [f for f in known if f.event_type in folders and f.state is not State.DAMAGED],
+        [f for f in known if f.event_type in folders and f.state is not HourState.DAMAGED],
         database.identity(),
     )
     if suspected:  # unless another driver has closed them since they were read
@@ -62,7 +62,7 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
 def _has_marker(storage: Storage, folder: str) -> bool:
     """Return whether a folder contains a bucket; False if access to it is denied."""
     try:
-        return any_marker(storage, folder) is not None
+        return find_marker(storage, folder) is not None
     except AccessDenied as error:
         _LOG.warning(
             "whether %s holds buckets is not known, and it is left alone: %s",
@@ -82,7 +82,7 @@ def _problems(
 def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
     """Return why a type's markers contradict the ledger; empty if they do not."""
     unsealed = first_unsealed(frontier)
-    if found := standing_manifest(storage, frontier.event_type, unsealed):
+    if found := find_manifest(storage, frontier.event_type, unsealed):
         return (
             f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit "
             f"{found.ledger_commit}), and the "
@@ -90,7 +90,7 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
         )
     if frontier.hour == frontier.first_hour:
         for hour in list_hours(storage, frontier.event_type, unsealed.length_s):
-            if not frontier.hour <= hour < unsealed and standing_manifest(
+            if not frontier.hour <= hour < unsealed and find_manifest(
                 storage, frontier.event_type, hour
             ):
                 return (
@@ -100,7 +100,7 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
         return ""
     last = frontier.hour.before()
     try:
-        found = standing_manifest(storage, frontier.event_type, last)
+        found = find_manifest(storage, frontier.event_type, last)
     except (BadMarker, Lost) as error:
         _LOG.error(
             "%s %s says nothing of this ledger, and what follows it may wait for it: %s",

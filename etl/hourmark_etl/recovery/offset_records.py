@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedTo:
+class StagedAuditOffset:
     """How far an audit topic on the central cluster was staged.
 
     Attributes:
@@ -74,7 +74,7 @@ class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
     commit: int
     checks: tuple[EdgeCheck, ...]
     gaps: tuple[OffsetGap, ...]
-    staged: tuple[StagedTo, ...] = ()
+    staged: tuple[StagedAuditOffset, ...] = ()
 
     def encode(self) -> bytes:
         """Return the record as JSON."""
@@ -136,7 +136,7 @@ def _offsets_of(database: Database) -> OffsetRecord:
     """
     ledger, commit = database.identity()
     checks = [check for _, check in sorted(last_checks(database).items())]
-    staged = staged_to(
+    staged = staged_audit_offsets(
         database
     )  # before the gaps: what lost a record that is named here is a gap by then
     return OffsetRecord(
@@ -149,7 +149,7 @@ def _offsets_of(database: Database) -> OffsetRecord:
     )
 
 
-def staged_to(database: Database) -> tuple[StagedTo, ...]:
+def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
     """Return how far audit topics are staged, for partitions whose last leader epoch is known."""
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
@@ -157,7 +157,7 @@ def staged_to(database: Database) -> tuple[StagedTo, ...]:
         key=lambda p: (p.topic, p.partition),
     )
     return tuple(
-        StagedTo(
+        StagedAuditOffset(
             topic=p.topic,
             partition=p.partition,
             topic_id=p.topic_id,
@@ -195,7 +195,7 @@ class KnownOffsets:
     checks: tuple[EdgeCheck, ...] | None
     gaps: tuple[OffsetGap, ...]
     notes: tuple[str, ...]
-    staged: tuple[StagedTo, ...] = ()
+    staged: tuple[StagedAuditOffset, ...] = ()
 
 
 def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
@@ -230,7 +230,7 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
     )
 
 
-def keep_found(
+def record_lost_ends(
     storage: Storage, ledger: str, commit: int, known: KnownOffsets, found: Collection[OffsetGap]
 ) -> None:
     """Record lost ends of logs that a rebuild found, before the rebuild commits.
@@ -260,7 +260,7 @@ def keep_found(
         _put(storage, record, [] if known.notes else standing)
 
 
-def take_over_gaps(storage: Storage, database: Database) -> None:
+def import_recorded_gaps(storage: Storage, database: Database) -> None:
     """Add gaps from the offset records to a ledger that does not know them.
 
     They are missing if the ledger is an older copy that is used again. An open gap counts as known

@@ -29,7 +29,7 @@ from hourmark.records.manifest import Manifest
 from hourmark.rules.revision import KnownSchema, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ids.kept import Bucket, kept_files, kept_runs
+from hourmark_etl.ids.index_files import Bucket, list_index_files, read_bucket_runs
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.closed import put_runs, unaudited_row
@@ -37,30 +37,25 @@ from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from hourmark_etl.ledger.rules import put_book
 from hourmark_etl.ledger.schemas import put_schemas
-from hourmark_etl.model import (
-    DEFAULT_SHARD,
-    EARLIEST_MS,
-    NONE_MEANT,
-    AuditOffsets,
-)
-from hourmark_etl.recovery.filled import refuse_filled
+from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
-from hourmark_etl.recovery.offset_records import keep_found
-from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
+from hourmark_etl.recovery.offset_records import record_lost_ends
+from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import (
-    Chain,
+    BucketChain,
     audit_next,
-    epochs,
     read_chain,
-    unaudited_files,
+    scan_unaudited_files,
+    used_epochs,
 )
+from hourmark_etl.recovery.unused_ledger import check_unused
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import at_once
 from hourmark_etl.topics import CentralTopics
 
 
-def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> Rebuilt:
+def rebuild(outside: RebuildSources, target: Database, say: Callable[[str], None]) -> RebuildResult:
     """Fill an empty ledger from storage and topics, in one transaction.
 
     A ledger on which only `types apply` has run counts as empty.
@@ -79,7 +74,7 @@ def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> R
         Unavailable: Storage, the ledger or the cluster does not answer.
     """
     with target.transaction() as connection:
-        refuse_filled(connection, outside.rules)
+        check_unused(connection, outside.rules)
         connection.execute(delete(tables.frontiers))
         work = _Rebuild(connection=connection, outside=outside, say=say)
         work.run()
@@ -89,11 +84,11 @@ def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> R
 @dataclasses.dataclass(kw_only=True)
 class _Rebuild:
     connection: Connection
-    outside: Outside
+    outside: RebuildSources
     say: Callable[[str], None]
     topics: CentralTopics = dataclasses.field(init=False)  # of all types
-    done: Rebuilt = dataclasses.field(default_factory=Rebuilt)
-    chains: dict[str, Chain] = dataclasses.field(default_factory=dict)
+    done: RebuildResult = dataclasses.field(default_factory=RebuildResult)
+    chains: dict[str, BucketChain] = dataclasses.field(default_factory=dict)
     begun: dict[str, FirstHours] = dataclasses.field(
         default_factory=dict
     )  # of types without a bucket
@@ -135,7 +130,7 @@ class _Rebuild:
         self._put_rules()
         self._put_meta()
         try:
-            keep_found(self.outside.storage, self.done.ledger, self.done.commit, known, ends)
+            record_lost_ends(self.outside.storage, self.done.ledger, self.done.commit, known, ends)
         except (Unavailable, Finding) as error:
             self.done.notes.append(
                 "what was found is not kept on storage, until a driver has run with this "
@@ -162,7 +157,7 @@ class _Rebuild:
             self.published[manifest.attempt].append((event_type, hour.start_s))
         put_buckets(self.connection, closed)
         if closed:
-            self.chains[event_type] = Chain.of(closed)
+            self.chains[event_type] = BucketChain.of(closed)
             self.done.buckets += len(closed)
 
     def _put_indexes(self) -> None:
@@ -173,10 +168,10 @@ class _Rebuild:
         storage = self.outside.storage
         own = [
             (path, buckets)
-            for path, attempt in kept_files(storage).items()
+            for path, attempt in list_index_files(storage).items()
             if (buckets := self.published.get(attempt))
         ]
-        found = at_once(lambda of: kept_runs(storage, *of), own)
+        found = at_once(lambda of: read_bucket_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
         put_runs(self.connection, runs, SIZE)
         self.say(f"{len({run.path for *_, run in runs})} indexes of ids")
@@ -197,7 +192,7 @@ class _Rebuild:
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
             sources, shard = self._declared(event_type)
             self.shards[event_type] = shard
-            settled = chain.settled_next if chain else NONE_MEANT
+            settled = chain.settled_next if chain else NO_AUDIT_OFFSETS
             self.connection.execute(
                 new_frontier(
                     event_type, first_s, shard, sources, self.frontiers[event_type], settled
@@ -257,8 +252,8 @@ class _Rebuild:
                 for (closed_at_ms, offsets), at in self.cuts.items()
                 if closed_at_ms <= hour_s * 1000 - EARLIEST_MS and (commit is None or at <= commit)
             )
-            first.append(functools.reduce(AuditOffsets.joined, before, NONE_MEANT))
-        return functools.reduce(AuditOffsets.shared, first) if first else NONE_MEANT
+            first.append(functools.reduce(AuditOffsets.joined, before, NO_AUDIT_OFFSETS))
+        return functools.reduce(AuditOffsets.shared, first) if first else NO_AUDIT_OFFSETS
 
     def _put_unaudited(self) -> None:
         """Reuse the unaudited file of each closed hour whose number of rows matches the manifest.
@@ -267,7 +262,7 @@ class _Rebuild:
         """
         table = tables.buckets
         found: set[tuple[str, int]] = set()
-        for file in unaudited_files(self.outside.storage, self.outside.bucket_seconds):
+        for file in scan_unaudited_files(self.outside.storage, self.outside.bucket_seconds):
             of = (file.event_type, file.hour.start_s)
             query = select(table.c.manifest).where(table.c.type == of[0], table.c.hour == of[1])
             text = self.connection.execute(query).scalar()
@@ -317,7 +312,10 @@ class _Rebuild:
     def _put_meta(self) -> None:
         """Store the ledger's id and a commit number above all that the lost ledger used."""
         self.done.commit = (
-            max(self.commits | epochs(self.outside.storage, self.outside.bucket_seconds), default=0)
+            max(
+                self.commits | used_epochs(self.outside.storage, self.outside.bucket_seconds),
+                default=0,
+            )
             + 1
         )
         meta = {

@@ -33,11 +33,18 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_checks, put_gaps, tells_lost_end
-from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, NONE_MEANT, AuditOffsets, Position, Span
+from hourmark_etl.model import (
+    DEFAULT_SHARD,
+    FIRST_SITE,
+    NO_AUDIT_OFFSETS,
+    AuditOffsets,
+    OffsetSpan,
+    StagingPosition,
+)
 from hourmark_etl.recovery.offset_records import KnownOffsets, read_offset_records
-from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 from hourmark_etl.recovery.relisting import Relisting
-from hourmark_etl.recovery.storage_scan import Chain, Key, uncovered
+from hourmark_etl.recovery.storage_scan import BucketChain, Key, uncovered_offsets
 from hourmark_etl.topics import CentralTopics
 
 
@@ -74,10 +81,10 @@ class OffsetsRebuild:
     """
 
     connection: Connection
-    outside: Outside
-    done: Rebuilt
+    outside: RebuildSources
+    done: RebuildResult
     topics: CentralTopics
-    chains: Mapping[str, Chain]
+    chains: Mapping[str, BucketChain]
     shards: Mapping[str, str]  # by type
     promised: AuditOffsets
     changed: set[str] = dataclasses.field(
@@ -170,14 +177,14 @@ class OffsetsRebuild:
         """
         audits = self.topics.audits
 
-        def counts_from(s: Span) -> int:
+        def counts_from(s: OffsetSpan) -> int:
             return (
                 self.promised.at(audits[s.topic])
                 if s.topic in audits
                 else closed.get((s.topic_id, s.partition), 0)
             )
 
-        def is_needed(s: Span) -> bool:
+        def is_needed(s: OffsetSpan) -> bool:
             key = s.topic_id, s.partition
             if key not in logs.live and s.topic in audits:
                 raise Finding(
@@ -204,7 +211,7 @@ class OffsetsRebuild:
 
     def _find_shorter(self, logs: Logs, staged: Relisting, offsets: KnownOffsets) -> dict[Key, int]:
         settled = functools.reduce(
-            AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NONE_MEANT
+            AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
         )
         self._refuse_other_sites(settled)
         audits = {
@@ -286,7 +293,7 @@ class OffsetsRebuild:
 
     def _put_positions(
         self, logs: Logs, closed: Mapping[Key, int], shorter: Mapping[Key, int]
-    ) -> dict[Key, Position]:
+    ) -> dict[Key, StagingPosition]:
         begins = {key: max(start, closed.get(key, 0)) for key, start in logs.starts.items()}
         for key, to in shorter.items():
             begins[key] = to if logs.live[key].topic in self.topics.audits else logs.starts[key]
@@ -298,7 +305,7 @@ class OffsetsRebuild:
         cluster_id = self.outside.central.cluster_id()
         shards = {topic: self.shards[event_type] for topic, event_type in self.topics.types.items()}
         positions = {
-            key: Position(
+            key: StagingPosition(
                 cluster_id=cluster_id,
                 topic_id=key[0],
                 topic=p.topic,
@@ -313,7 +320,7 @@ class OffsetsRebuild:
 
     def _lost_ends(
         self,
-        positions: Mapping[Key, Position],
+        positions: Mapping[Key, StagingPosition],
         shorter: Mapping[Key, int],
         known: Sequence[OffsetGap],
     ) -> list[OffsetGap]:
@@ -330,7 +337,7 @@ class OffsetsRebuild:
         return [self._named(gap) for gap in gaps if (gap.topic, gap.what) not in held]
 
     def _not_held(
-        self, positions: Mapping[Key, Position], staged: Relisting
+        self, positions: Mapping[Key, StagingPosition], staged: Relisting
     ) -> Iterator[OffsetGap]:
         """Yield a gap for offsets below the positions that Kafka and staged files lack."""
         closed = self._closed_next()
@@ -339,7 +346,7 @@ class OffsetsRebuild:
                 continue  # later reports say what the lost ones said, or their host is silent
             site = self.topics.audits.get(p.topic)
             needed = closed.get(key, 0) if site is None else self.promised.at(site)
-            for first, end in uncovered(needed, p.next_offset, staged.spans.get(key, ())):
+            for first, end in uncovered_offsets(needed, p.next_offset, staged.spans.get(key, ())):
                 yield self._named(
                     lost_to_retention(
                         self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end

@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.batches import put_staged
-from hourmark_etl.model import Span
-from hourmark_etl.recovery.storage_scan import Key, batch_folders, batch_of, read_notes
+from hourmark_etl.model import OffsetSpan
+from hourmark_etl.recovery.storage_scan import Key, batch_folders, read_notes, single_file_batch
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage
 
@@ -35,7 +35,7 @@ class Relisting:
     storage: Storage
     ledger: str
     listed: set[str] = field(default_factory=set)  # paths
-    spans: defaultdict[Key, list[Span]] = field(
+    spans: defaultdict[Key, list[OffsetSpan]] = field(
         default_factory=lambda: defaultdict(list)
     )  # that those hold and were asked for
     ends: defaultdict[Key, int] = field(
@@ -46,7 +46,7 @@ class Relisting:
     )  # leader epoch → offset after it
     unreadable: dict[str, Unreadable] = field(default_factory=dict)  # by path
 
-    def put(self, is_needed: Callable[[Span], bool]) -> None:
+    def put(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
         """Add the staged files that hold needed offsets.
 
         Files are read one at a time, because all of them may exceed the memory.
@@ -60,7 +60,7 @@ class Relisting:
             elif note.ledger == self.ledger:
                 self._put(note, [s for s in note.spans if is_needed(s)])
 
-    def _put(self, note: StagedNote, needed: list[Span]) -> None:
+    def _put(self, note: StagedNote, needed: list[OffsetSpan]) -> None:
         for s in note.spans:
             key = s.topic_id, s.partition
             self.ends[key] = max(s.end, self.ends[key])
@@ -69,7 +69,7 @@ class Relisting:
                     s.epoch_next, self.epochs[key].get(s.leader_epoch, 0)
                 )
         if needed and note.path not in self.listed:
-            put_staged(self.connection, batch_of(note))
+            put_staged(self.connection, single_file_batch(note))
             self.listed.add(note.path)
         for s in needed:
             self.spans[s.topic_id, s.partition].append(s)

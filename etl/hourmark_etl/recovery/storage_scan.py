@@ -10,10 +10,10 @@ from typing import Final
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest, Previous
-from hourmark_etl.buckets.reader import BadMarker, decoded_manifest, list_hours, read_marker
+from hourmark_etl.buckets.reader import BadMarker, decode_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
-from hourmark_etl.model import EARLIEST_MS, AuditOffsets, Span, StagedBatch
+from hourmark_etl.model import EARLIEST_MS, AuditOffsets, OffsetSpan, StagedBatch
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage, at_once, entries_of
@@ -27,7 +27,7 @@ _FOLDERS_AT_ONCE: Final = 64  # batches, of a few files each
 
 
 @dataclasses.dataclass(frozen=True)
-class Chain:
+class BucketChain:
     """The consecutive closed buckets of an event type.
 
     Attributes:
@@ -45,7 +45,7 @@ class Chain:
     closed_next: Mapping[Key, int]
 
     @classmethod
-    def of(cls, closed: Sequence[tuple[Hour, Manifest]]) -> Chain:
+    def of(cls, closed: Sequence[tuple[Hour, Manifest]]) -> BucketChain:
         """Create the chain from hours and manifests of all buckets, in order; at least one."""
         frontier = closed[-1][0].next()
         early = [m for _, m in closed if m.closed_at_ms <= frontier.start_s * 1000 - EARLIEST_MS]
@@ -83,7 +83,7 @@ def read_chain(
     hours = list_hours(storage, event_type, bucket_seconds)
     markers = list(at_once(lambda hour: read_marker(storage, event_type, hour), hours))
     chain = [
-        (hour, decoded_manifest(storage, event_type, hour, marker))
+        (hour, decode_manifest(storage, event_type, hour, marker))
         for hour, marker in zip(hours, markers, strict=True)
     ]
     for marker, ((hour, _), (after, manifest)) in zip(markers, pairwise(chain), strict=False):
@@ -120,7 +120,7 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
             yield from of_folder
 
 
-def batch_of(note: StagedNote) -> StagedBatch:
+def single_file_batch(note: StagedNote) -> StagedBatch:
     """Create a batch that commits a single file without moving any position."""
     return StagedBatch(
         folder=note.path.rpartition("/")[0],
@@ -140,18 +140,18 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
         return error
 
 
-def epochs(storage: Storage, bucket_seconds: int) -> set[int]:
+def used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Return the lease epochs that occur in the names of staging folders and unaudited files."""
     batches = {
         int(match[1])
         for entry in entries_of(storage, STAGING_FOLDER)
         if (match := _FOLDER.match(entry.name))
     }
-    return batches | {file.epoch for file in unaudited_files(storage, bucket_seconds)}
+    return batches | {file.epoch for file in scan_unaudited_files(storage, bucket_seconds)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class UnauditedLeft:
+class ScannedUnauditedFile:
     """A file of unaudited rows on storage.
 
     Failed proofs leave files too, so an hour may have several.
@@ -169,13 +169,13 @@ class UnauditedLeft:
     path: str
 
 
-def unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[UnauditedLeft]:
+def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[ScannedUnauditedFile]:
     """Yield all files of unaudited rows on storage; files with other names are ignored."""
     for folder in entries_of(storage, UNAUDITED_FOLDER):
         for entry in entries_of(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):
             if match := _UNAUDITED_NAME.fullmatch(entry.name):
                 hour = Hour.parse(match[1] + (f":{match[2]}" if match[2] else ""), bucket_seconds)
-                yield UnauditedLeft(
+                yield ScannedUnauditedFile(
                     folder.name,
                     hour,
                     int(match[3]),
@@ -183,7 +183,7 @@ def unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Unaudited
                 )
 
 
-def uncovered(start: int, end: int, spans: Sequence[Span]) -> list[tuple[int, int]]:
+def uncovered_offsets(start: int, end: int, spans: Sequence[OffsetSpan]) -> list[tuple[int, int]]:
     """Return the parts of the offsets [start, end) that no span covers, in ascending order.
 
     Args:

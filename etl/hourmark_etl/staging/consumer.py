@@ -39,7 +39,7 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.reporters import reporters_of
-from hourmark_etl.model import Position, Span, StagedBatch
+from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
 from hourmark_etl.staging.stage import TaskResult
@@ -266,7 +266,7 @@ def batch_of(
     answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
     """What the tasks' answers commit together."""
-    spans = defaultdict[Partition, list[Span]](list)
+    spans = defaultdict[Partition, list[OffsetSpan]](list)
     for s in (s for a in answers for s in a.spans):
         spans[Partition(s.topic, s.partition)].append(s)
     starts, ends = [], []
@@ -277,7 +277,7 @@ def batch_of(
         )
         first = found[0]
         starts.append(
-            Position(
+            StagingPosition(
                 cluster_id=cluster_id,
                 topic_id=first.topic_id,
                 topic=first.topic,

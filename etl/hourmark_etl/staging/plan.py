@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.partitions_reader import Start
-from hourmark_etl.model import Position, Span
+from hourmark_etl.model import OffsetSpan, StagingPosition
 
 TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of their own
 
@@ -23,7 +23,7 @@ TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of th
 class ReadSpan(NamedTuple):
     """A span that a task is to read: up to its end, or until its values have `bytes_max` bytes."""
 
-    span: Span
+    span: OffsetSpan
     bytes_max: int
     begin: Start | None = (
         None  # where to begin instead of the span's start, with the leader epoch to compare
@@ -60,10 +60,10 @@ class PlannedBatch(NamedTuple):
 
 
 def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None) -> ReadSpan:
-    return ReadSpan(Span.of(span), bytes_max, None if begin is None else Start(*begin))
+    return ReadSpan(OffsetSpan.of(span), bytes_max, None if begin is None else Start(*begin))
 
 
-def begin_of(p: Position, log_start: int) -> Start | None:
+def begin_of(p: StagingPosition, log_start: int) -> Start | None:
     """Return where reading on from the position begins, with the leader epoch of the last record
     that was staged.
 
@@ -76,9 +76,9 @@ def begin_of(p: Position, log_start: int) -> Start | None:
     return Start(p.epoch_next, p.leader_epoch)
 
 
-def empty_span(p: Position) -> Span:
+def empty_span(p: StagingPosition) -> OffsetSpan:
     """Return the span of no offsets at the position."""
-    return Span(
+    return OffsetSpan(
         topic=p.topic,
         topic_id=p.topic_id,
         partition=p.partition,
@@ -88,7 +88,7 @@ def empty_span(p: Position) -> Span:
 
 
 def plan_spans(
-    positions: Iterable[Position],
+    positions: Iterable[StagingPosition],
     ends: Mapping[Partition, int],
     *,
     records_max: int,
@@ -105,7 +105,7 @@ def plan_spans(
         of_topic[p.topic] += share
     return [
         ReadSpan(
-            Span(
+            OffsetSpan(
                 topic=p.topic,
                 topic_id=p.topic_id,
                 partition=p.partition,
@@ -147,8 +147,8 @@ def _records(lot: Iterable[ReadSpan]) -> int:
 
 
 def _fair_shares(
-    behind: list[tuple[int, Position]], records_max: int
-) -> list[tuple[int, Position]]:
+    behind: list[tuple[int, StagingPosition]], records_max: int
+) -> list[tuple[int, StagingPosition]]:
     left, taken = records_max, []
     for done, (backlog, p) in enumerate(
         sorted(behind, key=lambda b: (b[0], b[1].topic, b[1].partition))

@@ -31,13 +31,13 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
 from hourmark_etl.ledger.schemas import SchemaCheck, add_checks
-from hourmark_etl.model import Position
-from hourmark_etl.reused import spare_loaded
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, begin_of, deal, empty_span, plan_spans
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import read_and_stage
-from hourmark_etl.topics import CentralTopics, new_positions
+from hourmark_etl.topics import CentralTopics, resolve_positions
+from hourmark_etl.worker_reuse import freeze_loaded_modules
 
 _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
-        spare_loaded()
+        freeze_loaded_modules()
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
         plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schemas)
@@ -228,14 +228,14 @@ class Planner:
         """Let go of the ledger."""
         self._database.close()
 
-    def _known(self) -> list[Position]:
+    def _known(self) -> list[StagingPosition]:
         return ledger.positions(self._database, self._cluster_id)
 
-    def _own(self, topics: Collection[str]) -> list[Position]:
+    def _own(self, topics: Collection[str]) -> list[StagingPosition]:
         return [p for p in self._known() if p.topic in topics and p.shard == self._shard]
 
     def _to_compare(
-        self, own: Collection[Position], ends: Mapping[Partition, Offset]
+        self, own: Collection[StagingPosition], ends: Mapping[Partition, Offset]
     ) -> list[ReadSpan]:
         """Return empty spans of partitions that have nothing to read, and a later leader than the
         last staged record's.
@@ -259,8 +259,8 @@ class Planner:
         return found
 
     def _ends(
-        self, own: list[Position], now_ms: int
-    ) -> tuple[list[Position], dict[Partition, Offset]]:
+        self, own: list[StagingPosition], now_ms: int
+    ) -> tuple[list[StagingPosition], dict[Partition, Offset]]:
         """Return ends, and the positions that have one: a partition without a leader waits alone,
         and the ledger says so.
         """
@@ -274,7 +274,7 @@ class Planner:
         led = [p for p in own if p.of not in away]
         return led, self._central.ends([p.of for p in led])
 
-    def _record(self, positions: Sequence[Position], why: str, now_ms: int) -> None:
+    def _record(self, positions: Sequence[StagingPosition], why: str, now_ms: int) -> None:
         errors = [
             ReadError(
                 topic=p.topic,
@@ -296,7 +296,7 @@ class Planner:
         known = self._known()
         begun, naming = {p.topic for p in known}, CentralTopics.of(self._config.kafka)
         required = {t for t in topics if t not in begun or naming.type_of(t) is None}
-        wanted, missing = new_positions(self._central, topics, known, self._shard, required)
+        wanted, missing = resolve_positions(self._central, topics, known, self._shard, required)
         self._record(
             [p for p in known if p.topic in missing],
             "the topic does not exist",

@@ -47,7 +47,7 @@ from hourmark_etl.ledger.frontier_rows import carriers
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import _Rebuild
-from hourmark_etl.recovery.rebuilt import Outside as RebuildOutside
+from hourmark_etl.recovery.rebuild_result import RebuildSources as RebuildOutside
 
 At = Callable[[str], None] | None
 

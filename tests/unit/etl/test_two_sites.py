@@ -37,14 +37,14 @@ from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.rollback.version import VERSIONS
-from hourmark_etl.closing.cut.clusters import Clusters
+from hourmark_etl.closing.cut.clusters import KafkaSiteClusters
 from hourmark_etl.closing.cut.cut import EdgeEnds, Waiting
 from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.frontiers import _SEALS
 from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.sites import check_sites
-from hourmark_etl.model import FIRST_SITE, NONE_MEANT, AuditOffsets
+from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.operators.rollback import obstacles
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.topics import CentralTopics
@@ -95,7 +95,7 @@ def test_offsets_of_two_sites_have_no_order() -> None:
     )
     assert ahead.reaches(behind) and not behind.reaches(ahead)
     assert not ahead.reaches(BOTH) and not BOTH.reaches(ahead)
-    assert BOTH.reaches(NONE_MEANT) and not AuditOffsets.of(100).reaches(BOTH), (
+    assert BOTH.reaches(NO_AUDIT_OFFSETS) and not AuditOffsets.of(100).reaches(BOTH), (
         "a site that is not named has nothing"
     )
     assert ahead.joined(BOTH) == AuditOffsets.of({FIRST_SITE: 6, FURTHER: 9})
@@ -181,12 +181,12 @@ def test_one_site_behind_keeps_every_type_open(world: World, behind: int) -> Non
 
 def further_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the mirror of the further site."""
-    real = Clusters.not_mirrored
+    real = KafkaSiteClusters.not_mirrored
 
-    def not_mirrored(self: Clusters, cut: EdgeEnds) -> dict[str, str]:
+    def not_mirrored(self: KafkaSiteClusters, cut: EdgeEnds) -> dict[str, str]:
         return real(self, {site: ends if site == FIRST_SITE else {} for site, ends in cut.items()})
 
-    patch.setattr(Clusters, "not_mirrored", not_mirrored)
+    patch.setattr(KafkaSiteClusters, "not_mirrored", not_mirrored)
 
 
 def further_not_asked(patch: pytest.MonkeyPatch) -> None:

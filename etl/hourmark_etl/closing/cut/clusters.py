@@ -1,4 +1,4 @@
-"""The implementations of `Sites` with Kafka clusters and of `StagingProgress` with the ledger.
+"""The implementations of `SiteClusters` with Kafka clusters and of `StagingProgress` with the ledger.
 
 If there are several sites, messages name the site's alias. A gap concerns a topic, at whichever
 site it was found, and blocks the topic's event type.
@@ -16,19 +16,19 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.mirror import MirrorPositions
 from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
-from hourmark_etl.closing.cut.edge import EdgeSite, existing, partitions
+from hourmark_etl.closing.cut.edge import EdgeSite, partitions_of, require_topics
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.batches import check_other_topics, hold_promises
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.model import FIRST_SITE, Position, Reporter
+from hourmark_etl.model import FIRST_SITE, ReportedSource, StagingPosition
 from hourmark_etl.topics import SiteCluster
 
 _LOG = logging.getLogger(__name__)
 
 
-class Clusters:
+class KafkaSiteClusters:
     """The edge clusters of all sites and the central cluster, as needed by a cut."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Clusters:
         self._lost: list[OffsetGap] = []  # of the central topics, by their names at the edge
 
     @classmethod
-    def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> Clusters:
+    def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> KafkaSiteClusters:
         """Connect to the clusters that the settings name."""
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
@@ -180,18 +180,18 @@ class Clusters:
 
     def _ask_centre(
         self, topics: Collection[str]
-    ) -> tuple[Mapping[Partition, int], list[Position]]:
+    ) -> tuple[Mapping[Partition, int], list[StagingPosition]]:
         """Return the ends, and the staging positions of audit topics whose logs end below them."""
-        infos = existing(
+        infos = require_topics(
             self._central, [name for edge in self._edges for name in edge.central(topics)]
         )
         check_other_topics(self._database, infos.values())
         audits = {name for edge in self._edges for name in edge.central([AUDIT])} & infos.keys()
-        asked = partitions([infos[name] for name in audits])
+        asked = partitions_of([infos[name] for name in audits])
         staged = [
             at for p in asked for at in batches.positions_at(self._database, p)
         ]  # before its end: staging goes on
-        ends = self._central.ends(partitions(infos.values()), committed=False)
+        ends = self._central.ends(partitions_of(infos.values()), committed=False)
         return ends, [
             p
             for p in staged
@@ -221,7 +221,7 @@ class LedgerProgress:
     database: Database
     cluster_id: str
 
-    def reporters(self) -> list[Reporter]:
+    def reporters(self) -> list[ReportedSource]:
         """Return the latest staged report of every source."""
         return reporters(self.database)
 

@@ -30,17 +30,23 @@ from hourmark.errors import Finding
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark_etl.closing.cut.readiness import (
+    LatestReports,
     Readiness,
-    Reports,
-    carries,
-    clocks_apart,
-    newly_seen,
-    ready,
-    still_waived,
-    without_newly_seen,
+    are_still_behind,
+    describe_clock_difference,
+    find_new_sources,
+    may_deliver,
+    readiness_by_type,
+    waive_new_sources,
 )
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
-from hourmark_etl.model import NONE_MEANT, AuditOffsets, Frontier, Phase, Reporter
+from hourmark_etl.model import (
+    NO_AUDIT_OFFSETS,
+    AuditOffsets,
+    ClosingPhase,
+    Frontier,
+    ReportedSource,
+)
 
 EdgeEnds = Mapping[
     str, Mapping[Partition, int]
@@ -55,7 +61,7 @@ STANDING_SECONDS: Final = 120.0
 _BATCHES: Final = 3
 
 
-class Sites(Protocol):
+class SiteClusters(Protocol):
     """The Kafka clusters of all sites, as needed by a cut.
 
     Topics have their names at the edge; offsets are the next to read.
@@ -108,7 +114,7 @@ class Sites(Protocol):
 class StagingProgress(Protocol):
     """How far records are staged, as needed by a cut."""
 
-    def reporters(self) -> list[Reporter]:
+    def reporters(self) -> list[ReportedSource]:
         """Return the latest staged report of every source."""
 
     def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
@@ -126,7 +132,7 @@ class StagingProgress(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cut:
+class ClosingCut:
     """A completed cut: hours that end at or before their type's watermark may freeze.
 
     Attributes:
@@ -140,10 +146,10 @@ class Cut:
     taken_at_ms: int
     watermarks_ms: Mapping[str, int]
     audit_next: AuditOffsets  # promises below count
-    waived: Mapping[str, tuple[Reporter, ...]] = dataclasses.field(default_factory=dict)
+    waived: Mapping[str, tuple[ReportedSource, ...]] = dataclasses.field(default_factory=dict)
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
-    def without(self, types: Collection[str]) -> Cut:
+    def without(self, types: Collection[str]) -> ClosingCut:
         """Return a copy of the cut without these event types."""
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
@@ -163,9 +169,9 @@ class Waiting(NamedTuple):
             hour.
     """
 
-    phase: Phase
+    phase: ClosingPhase
     what: What = ()
-    by_type: Mapping[str, tuple[Phase, What]] = {}
+    by_type: Mapping[str, tuple[ClosingPhase, What]] = {}
 
 
 class CutTaker:
@@ -183,7 +189,7 @@ class CutTaker:
 
     def __init__(
         self,
-        sites: Sites,
+        sites: SiteClusters,
         progress: StagingProgress,
         audits: Mapping[str, str],
         clock: Clock,
@@ -199,17 +205,19 @@ class CutTaker:
         self._paces_s: dict[
             Partition, float
         ] = {}  # how long what was awaited stood before it moved last
-        self._steps: Mapping[Phase, Callable[[Collection[Frontier]], Cut | Phase | Waiting]] = {
-            Phase.REPORTS: self._reports,
-            Phase.CONTROL: self._control,
-            Phase.PROMISES: self._promises,
-            Phase.EVENTS: self._events,
-            Phase.ARRIVAL: self._arrival,
+        self._steps: Mapping[
+            ClosingPhase, Callable[[Collection[Frontier]], ClosingCut | ClosingPhase | Waiting]
+        ] = {
+            ClosingPhase.REPORTS: self._reports,
+            ClosingPhase.CONTROL: self._control,
+            ClosingPhase.PROMISES: self._promises,
+            ClosingPhase.EVENTS: self._events,
+            ClosingPhase.ARRIVAL: self._arrival,
         }
-        self._phase = Phase.REPORTS
+        self._phase = ClosingPhase.REPORTS
         self._begin_anew()
 
-    def poll(self, frontiers: Collection[Frontier]) -> Cut | Waiting:
+    def poll(self, frontiers: Collection[Frontier]) -> ClosingCut | Waiting:
         """Advance the current cut through its phases as far as possible.
 
         Args:
@@ -224,36 +232,40 @@ class CutTaker:
         """
         while True:
             step = self._steps[self._phase](frontiers)
-            if isinstance(step, Phase):
+            if isinstance(step, ClosingPhase):
                 self._phase = step
                 continue
-            if isinstance(step, Cut):
+            if isinstance(step, ClosingCut):
                 self._begin_anew()
             return step
 
     def _begin_anew(self) -> None:
-        self._phase = Phase.REPORTS
+        self._phase = ClosingPhase.REPORTS
         self._taken_at_ms = 0
-        self._seen: list[Reporter] = []
+        self._seen: list[ReportedSource] = []
         self._not_ready: dict[str, What] = {}
         self._chosen: dict[str, Readiness] = {}
         self._edge: EdgeEnds = {}
         self._central: Mapping[Partition, int] = {}  # of these topics, asked at this time
         self._topics: Sequence[str] = ()
         self._asked_s = 0.0
-        self._audit_next = NONE_MEANT
+        self._audit_next = NO_AUDIT_OFFSETS
 
-    def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
+    def _reports(self, frontiers: Collection[Frontier]) -> ClosingPhase | Waiting:
         self._taken_at_ms = now_ms = self._clock.now_ms()
         if not any(f.hour.end_ms <= now_ms for f in frontiers):
-            return Waiting(Phase.REPORTS)
+            return Waiting(ClosingPhase.REPORTS)
         self._seen = self._progress.reporters()
-        reports, gaps = Reports(self._seen), self._sites.gaps()
-        asked = ready(frontiers, reports, now_ms, self._deadline_ms)
+        reports, gaps = LatestReports(self._seen), self._sites.gaps()
+        asked = readiness_by_type(frontiers, reports, now_ms, self._deadline_ms)
         if for_all := [
-            why for why in (clocks_apart(reports, now_ms), *map(gaps.get, CONTROL)) if why
+            why
+            for why in (describe_clock_difference(reports, now_ms), *map(gaps.get, CONTROL))
+            if why
         ]:
-            return self._waiting(Phase.REPORTS, for_all, dict.fromkeys(asked, tuple(for_all)))
+            return self._waiting(
+                ClosingPhase.REPORTS, for_all, dict.fromkeys(asked, tuple(for_all))
+            )
         ends_ms = {f.event_type: f.hour.end_ms for f in frontiers}
         self._chosen = {
             t: r
@@ -266,9 +278,9 @@ class CutTaker:
             if t not in self._chosen
         }
         if not self._chosen:
-            return self._waiting(Phase.REPORTS, self._overdue(frontiers), {})
+            return self._waiting(ClosingPhase.REPORTS, self._overdue(frontiers), {})
         self._edge, self._asked_s = self._sites.edge_ends(CONTROL), self._clock.monotonic_s()
-        return Phase.CONTROL
+        return ClosingPhase.CONTROL
 
     def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
         """Return what the oldest overdue hour waits for; empty if no hour is overdue by 30 s."""
@@ -284,22 +296,22 @@ class CutTaker:
             for who in self._not_ready[f.event_type]
         ]
 
-    def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
+    def _control(self, _: Collection[Frontier]) -> ClosingPhase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
             if self._clock.monotonic_s() - self._asked_s >= LAGGARD_SECONDS:
                 self._asked_s = self._clock.monotonic_s()
                 if _is_shorter(self._sites.edge_ends(CONTROL), self._edge):
                     self._begin_anew()
-                    return Phase.REPORTS
-            return self._waiting(Phase.CONTROL, list(behind.values()))
+                    return ClosingPhase.REPORTS
+            return self._waiting(ClosingPhase.CONTROL, list(behind.values()))
         self._ask_centre(CONTROL)
         if self._sites.gaps().keys() & CONTROL:
             self._begin_anew()
-            return Phase.REPORTS
+            return ClosingPhase.REPORTS
         self._audit_next = AuditOffsets.of(
             {site: self._end_of(topic) for topic, site in self._audits.items()}
         )
-        return Phase.PROMISES
+        return ClosingPhase.PROMISES
 
     def _ask_centre(self, topics: Sequence[str]) -> None:
         self._topics, self._central, self._asked_s = (
@@ -308,7 +320,7 @@ class CutTaker:
             self._clock.monotonic_s(),
         )
 
-    def _not_staged(self) -> Phase | Waiting | None:
+    def _not_staged(self) -> ClosingPhase | Waiting | None:
         """Return None if everything is staged, else what is missing.
 
         If a log has become shorter than the cut, the cut can never be reached and starts again.
@@ -331,9 +343,9 @@ class CutTaker:
             self._ask_centre(self._topics)
             if any(self._central.get(p, 0) < end for p, end in awaited.items()):
                 self._begin_anew()
-                return Phase.REPORTS
+                return ClosingPhase.REPORTS
             self._central = awaited
-        return self._waiting(self._phase, readable(behind, self._central))
+        return self._waiting(self._phase, describe_not_staged(behind, self._central))
 
     def _end_of(self, audit: str) -> int:
         ends = [end for p, end in self._central.items() if p.topic == audit]
@@ -344,18 +356,18 @@ class CutTaker:
             )
         return ends[0]
 
-    def _promises(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
+    def _promises(self, frontiers: Collection[Frontier]) -> ClosingPhase | Waiting:
         if waiting := self._not_staged():
             return waiting
         self._leave_out(frontiers)
         known = self._progress.reporters()
-        later, new = Reports(known), newly_seen(self._seen, known)
+        later, new = LatestReports(known), find_new_sources(self._seen, known)
         # what a newly seen source promises may lie past the audit cut: the next cut will know it
         for f in frontiers:
             if chosen := self._chosen.pop(f.event_type, None):
-                carried = [r for r in new if carries(f, r)]
-                kept = without_newly_seen(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
-                if kept and still_waived(f, chosen.waived, later):
+                carried = [r for r in new if may_deliver(f, r)]
+                kept = waive_new_sources(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
+                if kept and are_still_behind(f, chosen.waived, later):
                     self._chosen[f.event_type] = kept
                 else:
                     appeared = tuple(f"{r.name} ({r.host_id}): has just appeared" for r in carried)
@@ -366,18 +378,18 @@ class CutTaker:
             return self._given_up()
         self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._chosen)])
         self._events_since_s = self._clock.monotonic_s()
-        return Phase.EVENTS
+        return ClosingPhase.EVENTS
 
-    def _events(self, _: Collection[Frontier]) -> Phase | Waiting:
+    def _events(self, _: Collection[Frontier]) -> ClosingPhase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
             what = list(behind.values())
             if self._clock.monotonic_s() - self._events_since_s < LAGGARD_SECONDS:
-                return self._waiting(Phase.EVENTS, what)
+                return self._waiting(ClosingPhase.EVENTS, what)
             self._drop_topics(behind)
             if not self._chosen:
                 return self._given_up()
         self._ask_centre(sorted(events_topic(t) for t in self._chosen))
-        return Phase.ARRIVAL
+        return ClosingPhase.ARRIVAL
 
     def _leave_out(self, frontiers: Collection[Frontier]) -> None:
         """Remove types that are no longer open or readable, or whose topic has a gap."""
@@ -392,7 +404,7 @@ class CutTaker:
     def _given_up(self) -> Waiting:
         """End a cut that has no types left, and return why each type left it."""
         waiting = self._waiting(
-            Phase.REPORTS,
+            ClosingPhase.REPORTS,
             [f"{t}: {w}" for t, what in sorted(self._not_ready.items()) for w in what],
         )
         self._begin_anew()
@@ -408,14 +420,14 @@ class CutTaker:
             for site, ends in self._edge.items()
         }
 
-    def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
+    def _arrival(self, frontiers: Collection[Frontier]) -> ClosingPhase | ClosingCut | Waiting:
         if gone := self._chosen.keys() - {
             f.event_type for f in frontiers
         }:  # of which nothing more arrives for now
             self._leave_to_the_next(gone)
             if not self._chosen:
                 self._begin_anew()
-                return Phase.REPORTS
+                return ClosingPhase.REPORTS
         if waiting := self._not_staged():
             if not isinstance(waiting, Waiting) or not (standing := self._standing()):
                 return waiting
@@ -424,8 +436,8 @@ class CutTaker:
             ):  # it waits for nothing else: others whose hour has ended may join
                 return self._left_standing(waiting)
             self._leave_to_the_next(standing)
-            return Phase.ARRIVAL
-        return Cut(
+            return ClosingPhase.ARRIVAL
+        return ClosingCut(
             taken_at_ms=self._taken_at_ms,
             watermarks_ms={t: r.watermark_ms for t, r in self._chosen.items()},
             audit_next=self._audit_next,
@@ -469,19 +481,19 @@ class CutTaker:
         return waiting
 
     def _waiting(
-        self, phase: Phase, what: Sequence[str], by_type: Mapping[str, What] | None = None
+        self, phase: ClosingPhase, what: Sequence[str], by_type: Mapping[str, What] | None = None
     ) -> Waiting:
         """Build the result of a poll.
 
         Types in the cut wait for `what`; the others wait for what excludes them from it.
         """
-        said = shortened(what)
+        said = limit_lines(what)
         in_cut = (
             dict.fromkeys(self._chosen, (phase, said))
             if by_type is None
             else {t: (phase, w) for t, w in by_type.items()}
         )
-        out = {t: (Phase.REPORTS, shortened(w)) for t, w in self._not_ready.items() if w}
+        out = {t: (ClosingPhase.REPORTS, limit_lines(w)) for t, w in self._not_ready.items() if w}
         return Waiting(phase, said, out | in_cut)
 
 
@@ -493,7 +505,9 @@ def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
     )
 
 
-def readable(behind: Mapping[Partition, int], ends: Mapping[Partition, int]) -> list[str]:
+def describe_not_staged(
+    behind: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> list[str]:
     """Return a readable line for each partition that is not staged up to the cut.
 
     Args:
@@ -506,7 +520,7 @@ def readable(behind: Mapping[Partition, int], ends: Mapping[Partition, int]) -> 
     ]
 
 
-def shortened(what: Sequence[str]) -> What:
+def limit_lines(what: Sequence[str]) -> What:
     """Return at most 20 lines, followed by `and N more` if there are others."""
     return (
         tuple(what)

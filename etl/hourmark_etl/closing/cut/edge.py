@@ -79,7 +79,7 @@ class EdgeSite:
             Unavailable: A cluster does not answer, or a control topic does not exist.
         """
         topics = [events_topic(t) for t in sorted(types)]
-        infos = existing(self.edge, CONTROL) | self.edge.topics(topics)
+        infos = require_topics(self.edge, CONTROL) | self.edge.topics(topics)
         found = {
             t: f"{t} does not exist at the edge; what it held may not have been mirrored"
             for t in topics
@@ -88,7 +88,7 @@ class EdgeSite:
         changed: list[EdgeCheck] = []
         if self.mirror is not None:
             before, self._positions = self._last_checks(), self.mirror.refresh()
-            starts = self.edge.starts(partitions(infos.values()))
+            starts = self.edge.starts(partitions_of(infos.values()))
             found |= self._find_gaps(infos, before, starts)
             self._starts |= starts
             copied = {
@@ -119,7 +119,7 @@ class EdgeSite:
         if self.mirror is None or not asked:
             return [], []
         infos = self.edge.topics(asked)
-        found = partitions(infos.values())
+        found = partitions_of(infos.values())
         positions, starts = self.mirror.refresh(), self.edge.starts(found)
         stale = {p.topic for p in ahead(self.edge.ends(found), positions)}
         fresh = {p: max(positions.get(p, 0), starts[p]) for p in found if p.topic not in stale}
@@ -135,10 +135,10 @@ class EdgeSite:
         Raises:
             Unavailable: The cluster does not answer or lacks a topic.
         """
-        infos = existing(self.edge, topics)
+        infos = require_topics(self.edge, topics)
         ends: dict[Partition, int] = {}
         for topic in topics:
-            ends |= self.edge.ends(partitions([infos[topic]]))
+            ends |= self.edge.ends(partitions_of([infos[topic]]))
         return ends
 
     def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
@@ -234,7 +234,7 @@ class EdgeSite:
         return found
 
 
-def existing(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
+def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
     """Return the metadata of the topics by name.
 
     Raises:
@@ -248,6 +248,6 @@ def existing(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo
     return infos
 
 
-def partitions(infos: Collection[TopicInfo]) -> list[Partition]:
+def partitions_of(infos: Collection[TopicInfo]) -> list[Partition]:
     """Return all partitions of the topics."""
     return [Partition(info.name, number) for info in infos for number in info.partitions]

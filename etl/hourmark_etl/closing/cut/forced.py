@@ -15,15 +15,23 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import CONTROL, events_topic
-from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, readable, shortened
-from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, readiness
+from hourmark_etl.closing.cut.cut import (
+    ClosingCut,
+    SiteClusters,
+    StagingProgress,
+    describe_not_staged,
+    limit_lines,
+)
+from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference, readiness
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.model import AuditOffsets, Frontier
 
 _NO_DEADLINE: Final = 0  # an override waives at once
 
 
-def overridden(frontiers: Iterable[Frontier], overrides: Mapping[str, Override]) -> list[Frontier]:
+def overridden_frontiers(
+    frontiers: Iterable[Frontier], overrides: Mapping[str, Override]
+) -> list[Frontier]:
     """Return the frontiers for whose hour an override exists."""
     return [
         f
@@ -32,13 +40,13 @@ def overridden(frontiers: Iterable[Frontier], overrides: Mapping[str, Override])
     ]
 
 
-def forced_cut(
+def take_forced_cut(
     chosen: Collection[Frontier],
-    sites: Sites,
+    sites: SiteClusters,
     progress: StagingProgress,
     audits: Mapping[str, str],
     clock: Clock,
-) -> Cut:
+) -> ClosingCut:
     """Take a cut of overridden hours without waiting.
 
     Unavailable clusters are recorded as unverified instead of raising.
@@ -54,8 +62,8 @@ def forced_cut(
         A cut whose `unverified` lists, by type, all checks that failed or were not possible.
     """
     now_ms = clock.now_ms()
-    reports = Reports(progress.reporters())
-    apart = clocks_apart(reports, now_ms)
+    reports = LatestReports(progress.reporters())
+    apart = describe_clock_difference(reports, now_ms)
     unverified, waived = {}, {}
     unanswered = _answer(lambda: sites.check([f.event_type for f in chosen]))
     gaps = sites.gaps() | ({CONTROL[0]: unanswered} if unanswered else {})
@@ -77,8 +85,8 @@ def forced_cut(
             *control,
             *unsure(events_topic(f.event_type)),
         ]
-        unverified[f.event_type] = shortened(list(dict.fromkeys(named)))
-    return Cut(
+        unverified[f.event_type] = limit_lines(list(dict.fromkeys(named)))
+    return ClosingCut(
         taken_at_ms=now_ms,
         watermarks_ms={f.event_type: f.hour.end_ms for f in chosen},
         audit_next=AuditOffsets.of(
@@ -99,13 +107,13 @@ def accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]
     return {*(events_topic(t) for t in types), *(CONTROL if all_overridden else ())}
 
 
-def _behind(sites: Sites, progress: StagingProgress, topics: Sequence[str]) -> list[str]:
+def _behind(sites: SiteClusters, progress: StagingProgress, topics: Sequence[str]) -> list[str]:
     found: list[str] = []
 
     def look() -> None:
         found.extend(sites.not_mirrored(sites.edge_ends(topics)).values())
         ends = sites.central_ends(topics)
-        found.extend(readable(progress.not_staged(ends), ends))
+        found.extend(describe_not_staged(progress.not_staged(ends), ends))
 
     if failed := _answer(look):
         found.append(failed)

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.host_reports import API_SOURCE, CLOCKS_APART_MS_MAX
-from hourmark_etl.model import Frontier, Reporter, State
+from hourmark_etl.model import Frontier, HourState, ReportedSource
 
 SILENT_MS: Final = 60_000  # thirty reports of the default pace
 WITHIN_MS: Final = 60_000  # of a host's two incarnations, from one report to the other
@@ -41,10 +41,10 @@ class Readiness(NamedTuple):
 
     watermark_ms: int
     waits_for: tuple[str, ...]
-    waived: tuple[Reporter, ...] = ()
+    waived: tuple[ReportedSource, ...] = ()
 
 
-class Reports:
+class LatestReports:
     """The latest reports, indexed so that readiness of many types is computed quickly.
 
     Attributes:
@@ -52,15 +52,15 @@ class Reports:
         services: Reports of delivery services that have not signed off.
     """
 
-    def __init__(self, reporters: Iterable[Reporter]) -> None:
+    def __init__(self, reporters: Iterable[ReportedSource]) -> None:
         self.all = {(r.host_id, r.source): r for r in reporters}
         self.services = [r for r in self.all.values() if r.kind == "service" and not r.goodbye]
         heard_ms = max((r.heard_at_ms for r in self.services), default=0)
-        self._by_source: dict[str, list[Reporter]] = {}
+        self._by_source: dict[str, list[ReportedSource]] = {}
         for r in sorted((r for r in self.all.values() if _is_live(r, heard_ms)), key=_caught_up_ms):
             self._by_source.setdefault(r.source, []).append(r)
 
-    def awaited(self, frontier: Frontier) -> Iterator[list[Reporter]]:
+    def awaited(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
         """Yield the live reporters that may deliver the type, as one list per source.
 
         Each list is sorted by how far the reporters have caught up, ascending.
@@ -75,7 +75,7 @@ class Reports:
         )
 
 
-def carries(frontier: Frontier, reporter: Reporter) -> bool:
+def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
     """Return whether the reporter's lines or requests may become events of the type."""
     return (
         reporter.source in frontier.sources
@@ -84,7 +84,7 @@ def carries(frontier: Frontier, reporter: Reporter) -> bool:
     )
 
 
-def _is_live(r: Reporter, heard_ms: int) -> bool:
+def _is_live(r: ReportedSource, heard_ms: int) -> bool:
     """Return whether hours wait for the reporter.
 
     A delivery service that has fallen silent while another one reports is not awaited: events that
@@ -98,7 +98,9 @@ def _is_live(r: Reporter, heard_ms: int) -> bool:
     )
 
 
-def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: int) -> Readiness:
+def readiness(
+    frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
+) -> Readiness:
     """Return how far a type may be cut, given the latest reports.
 
     Args:
@@ -108,7 +110,7 @@ def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: in
         deadline_ms: Time after an hour's end at which it closes without missing sources.
     """
     end = frontier.hour.end_ms
-    behind: list[Reporter] = []
+    behind: list[ReportedSource] = []
     others_ms = now_ms
     for group in reports.awaited(frontier):
         for r in group:
@@ -126,7 +128,9 @@ def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: in
     return Readiness(min([others_ms, *map(_caught_up_ms, behind)]), tuple(waits_for))
 
 
-def still_waived(frontier: Frontier, waived: Iterable[Reporter], later: Reports) -> bool:
+def are_still_behind(
+    frontier: Frontier, waived: Iterable[ReportedSource], later: LatestReports
+) -> bool:
     """Return whether all waived sources are still behind according to later reports.
 
     A source that has caught up in the meantime must be awaited after all.
@@ -138,7 +142,9 @@ def still_waived(frontier: Frontier, waived: Iterable[Reporter], later: Reports)
     return True
 
 
-def fallen_silent(waived: Iterable[Reporter], latest: Iterable[Reporter]) -> list[Reporter]:
+def find_silent_sources(
+    waived: Iterable[ReportedSource], latest: Iterable[ReportedSource]
+) -> list[ReportedSource]:
     """Return those waived sources that have not reported for a minute while others did.
 
     Later hours do not wait for them. A source that reports but stays behind is awaited again for
@@ -152,7 +158,7 @@ def fallen_silent(waived: Iterable[Reporter], latest: Iterable[Reporter]) -> lis
     return [r for r in waived if heard_ms - r.heard_at_ms > SILENT_MS]
 
 
-def no_service(reports: Reports) -> str | None:
+def describe_missing_service(reports: LatestReports) -> str | None:
     """Return a readable reason why no delivery service is live; None if one is."""
     if reports.services:
         return None
@@ -170,7 +176,7 @@ def no_service(reports: Reports) -> str | None:
     )
 
 
-def clocks_apart(reports: Reports, now_ms: int) -> str | None:
+def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None:
     """Return a readable description of clocks that disagree; None if they agree.
 
     The closer's clock is compared with the newest report of the live delivery services. If no
@@ -178,7 +184,7 @@ def clocks_apart(reports: Reports, now_ms: int) -> str | None:
     ignored.
     """
     if not reports.services:
-        return no_service(reports)
+        return describe_missing_service(reports)
     heard_ms = max(r.heard_at_ms for r in reports.services)
     newest = max(
         (r for r in reports.services if heard_ms - r.heard_at_ms <= SILENT_MS),
@@ -202,8 +208,8 @@ def clocks_apart(reports: Reports, now_ms: int) -> str | None:
     return None
 
 
-def without_newly_seen(
-    f: Frontier, chosen: Readiness, new: Sequence[Reporter], now_ms: int, deadline_ms: int
+def waive_new_sources(
+    f: Frontier, chosen: Readiness, new: Sequence[ReportedSource], now_ms: int, deadline_ms: int
 ) -> Readiness | None:
     """Adjust a type's readiness for sources that appeared while the cut was taken.
 
@@ -227,7 +233,9 @@ def without_newly_seen(
     )
 
 
-def newly_seen(before: Collection[Reporter], after: Collection[Reporter]) -> list[Reporter]:
+def find_new_sources(
+    before: Collection[ReportedSource], after: Collection[ReportedSource]
+) -> list[ReportedSource]:
     """Return host sources that are new or have returned; a cut may miss their promises.
 
     Sources return after they signed off or were waived. They count even if they have signed off
@@ -244,7 +252,7 @@ def newly_seen(before: Collection[Reporter], after: Collection[Reporter]) -> lis
     ]
 
 
-def _is_new(before: Reporter | None, after: Reporter) -> bool:
+def _is_new(before: ReportedSource | None, after: ReportedSource) -> bool:
     return (
         before is None
         or (before.goodbye and before.incarnation != after.incarnation)
@@ -252,8 +260,8 @@ def _is_new(before: Reporter | None, after: Reporter) -> bool:
     )
 
 
-def ready(
-    frontiers: Iterable[Frontier], reports: Reports, now_ms: int, deadline_ms: int
+def readiness_by_type(
+    frontiers: Iterable[Frontier], reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> dict[str, Readiness]:
     """Return the readiness of each open type whose frontier hour has ended by the closer's clock.
 
@@ -269,7 +277,7 @@ def ready(
     known: dict[tuple[int, frozenset[str]], Readiness] = {}
     found = {}
     for f in frontiers:
-        if f.state is State.OPEN and f.hour.end_ms <= now_ms:
+        if f.state is HourState.OPEN and f.hour.end_ms <= now_ms:
             of = (f.hour.end_ms, reports.sources_of(f))
             found[f.event_type] = known[of] = known.get(of) or readiness(
                 f, reports, now_ms, deadline_ms
@@ -277,11 +285,11 @@ def ready(
     return found
 
 
-def _caught_up_ms(reporter: Reporter) -> int:
+def _caught_up_ms(reporter: ReportedSource) -> int:
     return reporter.caught_up_at_ms or 0
 
 
-def _waits_for(r: Reporter, end_ms: int) -> str:
+def _waits_for(r: ReportedSource, end_ms: int) -> str:
     if r.caught_up_at_ms is None:
         return f"{r.name} ({r.host_id}): never caught up yet"
     return (
@@ -297,12 +305,12 @@ class DuplicateHostWatch:
     """Detects two live incarnations of one host id. It must receive the reports of every poll."""
 
     def __init__(self) -> None:
-        self._last: dict[str, Reporter] = {}  # by host id: its last report
+        self._last: dict[str, ReportedSource] = {}  # by host id: its last report
         self._left: dict[
-            str, Reporter
+            str, ReportedSource
         ] = {}  # by host id: the last one of the incarnation before that
 
-    def feed(self, reporters: Iterable[Reporter]) -> list[str]:
+    def feed(self, reporters: Iterable[ReportedSource]) -> list[str]:
         """Process the latest reports and return readable alarms.
 
         An alarm is returned each time an incarnation reports again within a minute after another

@@ -27,11 +27,11 @@ import pyarrow.compute as pc
 
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import distinct, matching
-from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
+from hourmark_etl.arrow import distinct_values, semi_join
+from hourmark_etl.closing.proof.evidence import RowsItem, plan_row_items, read_item_rows
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ids.lookups import Asked, as_ids, held
+from hourmark_etl.ids.lookups import IdQuery, find_held_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, lacked_since
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import listed_groups
@@ -51,7 +51,7 @@ class SecondReading(NamedTuple):
     what: str
 
 
-class Told(NamedTuple):
+class LateRowsCheck(NamedTuple):
     """The result of checking one frontier's late rows.
 
     Attributes:
@@ -75,7 +75,7 @@ class LookupItem(NamedTuple):
     closed: tuple[tuple[ClosedBucket, ...], ...]
 
 
-class Strays(NamedTuple):
+class UnmatchedRows(NamedTuple):
     """The result of one lookup task.
 
     Attributes:
@@ -87,14 +87,14 @@ class Strays(NamedTuple):
     unknown: Mapping[int, str]
 
 
-def second_readings(
+def check_late_rows(
     runner: Runner,
     storage: Storage,
     database: Database,
     asked: Mapping[int, Frontier],
     keys: pa.Table,
     unit_bytes_max: int,
-) -> dict[int, Told]:
+) -> dict[int, LateRowsCheck]:
     """Check the late rows of settled ranges against closed buckets.
 
     Args:
@@ -114,7 +114,7 @@ def second_readings(
     if not len(keys):
         return {}
     hours = defaultdict[int, set[int]](set)
-    for key in distinct(keys, ["asked", "hour"]).to_pylist():
+    for key in distinct_values(keys, ["asked", "hour"]).to_pylist():
         hours[key["asked"]].add(key["hour"])
     of = {at: asked[at] for at in sorted(hours)}
     groups = listed_groups(database, list(of.values()))
@@ -128,11 +128,11 @@ def second_readings(
     }
     items = [
         LookupItem(i, tuple(closed[at] for at in i.asked))
-        for i in rows_items(late, {}, unit_bytes_max)
+        for i in plan_row_items(late, {}, unit_bytes_max)
     ]
-    strays = runner.map(functools.partial(look_up, storage=storage, keys=keys), items)
+    strays = runner.map(functools.partial(find_unmatched_rows, storage=storage, keys=keys), items)
     return {
-        at: Told(
+        at: LateRowsCheck(
             _not_waived(
                 database, f, [s.found.filter(pc.equal(s.found.column("asked"), at)) for s in strays]
             ),
@@ -142,15 +142,15 @@ def second_readings(
     }
 
 
-def look_up(item: LookupItem, storage: Storage, keys: pa.Table) -> Strays:
+def find_unmatched_rows(item: LookupItem, storage: Storage, keys: pa.Table) -> UnmatchedRows:
     """Return the rows of these ranges (columns KEY) whose ids no closed bucket contains."""
-    distinct = distinct_rows(matching(item_rows(item.rows, storage), keys, KEY))
+    rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), keys, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
-    own = {at: distinct.filter(pc.equal(distinct.column("asked"), at)) for at in item.rows.asked}
-    told = held(
+    own = {at: rows_once.filter(pc.equal(rows_once.column("asked"), at)) for at in item.rows.asked}
+    told = find_held_ids(
         storage,
         [
-            Asked(of, as_ids(own[at].column("event_id")))
+            IdQuery(of, id_array(own[at].column("event_id")))
             for at, of in zip(own, item.closed, strict=True)
         ],
     )
@@ -162,7 +162,7 @@ def look_up(item: LookupItem, storage: Storage, keys: pa.Table) -> Strays:
     counted = (
         pa.concat_tables(found).group_by(KEY, use_threads=False).aggregate([([], "count_all")])
     )
-    return Strays(counted.rename_columns([*KEY, "rows"]), unknown)
+    return UnmatchedRows(counted.rename_columns([*KEY, "rows"]), unknown)
 
 
 def _not_waived(

@@ -14,8 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import Int32s, matching, range_words
-from hourmark_etl.closing.proof.promises import HELD, KEY, PROMISED, ROWS, distinct_pairs, held
+from hourmark_etl.arrow import Int32s, range_ids_to_ints, semi_join
+from hourmark_etl.closing.proof.promises import (
+    HELD,
+    KEY,
+    PROMISED,
+    ROWS,
+    count_rows_by_range,
+    distinct_pairs,
+)
 from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
 from hourmark_etl.model import FIRST_SITE, AuditGroup, AuditOffsets, Frontier, StagedGroup
 from hourmark_etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
@@ -71,19 +78,19 @@ class PromisesItem(NamedTuple):
     files: tuple[AuditPath, ...]
 
 
-class Found(NamedTuple):
+class RangeEvidence(NamedTuple):
     """The result of one task of a proof.
 
     Attributes:
-        held: Rows by range, schema HELD.
+        row_counts: Rows by range, schema HELD.
         promised: Promises, schema PROMISED.
     """
 
-    held: pa.Table
+    row_counts: pa.Table
     promised: pa.Table
 
 
-class Windows(NamedTuple):
+class PromiseWindows(NamedTuple):
     """Selects the promises that count for each frontier of a round.
 
     These are promises of the frontier's hour below the cut, and promises of earlier hours from the
@@ -101,7 +108,7 @@ class Windows(NamedTuple):
     below: AuditOffsets | None  # None: wherever they lie
 
     @classmethod
-    def of(cls, asked: Mapping[int, Frontier], below: AuditOffsets) -> Windows:
+    def of(cls, asked: Mapping[int, Frontier], below: AuditOffsets) -> PromiseWindows:
         """Create windows for frontiers given by their index."""
         return cls(
             tuple((at, f.event_type, f.hour.start_s, f.settled_next) for at, f in asked.items()),
@@ -156,7 +163,7 @@ class Windows(NamedTuple):
         return rows.join(frontiers, "type", join_type="inner", use_threads=False)
 
 
-def rows_items(
+def plan_row_items(
     groups: Mapping[int, tuple[Frontier, Sequence[StagedGroup]]],
     earlier: Mapping[int, Sequence[str]],
     unit_bytes_max: int,
@@ -189,12 +196,12 @@ def rows_items(
     return [*items, RowsItem(Unit(()), (), tuple(unlisted))] if unlisted else items
 
 
-def promises_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
+def plan_promise_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
     """Create tasks that read the files of these groups, each file once."""
-    return file_items({AuditPath(g.path, g.site) for g in groups})
+    return plan_file_items({AuditPath(g.path, g.site) for g in groups})
 
 
-def file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
+def plan_file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
     """Create tasks that read these files of audit records."""
     ascending = sorted(files)
     return [
@@ -203,21 +210,25 @@ def file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
     ]
 
 
-def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows) -> Found:
+def read_item(
+    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows
+) -> RangeEvidence:
     """Run one task: read its rows or promises and aggregate them.
 
     Raises:
         Unreadable: A staged file must be staged again first.
     """
     if isinstance(item, RowsItem):
-        return Found(held(item_rows(item, storage)), PROMISED.empty_table())
+        return RangeEvidence(
+            count_rows_by_range(read_item_rows(item, storage)), PROMISED.empty_table()
+        )
     found = [windows.counting(read_promises(storage, path), site) for path, site in item.files]
-    return Found(HELD.empty_table(), pa.concat_tables([PROMISED.empty_table(), *found]))
+    return RangeEvidence(HELD.empty_table(), pa.concat_tables([PROMISED.empty_table(), *found]))
 
 
-def scattered(
-    item: RowsItem | PromisesItem, storage: Storage, windows: Windows, parts: int
-) -> dict[int, Found]:
+def read_item_by_part(
+    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows, parts: int
+) -> dict[int, RangeEvidence]:
     """Run one task and split its result by range id, so that each range is in one part.
 
     Args:
@@ -230,16 +241,16 @@ def scattered(
         Results by part number; empty parts are missing.
     """
     found = read_item(item, storage, windows)
-    of = [range_words(table.column("range_id")) % np.uint64(parts) for table in found]
+    of = [range_ids_to_ints(table.column("range_id")) % np.uint64(parts) for table in found]
     return {
-        part: Found(
+        part: RangeEvidence(
             *(table.filter(pa.array(own == part)) for table, own in zip(found, of, strict=True))
         )
         for part in np.unique(np.concatenate(of)).tolist()
     }
 
 
-def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table:
+def read_new_unaudited(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table:
     """Return listed rows of these ranges that were not already unaudited in an earlier bucket.
 
     Each pair of id and value hash occurs once.
@@ -249,22 +260,22 @@ def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table
         storage: The storage.
         keys: The ranges, columns KEY.
     """
-    distinct = distinct_pairs(matching(item_rows(item, storage), keys, KEY))
+    distinct = distinct_pairs(semi_join(read_item_rows(item, storage), keys, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
 
 
-def older_promises(
-    item: PromisesItem, storage: Storage, windows: Windows, keys: pa.Table
+def read_settled_promises(
+    item: PromisesItem, storage: Storage, windows: PromiseWindows, keys: pa.Table
 ) -> pa.Table:
     """Return the promises of these ranges (columns KEY) that their frontiers have settled."""
     found = [
-        matching(windows.settled(read_promises(storage, path), site), keys, KEY)
+        semi_join(windows.settled(read_promises(storage, path), site), keys, KEY)
         for path, site in item.files
     ]
     return pa.concat_tables([PROMISED.empty_table(), *found])
 
 
-def matching_promises(
+def read_matching_promises(
     item: PromisesItem,
     storage: Storage,
     event_type: str,
@@ -293,7 +304,7 @@ def matching_promises(
             pc.greater_equal(offset, at_least.at(site)), pc.less(offset, below.at(site))
         )
         rows = rows.filter(pc.and_(between, pc.equal(rows.column("type"), event_type)))
-        found.append(matching(rows, keys, KEY[1:]))
+        found.append(semi_join(rows, keys, KEY[1:]))
     return pa.concat_tables(found)
 
 
@@ -306,7 +317,7 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
     return read_all(storage, path, AUDIT_SCHEMA.names)
 
 
-def item_rows(item: RowsItem, storage: Storage) -> pa.Table:
+def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
     """Return the rows of a task, including earlier unaudited rows, as a table of schema ROWS."""
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
     asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()]
@@ -356,7 +367,7 @@ def _as_rows(rows: pa.Table, asked: Int32s, *, earlier: bool) -> pa.Table:
     return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)
 
 
-def hours_of(rows: pa.Table) -> Collection[int]:
+def origin_hours(rows: pa.Table) -> Collection[int]:
     """Return the distinct origin hours of the rows in Unix seconds."""
     hours: list[int] = pc.unique(rows.column("hour")).to_pylist()
     return hours

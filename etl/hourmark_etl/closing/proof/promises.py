@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import low64s, unmatched
+from hourmark_etl.arrow import anti_join, low64_of_ids
 
 _UNMET: Final = (
     "asked",
@@ -67,7 +67,7 @@ PROMISED: Final = pa.schema(
 )
 
 
-class Unmet(NamedTuple):
+class UnmetPromise(NamedTuple):
     """A promise whose rows are incomplete or different.
 
     Attributes:
@@ -97,7 +97,7 @@ class Unmet(NamedTuple):
 class RangeCounts:
     """The result of comparing the promises and rows of some ranges.
 
-    Results of disjoint ranges are added by `merged`. Mappings are keyed by frontier index and hour,
+    Results of disjoint ranges are added by `merge_counts`. Mappings are keyed by frontier index and hour,
     `unnamed` by frontier index.
 
     Attributes:
@@ -113,7 +113,7 @@ class RangeCounts:
     promised: Mapping[tuple[int, int], int]
     checked: Mapping[tuple[int, int], int]
     unaudited: pa.Table
-    unmet: tuple[Unmet, ...]
+    unmet: tuple[UnmetPromise, ...]
     unnamed: Mapping[int, int]
 
 
@@ -149,7 +149,7 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
     return pairs.join(distinct_rows(rows), by_pair[:-1], use_threads=False).select(ROWS.names)
 
 
-def held(rows: pa.Table) -> pa.Table:
+def count_rows_by_range(rows: pa.Table) -> pa.Table:
     """Count the rows of each range.
 
     Args:
@@ -163,7 +163,7 @@ def held(rows: pa.Table) -> pa.Table:
     counted = (
         distinct.select(KEY)
         .append_column("fresh", fresh)
-        .append_column("low64", pa.array(low64s(distinct.column("event_id"))))
+        .append_column("low64", pa.array(low64_of_ids(distinct.column("event_id"))))
     )
     ids = counted.group_by(KEY, use_threads=False).aggregate(
         [("fresh", "sum"), ([], "count_all"), ("low64", "sum")]
@@ -178,7 +178,7 @@ def held(rows: pa.Table) -> pa.Table:
     return ids.join(values, KEY, use_threads=False).rename_columns(HELD.names).cast(HELD)
 
 
-def judge(
+def compare_ranges(
     held_parts: Sequence[pa.Table],
     promised_parts: Sequence[pa.Table],
     hours: Sequence[int],
@@ -212,7 +212,7 @@ def judge(
         .filter(pc.invert(kept))
     )
     checked = joined.filter(pc.and_(kept, is_checked))
-    unpromised = unmatched(rows.filter(pc.greater(rows.column("fresh"), 0)), promises, KEY)
+    unpromised = anti_join(rows.filter(pc.greater(rows.column("fresh"), 0)), promises, KEY)
     once = promises.group_by(KEY, use_threads=False).aggregate([("count", "max")])
     by_hour = (
         once.group_by(KEY[:2], use_threads=False)
@@ -236,7 +236,7 @@ def judge(
     )
 
 
-def merged(verdicts: Sequence[RangeCounts]) -> RangeCounts:
+def merge_counts(verdicts: Sequence[RangeCounts]) -> RangeCounts:
     """Add the results of disjoint ranges; at least one is required."""
     records, promised, checked = (Counter[tuple[int, int]]() for _ in range(3))
     unnamed = Counter[int]()
@@ -273,7 +273,7 @@ def _distinct(promises: pa.Table) -> pa.Table:
 
 def _unmet(
     wrong: pa.Table, hours: Sequence[int], named_max: int
-) -> tuple[tuple[Unmet, ...], dict[int, int]]:
+) -> tuple[tuple[UnmetPromise, ...], dict[int, int]]:
     if not len(wrong):
         return (), {}
     wrong = wrong.sort_by([(name, "ascending") for name in KEY])
@@ -287,4 +287,4 @@ def _unmet(
     columns = [wrong.filter(pa.array(named)).column(name).to_pylist() for name in _UNMET]
     counts = np.bincount(asked[~named], minlength=1)
     unnamed = {at: int(count) for at, count in enumerate(counts) if count}
-    return tuple(Unmet(*row) for row in zip(*columns, strict=True)), unnamed
+    return tuple(UnmetPromise(*row) for row in zip(*columns, strict=True)), unnamed

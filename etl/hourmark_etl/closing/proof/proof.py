@@ -67,25 +67,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import distinct, matching, unmatched
-from hourmark_etl.closing.proof.copies import SecondReading, Told, second_readings
+from hourmark_etl.arrow import anti_join, distinct_values, semi_join
+from hourmark_etl.closing.proof.copies import LateRowsCheck, SecondReading, check_late_rows
 from hourmark_etl.closing.proof.evidence import (
     AuditPath,
-    Found,
     PromisesItem,
+    PromiseWindows,
+    RangeEvidence,
     RowsItem,
-    Windows,
-    file_items,
-    hours_of,
-    older_promises,
-    promises_items,
+    origin_hours,
+    plan_file_items,
+    plan_promise_items,
+    plan_row_items,
     read_item,
+    read_item_by_part,
+    read_new_unaudited,
     read_promises,
-    rows_items,
-    scattered,
-    unaudited_rows,
+    read_settled_promises,
 )
-from hourmark_etl.closing.proof.promises import KEY, KEYS, RangeCounts, Unmet, judge, merged
+from hourmark_etl.closing.proof.promises import (
+    KEY,
+    KEYS,
+    RangeCounts,
+    UnmetPromise,
+    compare_ranges,
+    merge_counts,
+)
 from hourmark_etl.closing.proof.unaudited import UnauditedFile, write_unaudited
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import Unreadable
@@ -99,11 +106,11 @@ from hourmark_etl.ledger.listings import (
     round_sums,
 )
 from hourmark_etl.model import (
-    NONE_MEANT,
+    NO_AUDIT_OFFSETS,
     RANGE_WEIGHT,
     AuditOffsets,
     Frontier,
-    Lacking,
+    IncompleteRanges,
     OriginHourSums,
     Sums,
     to_unsigned,
@@ -146,7 +153,7 @@ class Proof:
     unaudited: int
     checked: int = 0
     findings: tuple[str, ...] = ()
-    lacks: Lacking = dataclasses.field(default_factory=Lacking)
+    lacks: IncompleteRanges = dataclasses.field(default_factory=IncompleteRanges)
     books: tuple[OriginHourSums, ...] = ()
     unaudited_file: UnauditedFile | None = None
     listed: Sums = dataclasses.field(default_factory=Sums)
@@ -189,10 +196,8 @@ class Prover:
         Raises:
             Unreadable: A staged file must be staged again first.
         """
-        sums = with_partially_counted(
-            round_sums(self.database, asked, below), self.storage, asked, below
-        )
-        proofs = [by_sums(listed, promised) for listed, promised in sums]
+        sums = complete_sums(round_sums(self.database, asked, below), self.storage, asked, below)
+        proofs = [prove_by_sums(listed, promised) for listed, promised in sums]
         slow = {at: asked[at] for at, proof in enumerate(proofs) if proof is None}
         joined = self._by_join(slow, below) if slow else {}
         return [
@@ -204,16 +209,16 @@ class Prover:
         rows = self._rows_items(asked)
         verdict = self._verdict(rows, asked, below)
         older = self._older(asked, verdict, below)
-        unaudited = unmatched(verdict.unaudited, older, KEY)
+        unaudited = anti_join(verdict.unaudited, older, KEY)
         unmet, passed_over = _still_unmet(verdict.unmet, older)
-        found = Joined(verdict, unaudited, unmet, passed_over)
+        found = RangeComparison(verdict, unaudited, unmet, passed_over)
         files = self._keep_unaudited(asked, rows, unaudited)
         settled = _settled(verdict.unaudited, older, passed_over)
-        told = second_readings(
+        told = check_late_rows(
             self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max
         )
         return {
-            at: proof_of(at, f, found, files.get(at), told.get(at, Told()))
+            at: build_proof(at, f, found, files.get(at), told.get(at, LateRowsCheck()))
             for at, f in asked.items()
         }
 
@@ -223,7 +228,7 @@ class Prover:
         for file in unaudited_files(self.database):
             earlier[file.event_type].append(file.path)
         listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
-        return rows_items(
+        return plan_row_items(
             listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max
         )
 
@@ -234,8 +239,8 @@ class Prover:
         groups = [
             g for of in counting_promises(self.database, list(asked.values()), below) for g in of
         ]
-        items: list[RowsItem | PromisesItem] = [*rows, *promises_items(groups)]
-        windows = Windows.of(asked, below)
+        items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
+        windows = PromiseWindows.of(asked, below)
         merge = functools.partial(
             _judged,
             hours=[asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)],
@@ -247,8 +252,10 @@ class Prover:
                     functools.partial(read_item, storage=self.storage, windows=windows), items
                 )
             )
-        work = functools.partial(scattered, storage=self.storage, windows=windows, parts=parts)
-        return merged(self.runner.gather(work, items, merge, parts))
+        work = functools.partial(
+            read_item_by_part, storage=self.storage, windows=windows, parts=parts
+        )
+        return merge_counts(self.runner.gather(work, items, merge, parts))
 
     def _older(
         self, asked: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
@@ -257,7 +264,7 @@ class Prover:
 
         Each file is read once for all frontiers.
         """
-        keys = distinct(
+        keys = distinct_values(
             pa.concat_tables([_keys_of(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
         )
         own_s = np.array(
@@ -270,14 +277,17 @@ class Prover:
         for at, f in asked.items():
             if len(own := late.filter(pc.equal(late.column("asked"), at))):
                 for g in promises_between(
-                    self.database, f.event_type, hours_of(own), NONE_MEANT, f.settled_next
+                    self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
                 ):
                     by_path[AuditPath(g.path, g.site)] = f.event_type
         work = functools.partial(
-            older_promises, storage=self.storage, windows=Windows.of(asked, below), keys=late
+            read_settled_promises,
+            storage=self.storage,
+            windows=PromiseWindows.of(asked, below),
+            keys=late,
         )
         try:
-            found = self.runner.map(work, file_items(by_path))
+            found = self.runner.map(work, plan_file_items(by_path))
         except Unreadable as error:  # nothing else needs what was settled
             asking = next(
                 (event_type for file, event_type in by_path.items() if file.path == error.path),
@@ -306,7 +316,7 @@ class Prover:
         if not len(unaudited):
             return {}
         concerned = set(unaudited.column("asked").to_pylist())
-        work = functools.partial(unaudited_rows, storage=self.storage, keys=unaudited)
+        work = functools.partial(read_new_unaudited, storage=self.storage, keys=unaudited)
         rows = pa.concat_tables(
             self.runner.map(work, [i for i in items if concerned & set(i.asked)])
         )
@@ -321,7 +331,7 @@ class Prover:
             return dict(zip(sorted(concerned), pool.map(write, sorted(concerned)), strict=True))
 
 
-class Joined(NamedTuple):
+class RangeComparison(NamedTuple):
     """The comparison of a round's ranges after removing what earlier promises explain.
 
     Attributes:
@@ -333,11 +343,11 @@ class Joined(NamedTuple):
 
     verdict: RangeCounts
     unaudited: pa.Table
-    unmet: Sequence[Unmet]
-    passed_over: Sequence[Unmet]
+    unmet: Sequence[UnmetPromise]
+    passed_over: Sequence[UnmetPromise]
 
 
-def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
+def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
     """Prove an hour by totals alone. It performs no I/O.
 
     Args:
@@ -369,7 +379,7 @@ def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof |
     )
 
 
-def with_partially_counted(
+def complete_sums(
     sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: AuditOffsets
 ) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
     """Complete each frontier's totals with the audit records of partially counted groups.
@@ -395,7 +405,7 @@ def with_partially_counted(
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
     promised = [defaultdict(Sums, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
-        counting = Windows.of({at: asked[at] for at, _ in hours}, below).counting(
+        counting = PromiseWindows.of({at: asked[at] for at, _ in hours}, below).counting(
             read_promises(storage, path), site
         )
         for p in counting.select(OLDER.names).to_pylist():
@@ -408,7 +418,9 @@ def with_partially_counted(
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
 
 
-def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, told: Told) -> Proof:
+def build_proof(
+    at: int, f: Frontier, joined: RangeComparison, file: UnauditedFile | None, told: LateRowsCheck
+) -> Proof:
     """Build the proof of one frontier from the comparison of ranges.
 
     Args:
@@ -437,8 +449,8 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, t
         promised=sum(promised.values()),
         unaudited=sum(unaudited.values()),
         checked=sum(count for (one, _), count in joined.verdict.checked.items() if one == at),
-        findings=named([_described(u, f.hour.length_s) for u in unmet], unnamed),
-        lacks=lacking([u.range_id for u in unmet], unnamed),
+        findings=limit_findings([_described(u, f.hour.length_s) for u in unmet], unnamed),
+        lacks=to_incomplete_ranges([u.range_id for u in unmet], unnamed),
         books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=file,
         otherwise=told.otherwise,
@@ -446,21 +458,25 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, t
     )
 
 
-def _judged(parts: Sequence[Found], hours: Sequence[int]) -> RangeCounts:
-    return judge([p.held for p in parts], [p.promised for p in parts], hours, FINDINGS_MAX)
-
-
-def _keys_of(unmet: Sequence[Unmet]) -> pa.Table:
-    return pa.Table.from_pylist([u._asdict() for u in unmet], schema=KEYS)
-
-
-def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[Unmet]) -> pa.Table:
-    return distinct(
-        pa.concat_tables([matching(unaudited, older, KEY).select(KEY), _keys_of(passed_over)]), KEY
+def _judged(parts: Sequence[RangeEvidence], hours: Sequence[int]) -> RangeCounts:
+    return compare_ranges(
+        [p.row_counts for p in parts], [p.promised for p in parts], hours, FINDINGS_MAX
     )
 
 
-def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], list[Unmet]]:
+def _keys_of(unmet: Sequence[UnmetPromise]) -> pa.Table:
+    return pa.Table.from_pylist([u._asdict() for u in unmet], schema=KEYS)
+
+
+def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[UnmetPromise]) -> pa.Table:
+    return distinct_values(
+        pa.concat_tables([semi_join(unaudited, older, KEY).select(KEY), _keys_of(passed_over)]), KEY
+    )
+
+
+def _still_unmet(
+    unmet: Sequence[UnmetPromise], older: pa.Table
+) -> tuple[list[UnmetPromise], list[UnmetPromise]]:
     """Split unmet promises into those that earlier promises do not settle and those that they do.
 
     A promise with the same ids and another checksum is not settled.
@@ -469,7 +485,7 @@ def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], 
     for *content, checksum in (tuple(promise.values()) for promise in older.to_pylist()):
         settled[tuple(content)].add(checksum)
 
-    def is_settled(u: Unmet) -> bool:
+    def is_settled(u: UnmetPromise) -> bool:
         known = settled.get(u[:5], set())
         return bool(known) and (u.checksum is None or bool(known & {None, u.checksum}))
 
@@ -477,7 +493,7 @@ def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], 
     return [u for u in unmet if not is_settled(u)], passed_over
 
 
-def _described(u: Unmet, length_s: int) -> str:
+def _described(u: UnmetPromise, length_s: int) -> str:
     others = ", but others" if u.held == u.promised else ""
     if u.same_ids:
         others = (
@@ -490,19 +506,19 @@ def _described(u: Unmet, length_s: int) -> str:
     )
 
 
-def lacking(ranges: Sequence[bytes], unnamed: int) -> Lacking:
+def to_incomplete_ranges(ranges: Sequence[bytes], unnamed: int) -> IncompleteRanges:
     """Return the first 20 ranges as a record of missing ranges.
 
     Args:
         ranges: Range ids.
         unnamed: Number of further ranges that are not in `ranges`.
     """
-    return Lacking(
+    return IncompleteRanges(
         tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or unnamed)
     )
 
 
-def named(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
+def limit_findings(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
     """Return the first 20 findings, followed by `and N more ranges` if there are others.
 
     Args:

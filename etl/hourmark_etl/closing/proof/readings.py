@@ -19,7 +19,7 @@ anything is frozen:
   its content alone.
 - A record whose content was compared before adds no conflict: it is a copy.
 
-A conflict blocks each type and hour that one of the records names (`held`). Hours that are closed
+A conflict blocks each type and hour that one of the records names (`conflicts_of`). Hours that are closed
 and settled are not affected, because what was promised there is in the bucket; late rows block the
 hour that would list them. Other types and hours continue. No deadline waives a conflict, because
 nothing is missing: an override closes the hour as `forced`, and its manifest names the range and
@@ -42,9 +42,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import distinct, matching, unmatched
-from hourmark_etl.closing.cut.cut import shortened
-from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, file_items
+from hourmark_etl.arrow import anti_join, distinct_values, semi_join
+from hourmark_etl.closing.cut.cut import limit_lines
+from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, plan_file_items
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, not_compared
 from hourmark_etl.ledger.database import Database
@@ -61,7 +61,7 @@ ROWS_MAX: Final = 1_000_000  # promises compared at a time: 24 bytes each, in th
 _HERE_MAX: Final = 8  # items that are read in the driver: a job on executors takes longer
 
 
-class Reading(NamedTuple):
+class AuditReading(NamedTuple):
     """One of several different audit records of the same range.
 
     Attributes:
@@ -77,7 +77,7 @@ class Reading(NamedTuple):
     site: str = FIRST_SITE
 
 
-class ReadingsDiffer(NamedTuple):
+class DifferingReadings(NamedTuple):
     """A range with at least two different audit records.
 
     Attributes:
@@ -86,7 +86,7 @@ class ReadingsDiffer(NamedTuple):
     """
 
     range_id: bytes
-    readings: tuple[Reading, ...]
+    readings: tuple[AuditReading, ...]
 
     def text(self, length_s: int) -> str:
         """Return a readable description.
@@ -103,16 +103,16 @@ class ReadingsDiffer(NamedTuple):
             at = f"audit offset {reading.offset}" + (
                 "" if reading.site == FIRST_SITE else f" of {reading.site}"
             )
-            told.append(f"{at} ({reading.origin}): {', '.join(shortened(promised))}")
+            told.append(f"{at} ({reading.origin}): {', '.join(limit_lines(promised))}")
         alike = len({reading.promised for reading in self.readings}) == 1
         same = ". They promise as many events: ids, or checksums of values, differ" if alike else ""
         return (
             f"range {self.range_id.hex()} has {len(told)} audit records that differ: "
-            f"{'; '.join(shortened(told))}{same}"
+            f"{'; '.join(limit_lines(told))}{same}"
         )
 
 
-class Compared(NamedTuple):
+class AuditComparison(NamedTuple):
     """The result of comparing a batch of audit files.
 
     Attributes:
@@ -121,11 +121,11 @@ class Compared(NamedTuple):
     """
 
     files: tuple[AuditFile, ...]
-    differences: tuple[ReadingsDiffer, ...]
+    differences: tuple[DifferingReadings, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparer:
+class AuditComparer:
     """Compares audit files; changes nothing in the ledger.
 
     Attributes:
@@ -140,7 +140,7 @@ class Comparer:
     database: Database
     rows_max: int = ROWS_MAX
 
-    def next(self, without: Collection[str]) -> Compared | None:
+    def next(self, without: Collection[str]) -> AuditComparison | None:
         """Compare the next files that have not been compared yet.
 
         Args:
@@ -155,16 +155,16 @@ class Comparer:
         files = not_compared(self.database, self.rows_max, without)
         if not files:
             return None
-        new = self._read(functools.partial(readings, storage=self.storage), files)
+        new = self._read(functools.partial(read_contents, storage=self.storage), files)
         older = self._older(new, without)
-        known = self._read(functools.partial(readings, storage=self.storage, of=new), older)
-        found = differing(new, known)
+        known = self._read(functools.partial(read_contents, storage=self.storage, of=new), older)
+        found = find_differing_ranges(new, known)
         if not len(found):
-            return Compared(tuple(files), ())
+            return AuditComparison(tuple(files), ())
         rows = self._read(
-            functools.partial(rows_of, storage=self.storage, of=found), [*older, *files]
+            functools.partial(read_range_rows, storage=self.storage, of=found), [*older, *files]
         )
-        return Compared(tuple(files), differences(rows))
+        return AuditComparison(tuple(files), group_differences(rows))
 
     def _older(self, new: pa.Table, without: Collection[str]) -> list[AuditFile]:
         """Return the files, compared earlier, that may contain ranges of the new rows."""
@@ -183,13 +183,13 @@ class Comparer:
         ]
 
     def _read(self, work: functools.partial[pa.Table], files: Sequence[AuditFile]) -> pa.Table:
-        items = file_items({AuditPath(f.path, f.site) for f in files})
+        items = plan_file_items({AuditPath(f.path, f.site) for f in files})
         runner = self.runner if len(items) > _HERE_MAX else Runner()
-        schema = SITED if work.func is rows_of else READINGS
+        schema = SITED if work.func is read_range_rows else READINGS
         return pa.concat_tables([schema.empty_table(), *runner.map(work, items)])
 
 
-def readings(item: PromisesItem, storage: Storage, of: pa.Table | None = None) -> pa.Table:
+def read_contents(item: PromisesItem, storage: Storage, of: pa.Table | None = None) -> pa.Table:
     """Return each distinct record content of the files once, schema READINGS.
 
     Args:
@@ -198,10 +198,10 @@ def readings(item: PromisesItem, storage: Storage, of: pa.Table | None = None) -
         of: Ranges to return, columns RANGE; None for all.
     """
     found = pa.concat_tables([read_all(storage, path, READING) for path, _ in item.files])
-    return distinct(found if of is None else matching(found, of, RANGE), READING)
+    return distinct_values(found if of is None else semi_join(found, of, RANGE), READING)
 
 
-def rows_of(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
+def read_range_rows(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
     """Return all rows of the given ranges in the files, schema SITED.
 
     Args:
@@ -211,12 +211,12 @@ def rows_of(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
     """
     found = [SITED.empty_table()]
     for path, site in item.files:
-        rows = matching(read_all(storage, path, AUDIT_SCHEMA.names), of, RANGE)
+        rows = semi_join(read_all(storage, path, AUDIT_SCHEMA.names), of, RANGE)
         found.append(rows.append_column("site", pa.array([site] * len(rows), "string")))
     return pa.concat_tables(found)
 
 
-def differing(new: pa.Table, known: pa.Table) -> pa.Table:
+def find_differing_ranges(new: pa.Table, known: pa.Table) -> pa.Table:
     """Return the ranges with several contents, or several value checksums, of which one is new.
 
     Records without checksums are compared by content alone. It performs no I/O.
@@ -230,20 +230,20 @@ def differing(new: pa.Table, known: pa.Table) -> pa.Table:
     """
     found = [_with_several(new, known, [*RANGE, "content"])]
     new, known = (of.filter(of.column("values").is_valid()) for of in (new, known))
-    return distinct(
+    return distinct_values(
         pa.concat_tables([*found, _with_several(new, known, [*RANGE, "values"])]), RANGE
     )
 
 
 def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Table:
     """Return ranges with several values in these columns, at least one of them new."""
-    readings = distinct(pa.concat_tables([new, known]), columns)
-    counted = readings.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
+    contents = distinct_values(pa.concat_tables([new, known]), columns)
+    counted = contents.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
     several = counted.filter(pc.greater(counted.column("count_all"), 1)).select(RANGE)
-    return matching(several, unmatched(new, known, columns), RANGE)
+    return semi_join(several, anti_join(new, known, columns), RANGE)
 
 
-def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
+def group_differences(rows: pa.Table) -> tuple[DifferingReadings, ...]:
     """Group the rows of ranges with different records by range and content. It performs no I/O.
 
     Args:
@@ -257,18 +257,20 @@ def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
             (row["content"], row["values"]), []
         ).append(row)
     return tuple(
-        ReadingsDiffer(range_id, tuple(sorted(map(_reading, contents.values()))))
+        DifferingReadings(range_id, tuple(sorted(map(_reading, contents.values()))))
         for (range_id, _), contents in sorted(ranges.items())
     )
 
 
-def _reading(rows: Sequence[Mapping[str, Any]]) -> Reading:
+def _reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
     promised = {(r["type"], r["hour"], r["count"]) for r in rows}
-    return Reading(rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"])
+    return AuditReading(
+        rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"]
+    )
 
 
-def held(
-    of: ReadingsDiffer, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
+def conflicts_of(
+    of: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
     """Return the conflicts that a difference causes. It performs no I/O.
 
@@ -303,7 +305,7 @@ def held(
     ]
 
 
-def _held_hour(hour_s: int, reading: Reading, frontier: Frontier | None) -> int | None:
+def _held_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None) -> int | None:
     """Return the hour that a record's rows would be listed for; None if they are settled."""
     if frontier is None:
         return hour_s

@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from hourmark_etl.arrow import unmatched
+from hourmark_etl.arrow import anti_join
 from hourmark_etl.closing.proof.evidence import (
     UNAUDITED_SCHEMA,
-    hours_of,
-    matching_promises,
-    promises_items,
+    origin_hours,
+    plan_promise_items,
+    read_matching_promises,
     read_unaudited,
 )
 from hourmark_etl.closing.proof.promises import KEY
@@ -97,7 +97,7 @@ def write_unaudited(
     return UnauditedFile(frontier.event_type, frontier.hour.start_s, written.path, len(rows))
 
 
-def unaudited_left_over(storage: Storage, database: Database) -> list[str]:
+def find_leftover_files(storage: Storage, database: Database) -> list[str]:
     """Return the paths of unaudited files that no seal refers to.
 
     A closer may delete them if it still holds its lease afterwards: the files are listed before the
@@ -159,14 +159,14 @@ class UnauditedCleaner:
         if len(rows) != file.rows:
             return False
         groups = promises_between(
-            self._database, file.event_type, hours_of(rows), file.audit_next, file.settled_next
+            self._database, file.event_type, origin_hours(rows), file.audit_next, file.settled_next
         )
-        items = promises_items(groups)
+        items = plan_promise_items(groups)
         if sum(len(i.files) for i in items) > _AUDIT_FILES_MAX:
             return False
         for item in items:
-            found = matching_promises(
+            found = read_matching_promises(
                 item, self._storage, file.event_type, rows, file.audit_next, file.settled_next
             )
-            rows = unmatched(rows, found, KEY[1:])
+            rows = anti_join(rows, found, KEY[1:])
         return not len(rows)

@@ -19,7 +19,7 @@ import numpy as np
 
 from hourmark.avro.framing import event_schema
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
-from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, Digesting
+from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
 from hourmark_etl.closing.units import sums_by_hour
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.model import Sums
@@ -95,7 +95,7 @@ class WrittenHour:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run:
+class DatumRun:
     """Consecutive rows of one bucket, schema and lateness, ascending by id.
 
     Datum i is `data[offsets[i]:offsets[i + 1]]`.
@@ -126,7 +126,7 @@ class Run:
     index_path: str
     index_row: int  # of the first
 
-    def part(self, start: int, end: int) -> Run:
+    def part(self, start: int, end: int) -> DatumRun:
         """Return the rows [start, end) as a run."""
         return dataclasses.replace(
             self,
@@ -138,7 +138,7 @@ class Run:
         )
 
 
-class Containers(ExitStack):
+class ContainerSet(ExitStack):
     """The open container files of one task.
 
     Use it as a context manager: if the block raises, files that were not finished are discarded.
@@ -163,7 +163,7 @@ class Containers(ExitStack):
         self._open: dict[_Key, _OpenContainer] = {}
         self._finished: list[WrittenFile] = []
 
-    def write(self, run: Run) -> None:
+    def write(self, run: DatumRun) -> None:
         """Append a run to the file of its bucket, schema and lateness.
 
         The run's ids must not be smaller than those already in that file.
@@ -209,7 +209,7 @@ class _OpenContainer:
     def size(self) -> int:
         return self._writer.size
 
-    def write(self, run: Run) -> None:
+    def write(self, run: DatumRun) -> None:
         self._writer.append_run(run.data, run.offsets)
         tails = run.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
         self._id_sum += int(tails.sum(dtype=np.uint64))
@@ -244,16 +244,16 @@ class _OpenContainer:
             hours=self._hours,
             index=tuple(self._index),
         )
-        return dataclasses.replace(written, trouble=read_back(self._storage, written))
+        return dataclasses.replace(written, trouble=verify_written_file(self._storage, written))
 
 
-def read_back(storage: Storage, written: WrittenFile) -> str:
+def verify_written_file(storage: Storage, written: WrittenFile) -> str:
     """Read a file back and return how it differs from what was written; empty if it does not.
 
     Digest, size, number of records and the schema's name are compared.
     """
     with storage.open(written.path, size=written.bytes) as file:
-        seen = Digesting(file)
+        seen = DigestingReader(file)
         try:
             # it reads, and nothing else
             container = ContainerReader(seen)  # type: ignore[arg-type]

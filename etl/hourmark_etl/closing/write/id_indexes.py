@@ -14,7 +14,7 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.folders import INDEX_FOLDER
-from hourmark_etl.ids.kept import kept_path, label
+from hourmark_etl.ids.index_files import format_timestamp, published_index_path
 from hourmark_etl.ledger import closed
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
@@ -24,7 +24,7 @@ _UNNAMED_MS: Final = 86_400_000  # a file so old that the ledger does not name n
 _LOG = logging.getLogger(__name__)
 
 
-def keep_indexes(
+def publish_indexes(
     storage: Storage,
     database: Database,
     lease: Lease,
@@ -59,7 +59,7 @@ def keep_indexes(
         for path, digest in sorted(
             {(run.path, w.index_digest) for w in kept_files for run in w.index}
         ):
-            moved[path] = kept_path(path, digest, attempt, now_ms)
+            moved[path] = published_index_path(path, digest, attempt, now_ms)
             storage.rename_new(path, moved[path])
     except StorageError as error:
         _LOG.warning(
@@ -102,7 +102,7 @@ def clean_indexes(
     """
     closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
     named = closed.paths(database)
-    fresh = label(now_ms - _UNNAMED_MS)
+    fresh = format_timestamp(now_ms - _UNNAMED_MS)
     found = [
         f"{INDEX_FOLDER}/{entry.name}"
         for entry in entries_of(storage, INDEX_FOLDER)

@@ -40,14 +40,14 @@ from hourmark_etl.closing.units import (
     Listing,
     Overfull,
     Unit,
-    check_read,
     plan_units,
     read_unit,
     sums_by_hour,
+    verify_read_rows,
 )
-from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
-from hourmark_etl.datums import datum_verdicts, reason_of
-from hourmark_etl.ids.lookups import Asked, IndexWriter, as_ids, held
+from hourmark_etl.closing.write.containers import ContainerSet, DatumRun, WrittenFile, WrittenHour
+from hourmark_etl.datums import datum_verdicts, describe_verdict
+from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_held_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.ledger.listings import row_sums
 from hourmark_etl.model import StagedGroup, Sums, from_row
@@ -115,7 +115,7 @@ class WriteTask(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class WriteResult:
     """The results of one or several write tasks.
 
     Except for `files` and `read`, mappings are keyed by event type and the bucket's hour (Unix
@@ -139,7 +139,7 @@ class Written:
     )  # of some rows that were left out
     troubles: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
-    def add(self, other: Written) -> None:
+    def add(self, other: WriteResult) -> None:
         """Add the results of other tasks to this object."""
         self.files.extend(other.files)
         self.troubles.update(other.troubles)
@@ -185,17 +185,19 @@ def write_hours(
     work = functools.partial(
         write_task, storage=storage, schemas=schemas, folder=folder, limits=limits
     )
-    done = Written()
+    done = WriteResult()
     for part in runner.map(work, plan_tasks(sealed, closed, limits)):
         done.add(part)
-    check_read((g for s in sealed for g in s.listed), done.read)
+    verify_read_rows((g for s in sealed for g in s.listed), done.read)
     files = defaultdict[tuple[str, int], list[WrittenFile]](list)
     for f in done.files:
         files[f.event_type, f.hour_s].append(f)
     return [_written_hour(s, tuple(files[s.event_type, s.hour.start_s]), done) for s in sealed]
 
 
-def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
+def _written_hour(
+    sealed: SealedHour, files: tuple[WrittenFile, ...], done: WriteResult
+) -> WrittenHour:
     key = sealed.event_type, sealed.hour.start_s
     duplicates, left_out = done.duplicates.get(key, {}), done.left_out.get(key, {})
     faults = tuple(sorted(done.faults.get(key, ()))[:_FAULTS_SHOWN])
@@ -277,14 +279,14 @@ def write_task(
     schemas: Mapping[int, str],
     folder: str,
     limits: WriteLimits,
-) -> Written:
+) -> WriteResult:
     """Write the containers of one task, and an index of their ids, into the folder."""
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
-    containers = functools.partial(Containers, storage, folder, schemas, limits.target_file_bytes)
+    containers = functools.partial(ContainerSet, storage, folder, schemas, limits.target_file_bytes)
     programs = {schema_id: program_of(text) for schema_id, text in schemas.items()}
-    done = Written()
+    done = WriteResult()
 
-    def write_own(run: Run) -> list[WrittenFile]:
+    def write_own(run: DatumRun) -> list[WrittenFile]:
         with containers() as own:
             own.write(run)
             return own.finish()
@@ -337,7 +339,7 @@ def _chosen(
     earlier: Sequence[Sequence[ClosedBucket]],
     storage: Storage,
     programs: Mapping[int, bytes],
-    done: Written,
+    done: WriteResult,
     datum_bytes_max: int,
 ) -> _Chosen:
     """Read a unit and select its valid rows: each id once, and none that a closed bucket contains.
@@ -350,7 +352,7 @@ def _chosen(
     hours, digests, hashes, schemas = (
         table.column(name).to_numpy() for name in ("hour", "digest", "value_hash", "schema_id")
     )
-    ids = as_ids(table.column("event_id"))
+    ids = id_array(table.column("event_id"))
     words = ids.view(">u8").reshape(-1, 2)
     head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
     datums = table.column("datum").cast(pa.large_binary()).combine_chunks()
@@ -366,7 +368,7 @@ def _chosen(
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
     asked = _by_listing(listing[order], np.flatnonzero(keep & late))
-    told = held(storage, [Asked(earlier[at], ids[order[own]]) for at, own in asked])
+    told = find_held_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
     for (at, own), is_held in zip(asked, told, strict=True):
         if isinstance(is_held, Finding):
             done.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(is_held)
@@ -379,7 +381,7 @@ def _chosen(
             _add(left.setdefault(key, {}), sums_by_hour(hours[own], digests[own], hashes[own]))
             if left is done.left_out:
                 done.faults.setdefault(key, []).extend(
-                    f"event {ids[row].hex()}: {reason_of(int(verdicts[row]), int(schemas[row]))}"
+                    f"event {ids[row].hex()}: {describe_verdict(int(verdicts[row]), int(schemas[row]))}"
                     for row in own[:_FAULTS_SHOWN]
                 )
     keep &= ~is_bad[order]
@@ -407,7 +409,7 @@ def _key(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
     return listing << 33 | (~late).astype(np.int64) << 32 | schemas.astype(np.int64)
 
 
-def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
+def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[DatumRun]:
     """Yield the rows of each container as a run and write their ids to the index."""
     if not len(chosen.keys):
         return
@@ -417,7 +419,7 @@ def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
         key = int(chosen.keys[start])
         listing = unit.listings[key >> 33]
         row = index.write(listing.event_type, listing.hour_s, chosen.ids[start:end])
-        yield Run(
+        yield DatumRun(
             event_type=listing.event_type,
             hour_s=listing.hour_s,
             late=not key >> 32 & 1,

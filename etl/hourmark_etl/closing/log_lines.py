@@ -12,7 +12,7 @@ from typing import Final
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.humanize import counted
+from hourmark_etl.humanize import format_count
 
 _EACH_MAX: Final = 3  # buckets of a type in one step
 
@@ -30,7 +30,7 @@ def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
         if len(closed) > _EACH_MAX:
             grades = Counter(manifest.grade.value for manifest in closed)
             graded = ", ".join(
-                f"{counted(number, 'bucket')} closed as {grade}"
+                f"{format_count(number, 'bucket')} closed as {grade}"
                 for grade, number in grades.most_common()
             )
             yield f"{name} {closed[0].hour} to {closed[-1].hour}: {graded}: {_counts(closed)}"
@@ -44,9 +44,9 @@ def _counts(closed: Sequence[Manifest]) -> str:
     last = closed[-1]
     end_ms = Hour.parse(last.hour, last.bucket_seconds).end_ms
     return (
-        f"{counted(sum(one.events for one in closed), 'event')}, "
+        f"{format_count(sum(one.events for one in closed), 'event')}, "
         f"{sum(sum(one.late.values()) for one in closed):,} late, "
-        f"{counted(sum(one.duplicates_removed for one in closed), 'duplicate')} removed, "
+        f"{format_count(sum(one.duplicates_removed for one in closed), 'duplicate')} removed, "
         f"{sum(one.unaudited for one in closed):,} unaudited, "
         f"{(last.closed_at_ms - end_ms) / 1000:.1f} s after its end"
     )

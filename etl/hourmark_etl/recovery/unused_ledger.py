@@ -9,7 +9,7 @@ from sqlalchemy import Connection, or_, select
 from hourmark.errors import UsageError
 from hourmark.rules.revision import RulesBook
 from hourmark_etl.ledger import tables
-from hourmark_etl.model import State
+from hourmark_etl.model import HourState
 
 _NOT_ITS_OWN: Final = (
     tables.meta,
@@ -18,7 +18,7 @@ _NOT_ITS_OWN: Final = (
 )  # what starts and `types apply` leave
 
 
-def refuse_filled(connection: Connection, rules: RulesBook) -> None:
+def check_unused(connection: Connection, rules: RulesBook) -> None:
     """Check that a ledger has not been used, so that a rebuild may fill it.
 
     Args:
@@ -32,7 +32,7 @@ def refuse_filled(connection: Connection, rules: RulesBook) -> None:
     f = tables.frontiers.c
     moved = or_(
         f.hour != f.first_hour,
-        f.state != State.OPEN.value,
+        f.state != HourState.OPEN.value,
         f.settled_next != 0,
         f.settled_further.is_not(None),
         f.seal.is_not(None),

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hourmark_etl.folders import INDEX_FOLDER
-from hourmark_etl.ids.lookups import mark_of, runs_in
+from hourmark_etl.ids.lookups import bucket_key, read_index_runs
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.storage import AccessDenied, Lost, Storage, entries_of
 
@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9
 _LOG = logging.getLogger(__name__)
 
 
-def kept_path(written: str, digest: str, attempt: str, now_ms: int) -> str:
+def published_index_path(written: str, digest: str, attempt: str, now_ms: int) -> str:
     """Return the path at which an index is published.
 
     Args:
@@ -33,15 +33,15 @@ def kept_path(written: str, digest: str, attempt: str, now_ms: int) -> str:
         now_ms: Time of publication in Unix milliseconds.
     """
     task = written.rpartition("/")[2].removesuffix(".ids")
-    return f"{INDEX_FOLDER}/{label(now_ms)}-{attempt}-{task}-{digest}.ids"
+    return f"{INDEX_FOLDER}/{format_timestamp(now_ms)}-{attempt}-{task}-{digest}.ids"
 
 
-def label(time_ms: int) -> str:
+def format_timestamp(time_ms: int) -> str:
     """Format Unix milliseconds as in names of index files: `20260131T120000` (UTC)."""
     return f"{dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC):%Y%m%dT%H%M%S}"
 
 
-def kept_files(storage: Storage) -> dict[str, str]:
+def list_index_files(storage: Storage) -> dict[str, str]:
     """Return the published index files: the path of each, and the attempt that published it.
 
     Of several copies of one file only one is returned. Files with other names are ignored.
@@ -57,7 +57,7 @@ def kept_files(storage: Storage) -> dict[str, str]:
     }
 
 
-def kept_runs(
+def read_bucket_runs(
     storage: Storage, path: str, published: Iterable[Bucket]
 ) -> list[tuple[str, int, IdRun]]:
     """Return the rows of an index that belong to the given buckets.
@@ -75,9 +75,9 @@ def kept_runs(
         StorageError: Storage is unavailable. This is not treated as a missing index, because the
             buckets would then permanently have no index.
     """
-    marks = {mark_of(*bucket): bucket for bucket in published}
+    marks = {bucket_key(*bucket): bucket for bucket in published}
     try:
-        runs = runs_in(storage, path)
+        runs = read_index_runs(storage, path)
     except (Lost, AccessDenied, OSError, EOFError, ValueError) as error:
         _LOG.warning(
             "the index of ids %s is not to be read (%s), late events will read the buckets instead",

@@ -14,7 +14,7 @@ import sys
 import zipimport
 
 
-def spare_loaded() -> None:
+def freeze_loaded_modules() -> None:
     """Exclude all loaded modules from garbage collection and from import cache invalidation.
 
     Every task calls it first. Imports still work: Python recreates a removed zip importer from its

@@ -7,11 +7,11 @@ import dataclasses
 from hourmark.config.groups import Kafka
 from hourmark.rules.revision import RulesBook
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import Central
+from hourmark_etl.topics import CentralCluster
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outside:
+class RebuildSources:
     """The sources from which a ledger is rebuilt.
 
     Attributes:
@@ -25,14 +25,14 @@ class Outside:
 
     storage: Storage
     kafka: Kafka
-    central: Central
+    central: CentralCluster
     rules: RulesBook
     bucket_seconds: int
     now_ms: int
 
 
 @dataclasses.dataclass(kw_only=True)
-class Rebuilt:
+class RebuildResult:
     """The result of rebuilding a ledger; it is filled while the rebuild runs.
 
     Attributes:

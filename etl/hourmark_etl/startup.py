@@ -25,7 +25,7 @@ from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
-from hourmark_etl.recovery.offset_records import take_over_gaps
+from hourmark_etl.recovery.offset_records import import_recorded_gaps
 from hourmark_etl.storage import Storage, open_storage
 
 WAIT_S: Final = 60.0
@@ -36,7 +36,7 @@ _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
-class Grounds:
+class StartupResources:
     """The opened resources that a driver needs before it can start.
 
     Attributes:
@@ -52,7 +52,7 @@ class Grounds:
     cluster_id: str
 
 
-def awaited(ask: Callable[[], _Found], clock: Clock) -> _Found:
+def wait_until_available(ask: Callable[[], _Found], clock: Clock) -> _Found:
     """Call a function until its server is available, and return the function's result.
 
     Each `Unavailable` error is logged, and the call is repeated after 5 s.
@@ -78,7 +78,7 @@ def awaited(ask: Callable[[], _Found], clock: Clock) -> _Found:
         clock.sleep(PAUSE_S)
 
 
-def grounds(config: Config, opened: ExitStack) -> Grounds:
+def open_startup_resources(config: Config, opened: ExitStack) -> StartupResources:
     """Open the ledger and the storage, check that they belong together, and migrate the ledger.
 
     Args:
@@ -110,6 +110,6 @@ def grounds(config: Config, opened: ExitStack) -> Grounds:
         for damaged in damaged_rows(database, is_start=True):  # also such as no question finds
             _LOG.error("%s", damaged)
         record_first_hours(storage, database, length_s)
-        take_over_gaps(storage, database)
+        import_recorded_gaps(storage, database)
         opened.push(attempt.pop_all())
-    return Grounds(database, storage, types, cluster_id)
+    return StartupResources(database, storage, types, cluster_id)
