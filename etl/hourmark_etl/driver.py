@@ -93,7 +93,7 @@ class Driver:
             opened.callback(heartbeat.stop)
         central, topics = (
             Cluster(config.kafka.central_cluster, "central"),
-            CentralTopics.of(config.kafka, found.types),
+            CentralTopics.from_settings(config.kafka, found.types),
         )
         self._lost_ends = LostEndDetector(self._storage, self._database, central, topics)
         self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
@@ -154,7 +154,9 @@ class Driver:
             engine=Engine(storage, database, config, SparkRunner(spark)),
             storage=storage,
             database=database,
-            sites=lambda lease: KafkaSiteClusters.of(config.kafka, database, lease, self._clock),
+            sites=lambda lease: KafkaSiteClusters.connect(
+                config.kafka, database, lease, self._clock
+            ),
             progress=LedgerProgress(database, cluster_id),
             restage=Restager(config, database, storage).restage,
             metrics=metrics,
@@ -164,7 +166,7 @@ class Driver:
     def _poll(self, closer: Closer) -> str | None:
         try:
             if not self._lost_ends.is_done:
-                self._lost_ends.look(closer.lease, self._clock.now_ms())
+                self._lost_ends.poll(closer.lease, self._clock.now_ms())
             outcome = closer.step()
         except (
             Unavailable,

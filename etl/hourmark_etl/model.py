@@ -161,12 +161,12 @@ class StagingPosition:
         None
     )
 
-    def at(self, offset: int) -> StagingPosition:
+    def moved_to(self, offset: int) -> StagingPosition:
         """Return this position moved to another offset, with an unknown leader epoch."""
         return dataclasses.replace(self, next_offset=offset, leader_epoch=None, epoch_next=None)
 
     @property
-    def of(self) -> Partition:
+    def topic_partition(self) -> Partition:
         """Return the topic and partition that this position belongs to."""
         return Partition(self.topic, self.partition)
 
@@ -196,7 +196,7 @@ class OffsetSpan:
     epoch_next: int | None = None
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> OffsetSpan:
+    def from_list(cls, values: Sequence[Any]) -> OffsetSpan:
         """Create a span from the output of `to_list`.
 
         Lists of version 0.3.0, which contain no epochs, are accepted.
@@ -280,7 +280,7 @@ class AuditOffsets:
     by_site: tuple[tuple[str, int], ...] = ()  # sorted
 
     @classmethod
-    def of(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
+    def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
         """Create limits from offsets by site.
 
         Args:
@@ -290,49 +290,49 @@ class AuditOffsets:
         known = {FIRST_SITE: offsets} if isinstance(offsets, int) else offsets
         return cls(tuple(sorted((site, int(offset)) for site, offset in known.items())))
 
-    def told(self) -> dict[str, int] | int:
+    def to_json(self) -> dict[str, int] | int:
         """Return the limits as the ledger stores them in JSON.
 
         Returns:
             The offset of the first site if no other site is named, which every version can read;
             otherwise a mapping from site to offset.
         """
-        return self.at(FIRST_SITE) if not self.further else dict(self.by_site)
+        return self.offset_of(FIRST_SITE) if not self.further_sites else dict(self.by_site)
 
     def in_marker(self) -> dict[str, int]:
         """Return the limits by site for the manifest's field `audit_next`.
 
         The first site is always present; its key "0" is also its audit topic's only partition.
         """
-        return {FIRST_SITE: self.at(FIRST_SITE), **dict(self.by_site)}
+        return {FIRST_SITE: self.offset_of(FIRST_SITE), **dict(self.by_site)}
 
     @property
-    def further(self) -> dict[str, int]:
+    def further_sites(self) -> dict[str, int]:
         """Return the offsets of all sites except the first."""
         return {site: offset for site, offset in self.by_site if site != FIRST_SITE}
 
-    def at(self, site: str) -> int:
+    def offset_of(self, site: str) -> int:
         """Return the offset for a site; 0 if the site is not named."""
         return dict(self.by_site).get(site, 0)
 
     def reaches(self, other: AuditOffsets) -> bool:
         """Return whether this limit includes every audit record that the other one includes."""
-        return all(self.at(site) >= offset for site, offset in other.by_site)
+        return all(self.offset_of(site) >= offset for site, offset in other.by_site)
 
-    def joined(self, other: AuditOffsets) -> AuditOffsets:
+    def maximum(self, other: AuditOffsets) -> AuditOffsets:
         """Return the larger offset of each site: the smallest limit that reaches both."""
-        return AuditOffsets.of(
+        return AuditOffsets.from_offsets(
             {
-                site: max(self.at(site), other.at(site))
+                site: max(self.offset_of(site), other.offset_of(site))
                 for site, _ in (*self.by_site, *other.by_site)
             }
         )
 
-    def shared(self, other: AuditOffsets) -> AuditOffsets:
+    def minimum(self, other: AuditOffsets) -> AuditOffsets:
         """Return the smaller offset of each site: the largest limit that both reach."""
-        return AuditOffsets.of(
+        return AuditOffsets.from_offsets(
             {
-                site: min(self.at(site), other.at(site))
+                site: min(self.offset_of(site), other.offset_of(site))
                 for site, _ in (*self.by_site, *other.by_site)
             }
         )
@@ -564,7 +564,9 @@ class Seal:
     method: str
     cut_at_ms: int
     audit_next: Annotated[
-        AuditOffsets, PlainValidator(AuditOffsets.of), PlainSerializer(AuditOffsets.told)
+        AuditOffsets,
+        PlainValidator(AuditOffsets.from_offsets),
+        PlainSerializer(AuditOffsets.to_json),
     ]
     audit_records: int
     promised: int

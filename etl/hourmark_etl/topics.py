@@ -35,7 +35,7 @@ class CentralTopics:
     types: Mapping[str, str]
 
     @classmethod
-    def of(cls, kafka: Kafka, types: Collection[str] = ()) -> CentralTopics:
+    def from_settings(cls, kafka: Kafka, types: Collection[str] = ()) -> CentralTopics:
         """Create the topic names of every configured site.
 
         Args:
@@ -68,14 +68,14 @@ class CentralTopics:
         """Return the names of all topics: events, audit records and host reports."""
         return [*self.types, *self.audits, *sorted(self.hosts)]
 
-    def of_shard(self, shard: str) -> list[str]:
+    def for_shard(self, shard: str) -> list[str]:
         """Return the names of the topics that a shard's query stages.
 
         Every shard stages its event topics; only the default shard also stages the control topics.
         """
         return self.all if shard == DEFAULT_SHARD else [*self.types]
 
-    def of_types(self) -> dict[str, list[str]]:
+    def by_type(self) -> dict[str, list[str]]:
         """Return the topic names of each event type."""
         found: dict[str, list[str]] = {}
         for topic, event_type in self.types.items():

@@ -136,7 +136,9 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(
             cluster, [WantedTopic(central_topic(t, alias), PARTITIONS, settings) for t in topics]
         )
     database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
-    sites = KafkaSiteClusters.of(config.kafka, database, database.acquire(CLOSER), SystemClock())
+    sites = KafkaSiteClusters.connect(
+        config.kafka, database, database.acquire(CLOSER), SystemClock()
+    )
     supervisor = stack.process("mirror")
     unavailable = 0
 

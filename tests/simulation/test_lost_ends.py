@@ -284,10 +284,10 @@ def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(
     clicks = Partition(central_topic(CLICKS, world.pipeline.mirror.alias or ""), 0)
     central.leaderless[clicks] = 1_000
     lost_ends = LostEndDetector(world.storage, world.database, central, world.pipeline.topics)
-    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    lost_ends.poll(world.closer.lease, world.clock.now_ms())
     assert [gap.topic for gap in all_gaps(world.database)] == [AUDIT] and not lost_ends.is_done
     central.leaderless.clear()
-    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    lost_ends.poll(world.closer.lease, world.clock.now_ms())
     assert [gap.topic for gap in all_gaps(world.database)] == [AUDIT, CLICKS] and lost_ends.is_done
     held(world, hour(1))
 
@@ -301,9 +301,9 @@ def test_it_remembers_where_promises_ended_when_it_asked_first(
     )
     with monkeypatch.context() as patch, pytest.raises(Unavailable):
         patch.setattr("hourmark_etl.recovery.lost_ends.read_notes", away)
-        lost_ends.look(world.closer.lease, world.clock.now_ms())
+        lost_ends.poll(world.closer.lease, world.clock.now_ms())
     grows(world, 8)
-    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    lost_ends.poll(world.closer.lease, world.clock.now_ms())
     held(world, hour(1))
 
 

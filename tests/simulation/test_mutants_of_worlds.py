@@ -267,7 +267,7 @@ def named(world: World, at: Hour) -> None:
 def marker_covers_later_hours(patch: Patch) -> None:
     """A rebuild takes the last marker's offsets as covering everything below them."""
     # of a class method, which mypy takes for a function
-    real = BucketChain.of.__func__  # type: ignore[attr-defined]
+    real = BucketChain.from_markers.__func__  # type: ignore[attr-defined]
 
     def of(cls: type[BucketChain], closed: Any) -> BucketChain:
         chain: BucketChain = real(cls, closed)

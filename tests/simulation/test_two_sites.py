@@ -52,7 +52,7 @@ def test_every_history_of_two_sites_keeps_the_promise(ledgers: Path, template: P
 
 def greatest_of_both(patch: pytest.MonkeyPatch) -> None:
     """One offset for all sites: the greatest of their audit topics' ends."""
-    real = AuditOffsets.of
+    real = AuditOffsets.from_offsets
 
     def of(offsets: Mapping[str, int] | int) -> AuditOffsets:
         known = real(offsets)

@@ -229,7 +229,7 @@ class EtlRun:
     def _skip_what_others_reported(self) -> None:
         """Reports and promises of other tests on the same stack are none of this ETL's business."""
         cluster = Cluster(self.config.kafka.central_cluster, "central")
-        topics = CentralTopics.of(self.config.kafka, ())
+        topics = CentralTopics.from_settings(self.config.kafka, ())
         infos = cluster.topics([*topics.audits, *topics.hosts])
         ends = cluster.ends([Partition(t, 0) for t in infos])
         database = Database(self.config.etl.ledger)

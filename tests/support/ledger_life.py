@@ -102,7 +102,7 @@ class Life:
         self.declared = [EventType(name=t, fields=[{"name": "n", "type": "long"}]) for t in types]
         self.sources = [Source(name="app", types=list(types))]
         self.kafka = Kafka()
-        topics = CentralTopics.of(self.kafka, types)
+        topics = CentralTopics.from_settings(self.kafka, types)
         self.topics = Topics({name: [] for name in topics.all})
         self._plan = stage_plan(types=dict(topics.types))
         put_rules(Config(etl=Etl(ledger=url)), self.declared, self.sources, first)
@@ -123,7 +123,7 @@ class Life:
         """
         self._lease = self.database.acquire("consumer:default")
         record_first_hours(self.storage, self.database, LENGTH_S)
-        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).keep(self.closer)
+        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).update(self.closer)
         begun = [position(topic=name) for name in self.topics.logs]
         known = {p.topic: p for p in batches.positions(self.database, CLUSTER)}
         batches.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])

@@ -57,7 +57,7 @@ def _with_offsets(changes: dict[str, Any]) -> dict[str, Any]:
     """A number is an offset of the first site."""
     names = ("settled_next", "audit_next")
     return {
-        name: AuditOffsets.of(of) if name in names and isinstance(of, int) else of
+        name: AuditOffsets.from_offsets(of) if name in names and isinstance(of, int) else of
         for name, of in changes.items()
     }
 
@@ -72,7 +72,7 @@ def frontier(event_type: str = "click", hour: Hour = HOUR, **changes: Any) -> Fr
         first_hour=HOUR,
         state=HourState.OPEN,
         sources=frozenset({"app"}),
-        settled_next=AuditOffsets.of(0),
+        settled_next=AuditOffsets.from_offsets(0),
         seal=None,
         alarm=(),
     )
@@ -86,7 +86,7 @@ def seal(**changes: Any) -> Seal:
         grade="proved",
         method="join",
         cut_at_ms=1,
-        audit_next=AuditOffsets.of(0),
+        audit_next=AuditOffsets.from_offsets(0),
         audit_records=1,
         promised=1,
         unaudited=0,

@@ -204,7 +204,7 @@ class ContainerReader:
                 return size
         return len(self.content(block))
 
-    def container(self, block: Block) -> bytes:
+    def single_block_container(self, block: Block) -> bytes:
         """Return a complete container file that contains only this block."""
         return b"".join(
             (

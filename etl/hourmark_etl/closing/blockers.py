@@ -27,7 +27,7 @@ class BlockerWriter:
         self._written = blockers(database, bucket_seconds)
         self._said_ms = dict.fromkeys(self._written, 0)
 
-    def say(self, now: Blockers) -> None:
+    def update(self, now: Blockers) -> None:
         """Store the current blockers and delete those of all other event types.
 
         Args:

@@ -80,7 +80,7 @@ class Closer:
             CLOSER
         )  # what fences this closer; cleaning up goes by it too
         self._sites = ports.sites(self.lease)
-        self._audits = CentralTopics.of(config.kafka).audits
+        self._audits = CentralTopics.from_settings(config.kafka).audits
         check_sites(ports.database, self.lease, self._audits)
         self._taker = CutTaker(
             self._sites, ports.progress, self._audits, ports.clock, config.etl.deadline_seconds
@@ -155,7 +155,7 @@ class Closer:
         frontiers, given = self._frontiers(), overrides(self._database)
         if self._give_up_unwritable(overridden_frontiers(frontiers, given), given):
             frontiers = self._frontiers()
-        for alarm in self._duplicate_hosts.feed(self._ports.progress.reporters()):
+        for alarm in self._duplicate_hosts.observe(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
         if sealed := self._in_turn(frontiers, HourState.SEALED):
             return self._finish(self._publisher.publish(sealed))
@@ -195,7 +195,7 @@ class Closer:
         gaps = self._sites.gaps()
         if any(topic in gaps for topic in CONTROL):
             return 0
-        cut = cut.without({t for t in cut.watermarks_ms if events_topic(t) in gaps})
+        cut = cut.without_types({t for t in cut.watermarks_ms if events_topic(t) in gaps})
         self._compare(cut)
         return self._close_under(cut)
 
@@ -231,7 +231,7 @@ class Closer:
         Errors of control topics, which carry audit records and host reports, block all types.
         """
         naming, of_type, for_all = (
-            CentralTopics.of(self._config.kafka),
+            CentralTopics.from_settings(self._config.kafka),
             dict[str, tuple[str, ...]](),
             tuple[str, ...](),
         )
@@ -381,7 +381,7 @@ class Closer:
             taken = [f for f in chosen if f.event_type in last]
             closed += self._close_hours(taken, last, cut, {})
             now = {f.event_type: f.hour for f in self._frontiers()}
-            cut = cut.without({f.event_type for f in taken if now[f.event_type] == f.hour})
+            cut = cut.without_types({f.event_type for f in taken if now[f.event_type] == f.hour})
         return closed
 
     def _allowed(self, cut: ClosingCut) -> list[Frontier]:
@@ -427,11 +427,11 @@ class Closer:
             return 0
         last = {f.event_type: last[f.event_type] for f in chosen}
         offsets = ledger.freeze(
-            self._database, self.lease, chosen, self._topics(chosen).of_types(), last
+            self._database, self.lease, chosen, self._topics(chosen).by_type(), last
         )
         frozen = [dataclasses.replace(f, state=HourState.FROZEN) for f in chosen]
         round_ = ClosingRound(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
-        verdict = self._sealer.judge(round_)
+        verdict = self._sealer.prove_round(round_)
         if verdict.refused or verdict.unwritable:
             self._refuse(verdict)
         if not verdict.chains:
@@ -519,7 +519,7 @@ class Closer:
             )
             ledger.unfreeze_all(self._database, self.lease, [(f, ()) for f in frozen])
         sealed = [f for f in frontiers if f.state is HourState.SEALED]
-        if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
+        if recovered := self._finish(self._publisher.find_published(sealed)) if sealed else 0:
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
         left_over = find_leftover_files(self._ports.storage, self._database)
         self._database.check_lease(
@@ -540,7 +540,7 @@ class Closer:
             self._ports.metrics.closed(f.hour, manifest)
         for line in closed_lines(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
-        for f, error in published.troubles:
+        for f, error in published.failures:
             self._set_back(f, _phase_of_trouble(error), (str(error),))
             _LOG.error("%s %s is sealed and cannot be published: %s", f.event_type, f.hour, error)
         return len(published.closings)
@@ -565,7 +565,7 @@ class Closer:
             for f in frontiers
             if f.event_type in blockers
         }
-        self._blockers.say(said | self._troubles)
+        self._blockers.update(said | self._troubles)
 
     def _say_unavailable(self, error: Unavailable) -> None:
         phase = _phase_of(error)
@@ -579,7 +579,7 @@ class Closer:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)
 
     def _topics(self, chosen: Collection[Frontier]) -> CentralTopics:
-        return CentralTopics.of(self._config.kafka, [f.event_type for f in chosen])
+        return CentralTopics.from_settings(self._config.kafka, [f.event_type for f in chosen])
 
     def _in_turn(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
         """Return the frontiers in this state whose type is not postponed."""

@@ -74,7 +74,7 @@ class Engine:
         Raises:
             Unreadable: An audit file must be staged again first.
         """
-        return AuditComparer(self.runner, self.storage, self.database).next(without)
+        return AuditComparer(self.runner, self.storage, self.database).compare_next(without)
 
     def write(
         self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str

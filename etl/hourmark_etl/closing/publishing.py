@@ -338,7 +338,7 @@ class PublishResult:
     """
 
     closings: list[Closing] = dataclasses.field(default_factory=list)
-    troubles: list[PublishFailure] = dataclasses.field(default_factory=list)
+    failures: list[PublishFailure] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -361,7 +361,7 @@ class Publisher:
     clock: Clock
     publishers: int
 
-    def standing(self, sealed: Collection[Frontier]) -> PublishResult:
+    def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
         """Return those of the sealed hours whose buckets already exist, with their manifests.
 
         An interrupted closer may have published them.
@@ -426,7 +426,7 @@ class Publisher:
             return publish(self.storage, f, of, manifest)
 
         result = self._each(chains, published)
-        result.troubles += troubles
+        result.failures += troubles
         manifests = [c.manifest for c in result.closings]
         publish_indexes(
             self.storage,
@@ -477,7 +477,7 @@ class Publisher:
                     if (manifest := manifest_there(f)) is None:
                         return
                 except (Finding, StorageError) as error:
-                    together.troubles.append(PublishFailure(f, error))
+                    together.failures.append(PublishFailure(f, error))
                     return
                 assert f.seal is not None
                 check_seal_matches(manifest, f.seal, ledger)
@@ -610,7 +610,7 @@ def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
     if (
         manifest.ledger != ledger_id
         or offsets != sealed
-        or AuditOffsets.of(manifest.evidence.audit_next) != seal.audit_next
+        or AuditOffsets.from_offsets(manifest.evidence.audit_next) != seal.audit_next
     ):
         raise ForeignLedger(
             f"{manifest.type} {manifest.hour} was published by ledger {manifest.ledger} (commit "

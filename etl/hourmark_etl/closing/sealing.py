@@ -125,7 +125,7 @@ class Sealer:
     clock: Clock
     deadline_ms: int
 
-    def judge(self, of: ClosingRound) -> RoundDecisions:
+    def prove_round(self, of: ClosingRound) -> RoundDecisions:
         """Prove every hour of a round and decide on each; changes nothing in the ledger.
 
         Raises:

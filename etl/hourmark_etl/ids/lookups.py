@@ -407,7 +407,10 @@ def _in_block(
 ) -> Iterator[Ids]:
     candidates = _between(ordered, first, after) if first <= after else ordered
     if len(candidates):
-        yield _common(candidates, np.array(sorted(_ids_of(container.container(block))), f"S{SIZE}"))
+        yield _common(
+            candidates,
+            np.array(sorted(_ids_of(container.single_block_container(block))), f"S{SIZE}"),
+        )
 
 
 def _common(ordered: Ids, own: Ids) -> Ids:

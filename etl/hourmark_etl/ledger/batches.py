@@ -129,7 +129,7 @@ def pass_over(
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
         with database.transaction(lease) as connection:
-            _compare_and_set(connection, [(p, p.at(start)) for p, start in passed.items()])
+            _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in passed.items()])
             put_gaps(
                 connection,
                 [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()],
@@ -159,7 +159,7 @@ def begin_again(
         with database.transaction(
             lease
         ) as connection:  # its epoch has been compared; what comes is read on
-            _compare_and_set(connection, [(p, p.at(p.next_offset)) for p in known])
+            _compare_and_set(connection, [(p, p.moved_to(p.next_offset)) for p in known])
     if not again:
         return
     for p, start in again.items():
@@ -174,7 +174,7 @@ def begin_again(
             start,
         )
     with database.transaction(lease) as connection:
-        _compare_and_set(connection, [(p, p.at(start)) for p, start in again.items()])
+        _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in again.items()])
         gaps = [lost_behind(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL]
         put_gaps(
             connection,
@@ -315,7 +315,7 @@ def commit_batch(
         put_staged(connection, batch)
         put_set_aside(connection, batch.set_aside, now_ms)
         put_reports(connection, batch.reports)
-        end_errors(connection, {end.of: end.next_offset for end in batch.ends})
+        end_errors(connection, {end.topic_partition: end.next_offset for end in batch.ends})
         return put_errors(connection, unread)
 
 

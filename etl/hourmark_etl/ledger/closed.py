@@ -282,7 +282,7 @@ def unaudited_row(
         "hour": hour_s,
         "path": path,
         "rows": rows,
-        "audit_next": audit_next.at(FIRST_SITE),
+        "audit_next": audit_next.offset_of(FIRST_SITE),
         "sealed_at_ms": sealed_at_ms,
         "audit_further": further_json(audit_next),
     }

@@ -89,19 +89,21 @@ def new_frontier(
 def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
     """As a frontier's row has them."""
     return {
-        "settled_next": settled_next.at(FIRST_SITE),
+        "settled_next": settled_next.offset_of(FIRST_SITE),
         "settled_further": further_json(settled_next),
     }
 
 
 def further_json(offsets: AuditOffsets) -> str | None:
     """Of further sites, for a column of its own; None where there are none."""
-    return json.dumps(offsets.further) if offsets.further else None
+    return json.dumps(offsets.further_sites) if offsets.further_sites else None
 
 
 def offsets_of(first: int, further: str | None) -> AuditOffsets:
     """The inverse of both columns together."""
-    return AuditOffsets.of({FIRST_SITE: first, **(json.loads(further) if further else {})})
+    return AuditOffsets.from_offsets(
+        {FIRST_SITE: first, **(json.loads(further) if further else {})}
+    )
 
 
 def check_other_bucket_length(database: Database, bucket_seconds: int) -> None:

@@ -371,7 +371,7 @@ def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
                 missing, "start one: `hourmark serve`; `hourmark bucket force` closes without"
             )
         return
-    for group in reports.awaited(f):
+    for group in reports.awaited_reporters(f):
         for r in group:
             if (r.caught_up_at_ms or 0) >= f.hour.end_ms:
                 break

@@ -350,7 +350,7 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
     for p in positions:
         info = infos.get(p.topic)
         if info is not None and info.topic_id == p.topic_id:
-            alive[p.of] = p.next_offset
+            alive[p.topic_partition] = p.next_offset
         else:
             now = "it is gone" if info is None else f"its id is {info.topic_id} now"
             yield LedgerFinding(

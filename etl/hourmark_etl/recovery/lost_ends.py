@@ -67,7 +67,7 @@ class LostEndDetector:
         """Return whether all logs were compared. Until then no staged file may be deleted."""
         return self._events is not None and not self._events
 
-    def look(self, lease: Lease, now_ms: int) -> None:
+    def poll(self, lease: Lease, now_ms: int) -> None:
         """Compare logs with staged files and store lost ends in the ledger as gaps.
 
         A gap in audit records blocks every type until an override accepts it. A gap in events
@@ -187,7 +187,7 @@ class LostEndDetector:
 
         It finds lost records even if the log has grown beyond them since.
         """
-        keys = {p.of: key for key, p in ends.items() if key in self._epochs}
+        keys = {p.topic_partition: key for key, p in ends.items() if key in self._epochs}
         starts = self._central.starts([*keys])
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
         for of, key in keys.items():

@@ -105,7 +105,7 @@ class OffsetRecorder:
                 self._kept and self._kept.gaps != tuple(all_gaps(self._database))
             ):
                 self._due_s = self._clock.monotonic_s() + EVERY_SECONDS
-                self.keep(lease)
+                self.update(lease)
         except (Unavailable, Finding) as error:
             _LOG.warning(
                 "where the mirror stands is not kept on storage, and tried again in %.0f s: %s",
@@ -113,7 +113,7 @@ class OffsetRecorder:
                 error,
             )
 
-    def keep(self, lease: Lease) -> None:
+    def update(self, lease: Lease) -> None:
         """Write the current checks and gaps if they differ from the last record.
 
         Raises:

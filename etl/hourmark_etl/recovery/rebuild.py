@@ -157,7 +157,7 @@ class _Rebuild:
             self.published[manifest.attempt].append((event_type, hour.start_s))
         put_buckets(self.connection, closed)
         if closed:
-            self.chains[event_type] = BucketChain.of(closed)
+            self.chains[event_type] = BucketChain.from_markers(closed)
             self.done.buckets += len(closed)
 
     def _put_indexes(self) -> None:
@@ -199,7 +199,7 @@ class _Rebuild:
                 )
             )
         self.done.types = len(self.frontiers)
-        self.topics = CentralTopics.of(self.outside.kafka, self.frontiers)
+        self.topics = CentralTopics.from_settings(self.outside.kafka, self.frontiers)
         latest = self.outside.rules.latest.types if self.outside.rules.latest else {}
         if unknown := sorted(set(latest) - set(self.frontiers)):
             self.done.notes.append(
@@ -252,8 +252,8 @@ class _Rebuild:
                 for (closed_at_ms, offsets), at in self.cuts.items()
                 if closed_at_ms <= hour_s * 1000 - EARLIEST_MS and (commit is None or at <= commit)
             )
-            first.append(functools.reduce(AuditOffsets.joined, before, NO_AUDIT_OFFSETS))
-        return functools.reduce(AuditOffsets.shared, first) if first else NO_AUDIT_OFFSETS
+            first.append(functools.reduce(AuditOffsets.maximum, before, NO_AUDIT_OFFSETS))
+        return functools.reduce(AuditOffsets.minimum, first) if first else NO_AUDIT_OFFSETS
 
     def _put_unaudited(self) -> None:
         """Reuse the unaudited file of each closed hour whose number of rows matches the manifest.

@@ -179,7 +179,7 @@ class OffsetsRebuild:
 
         def counts_from(s: OffsetSpan) -> int:
             return (
-                self.promised.at(audits[s.topic])
+                self.promised.offset_of(audits[s.topic])
                 if s.topic in audits
                 else closed.get((s.topic_id, s.partition), 0)
             )
@@ -200,9 +200,11 @@ class OffsetsRebuild:
                 s.topic not in audits and self.topics.at_edge(s.topic) in self.changed
             )
 
-        staged.put(is_needed)
+        staged.add_needed_files(is_needed)
         if shorter := self._find_shorter(logs, staged, known):
-            staged.put(lambda s: (s.topic_id, s.partition) in shorter and counts_from(s) < s.end)
+            staged.add_needed_files(
+                lambda s: (s.topic_id, s.partition) in shorter and counts_from(s) < s.end
+            )
         self.done.staged_files = len(staged.listed)
         self.done.notes += [
             f"{path} is not to be read ({error.why})" for path, error in staged.unreadable.items()
@@ -211,7 +213,7 @@ class OffsetsRebuild:
 
     def _find_shorter(self, logs: Logs, staged: Relisting, offsets: KnownOffsets) -> dict[Key, int]:
         settled = functools.reduce(
-            AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
+            AuditOffsets.maximum, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
         )
         self._refuse_other_sites(settled)
         audits = {
@@ -224,7 +226,7 @@ class OffsetsRebuild:
             for chain in self.chains.values()
             for o in chain.last.offsets
         }
-        known |= {key: settled.at(site) for key, site in audits.items()}
+        known |= {key: settled.offset_of(site) for key, site in audits.items()}
         reached = {key: max(known.get(key, 0), staged.ends[key]) for key in logs.live}
         truncated = self._truncated(logs, staged, offsets)
         return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
@@ -277,7 +279,7 @@ class OffsetsRebuild:
         Raises:
             Finding: A site is not configured.
         """
-        if gone := sorted(settled.further.keys() - set(self.topics.audits.values())):
+        if gone := sorted(settled.further_sites.keys() - set(self.topics.audits.values())):
             raise Finding(
                 f"markers name the sites {', '.join(gone)}, which kafka.further_edges "
                 "does not; name them as before"
@@ -345,7 +347,7 @@ class OffsetsRebuild:
             if p.topic in self.topics.hosts:
                 continue  # later reports say what the lost ones said, or their host is silent
             site = self.topics.audits.get(p.topic)
-            needed = closed.get(key, 0) if site is None else self.promised.at(site)
+            needed = closed.get(key, 0) if site is None else self.promised.offset_of(site)
             for first, end in uncovered_offsets(needed, p.next_offset, staged.spans.get(key, ())):
                 yield self._named(
                     lost_to_retention(

@@ -46,7 +46,7 @@ class Relisting:
     )  # leader epoch → offset after it
     unreadable: dict[str, Unreadable] = field(default_factory=dict)  # by path
 
-    def put(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
+    def add_needed_files(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
         """Add the staged files that hold needed offsets.
 
         Files are read one at a time, because all of them may exceed the memory.

@@ -45,7 +45,7 @@ class BucketChain:
     closed_next: Mapping[Key, int]
 
     @classmethod
-    def of(cls, closed: Sequence[tuple[Hour, Manifest]]) -> BucketChain:
+    def from_markers(cls, closed: Sequence[tuple[Hour, Manifest]]) -> BucketChain:
         """Create the chain from hours and manifests of all buckets, in order; at least one."""
         frontier = closed[-1][0].next()
         early = [m for _, m in closed if m.closed_at_ms <= frontier.start_s * 1000 - EARLIEST_MS]
@@ -65,7 +65,7 @@ class BucketChain:
 
 def audit_next(manifest: Manifest) -> AuditOffsets:
     """Return the audit offsets of the manifest's cut."""
-    return AuditOffsets.of(manifest.evidence.audit_next)
+    return AuditOffsets.from_offsets(manifest.evidence.audit_next)
 
 
 def read_chain(

@@ -103,7 +103,7 @@ class Consumer:
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = checkpoint_of(config.etl.scratch_dir, shard)
-        self._naming = CentralTopics.of(config.kafka)
+        self._naming = CentralTopics.from_settings(config.kafka)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = (
             None  # of a batch; Spark's own report of it has lost its kind
@@ -258,7 +258,11 @@ def begin_truncated(
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
     ledger.begin_again(
-        database, lease, at_edge, {p: starts[p.of] for p in known if p.of in truncated}, now_ms
+        database,
+        lease,
+        at_edge,
+        {p: starts[p.topic_partition] for p in known if p.topic_partition in truncated},
+        now_ms,
     )
 
 

@@ -94,7 +94,7 @@ class StagedNote:
             )
         try:
             told |= {
-                "spans": tuple(OffsetSpan.of(s) for s in told["spans"]),
+                "spans": tuple(OffsetSpan.from_list(s) for s in told["spans"]),
                 "groups": tuple(_group(path, *g) for g in told["groups"]),
                 "audit_groups": tuple(_audit_group(path, *g) for g in told["audit_groups"]),
                 "observed_ms": tuple(told["observed_ms"]) if told["observed_ms"] else None,

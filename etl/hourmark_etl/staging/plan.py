@@ -60,7 +60,7 @@ class PlannedBatch(NamedTuple):
 
 
 def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None) -> ReadSpan:
-    return ReadSpan(OffsetSpan.of(span), bytes_max, None if begin is None else Start(*begin))
+    return ReadSpan(OffsetSpan.from_list(span), bytes_max, None if begin is None else Start(*begin))
 
 
 def begin_of(p: StagingPosition, log_start: int) -> Start | None:
@@ -98,7 +98,9 @@ def plan_spans(
     """What the next batch reads of each partition that has a backlog: at least one offset, together
     at most `records_max`, unless there are more partitions than that.
     """
-    behind = [(backlog, p) for p in positions if (backlog := ends[p.of] - p.next_offset) > 0]
+    behind = [
+        (backlog, p) for p in positions if (backlog := ends[p.topic_partition] - p.next_offset) > 0
+    ]
     taken = _fair_shares(behind, records_max)
     of_topic = Counter[str]()
     for share, p in taken:
@@ -113,7 +115,7 @@ def plan_spans(
                 end=p.next_offset + share,
             ),
             max(1, type_bytes_max * share // of_topic[p.topic]),
-            None if starts is None else begin_of(p, starts[p.of]),
+            None if starts is None else begin_of(p, starts[p.topic_partition]),
         )
         for share, p in taken
     ]

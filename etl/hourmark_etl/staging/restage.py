@@ -44,7 +44,7 @@ class Restager:
         DataLoss, naming what, if Kafka does not hold all of it.
         """
         known = known_file(self._database, path)
-        audits = CentralTopics.of(self._config.kafka).audits
+        audits = CentralTopics.from_settings(self._config.kafka).audits
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_lost(spans)

@@ -45,7 +45,9 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
                 f"topic {topic} partition {partition} can be read from offset {end} on "
                 "now: a running driver stages it"
             )
-        gap = ledger.skip_unreadable(database, CentralTopics.of(config.kafka).at_edge, error, end)
+        gap = ledger.skip_unreadable(
+            database, CentralTopics.from_settings(config.kafka).at_edge, error, end
+        )
     _LOG.warning(
         "%s. Hours of what was in them close by an override alone (`hourmark bucket force`)",
         gap.what,
@@ -60,7 +62,10 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
     On a topic of events every record that can be read can be staged: set aside, where it is
     malformed.
     """
-    offset, of = first_readable(config, partition, offset), CentralTopics.of(config.kafka)
+    offset, of = (
+        first_readable(config, partition, offset),
+        CentralTopics.from_settings(config.kafka),
+    )
     if partition.topic not in {*of.audits, *of.hosts}:
         return offset
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]

@@ -42,7 +42,7 @@ def watermarks_ms(
     reports = LatestReports(reporters)
     found = {}
     for f in (f for f in frontiers if f.state is not HourState.DAMAGED):
-        slowest = [group[0].caught_up_at_ms or 0 for group in reports.awaited(f)]
+        slowest = [group[0].caught_up_at_ms or 0 for group in reports.awaited_reporters(f)]
         found[f.event_type] = max(f.hour.start_s * 1000, min([now_ms, *slowest]) if slowest else 0)
     return found
 
@@ -58,7 +58,7 @@ def slowest(
         r.source: r
         for f in frontiers
         if f.state is not HourState.DAMAGED
-        for r, *_ in reports.awaited(f)
+        for r, *_ in reports.awaited_reporters(f)
     }
     return min(awaited.values(), key=lambda r: r.caught_up_at_ms or 0, default=None)
 

@@ -101,7 +101,7 @@ class LedgerFaults:
         )
         while not lost_ends.is_done:
             try:
-                lost_ends.look(world.closer.lease, world.clock.now_ms())
+                lost_ends.poll(world.closer.lease, world.clock.now_ms())
             except Unavailable:
                 pipeline.mirror_all(0)  # it does not wait
             if not lost_ends.is_done:
@@ -110,7 +110,7 @@ class LedgerFaults:
     def keep_checks(self, _: int) -> None:
         """The driver writes to storage where the mirrors stood."""
         world = self._world
-        OffsetRecorder(world.storage, world.database, world.clock).keep(world.closer.lease)
+        OffsetRecorder(world.storage, world.database, world.clock).update(world.closer.lease)
 
     def lose_ledger(self, draw: int) -> None:
         """The ledger is gone, and rebuilt from what is left; markers that cannot be read are

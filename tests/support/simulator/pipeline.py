@@ -62,7 +62,7 @@ class Pipeline:
             producers.ranges,
             dict[int, SchemaCheck](),
         )
-        self.topics = CentralTopics.of(config.kafka, TYPES)
+        self.topics = CentralTopics.from_settings(config.kafka, TYPES)
         aliases = [alias or "" for alias in self.topics.aliases.values()]
         self.central = FakeCluster(
             "central",

@@ -316,11 +316,11 @@ def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(
         sent.append(world.producers.ranges[-1])
         arrive(world)
         world.clock.advance(1)
-    first = comparer.next(())
+    first = comparer.compare_next(())
     assert first is not None and first.differences == () and len(first.files) == 3
-    assert comparer.next(()) == first, "until that is kept"
+    assert comparer.compare_next(()) == first, "until that is kept"
     keep_compared(world.database, world.closer.lease, first.files, ())
-    assert comparer.next(()) is None
+    assert comparer.compare_next(()) is None
     world.producers.promise(sent[1], sent[1].events)
     arrive(world)
     read: list[Sequence[AuditFile]] = []
@@ -333,7 +333,7 @@ def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(
         return real(self, work, files)
 
     monkeypatch.setattr(AuditComparer, "_read", noting)
-    again = comparer.next(())
+    again = comparer.compare_next(())
     assert again is not None and again.differences == ()
     assert read == [list(again.files), [first.files[1]]]
 
@@ -347,7 +347,7 @@ def test_many_files_are_compared_in_portions(world: World) -> None:
             send_otherwise(world, [("view", world.clock.now_ms())])
             arrive(world)
     sizes, found = [], 0
-    while compared := comparer.next(()):
+    while compared := comparer.compare_next(()):
         sizes.append(len(compared.files))
         found += len(compared.differences)
         keep_compared(world.database, world.closer.lease, compared.files, ())

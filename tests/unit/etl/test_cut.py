@@ -127,7 +127,7 @@ def test_a_cut_passes_all_phases_in_their_order() -> None:
     assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
     sites.stage_all()
     cut = taken(cuts.poll(types))
-    assert cut.audit_next == AuditOffsets.of(20)
+    assert cut.audit_next == AuditOffsets.from_offsets(20)
     assert set(cut.watermarks_ms) == {"click"}
 
 
@@ -345,7 +345,7 @@ def test_a_cut_does_not_wait_for_promises_that_their_edge_has_lost() -> None:
     sites.stage_all()
     assert phase(cuts.poll(types)) is ClosingPhase.EVENTS
     sites.catch_up()
-    assert taken(cuts.poll(types)).audit_next == AuditOffsets.of(15)
+    assert taken(cuts.poll(types)).audit_next == AuditOffsets.from_offsets(15)
 
 
 def test_a_mirror_that_lags_on_promises_is_waited_for() -> None:

@@ -194,5 +194,8 @@ def test_a_service_that_died_and_whose_last_report_has_a_time_in_the_future_stop
     known = LatestReports(reporters(database))
     assert describe_clock_difference(known, later_ms + 500) is None
     assert {
-        r.host_id for group in known.awaited(frontier()) for r in group if r.kind == "service"
+        r.host_id
+        for group in known.awaited_reporters(frontier())
+        for r in group
+        if r.kind == "service"
     } == {SERVICE}

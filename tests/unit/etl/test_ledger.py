@@ -181,7 +181,7 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     assert (reopened.hour, reopened.state, reopened.settled_next) == (
         HOUR.next(),
         HourState.OPEN,
-        AuditOffsets.of(11),
+        AuditOffsets.from_offsets(11),
     )
     assert listed(database) == ["a"]
     frontiers.freeze(database, closer, [reopened], TOPICS)
@@ -233,7 +233,11 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
 
     def found(hour: Hour, at_least: int, below: int) -> list[AuditGroup]:
         return promises_between(
-            database, "click", {hour.start_s}, AuditOffsets.of(at_least), AuditOffsets.of(below)
+            database,
+            "click",
+            {hour.start_s},
+            AuditOffsets.from_offsets(at_least),
+            AuditOffsets.from_offsets(below),
         )
 
     assert found(HOUR, 0, 6) == [audits[0]]

@@ -165,7 +165,7 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(
     click, view = frontiers.frontiers(target, LENGTH_S)
     assert (click.hour, click.state.value) == (FIRST, "open")
     assert (view.hour, view.state.value) == (SECOND, "open")
-    assert view.settled_next == AuditOffsets.of(2)
+    assert view.settled_next == AuditOffsets.from_offsets(2)
 
 
 def lose(life: Life, path: str, how: str) -> None:
@@ -196,9 +196,9 @@ def proved(life: Life) -> Proof:
     opened = life.frontier("click")
     frontiers.freeze(life.database, life.closer, [opened], {"click": ["events.click"]})
     below = len(life.topics.logs["hourmark.audit"])
-    return Engine(life.storage, life.database, Config()).prove([opened], AuditOffsets.of(below))[
-        "click"
-    ]
+    return Engine(life.storage, life.database, Config()).prove(
+        [opened], AuditOffsets.from_offsets(below)
+    )["click"]
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:

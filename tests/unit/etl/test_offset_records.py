@@ -57,7 +57,7 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     recorder.poll(world.closer.lease)
     (second,) = records(world)
     assert first != second
-    recorder.keep(world.closer.lease)
+    recorder.update(world.closer.lease)
     assert records(world) == [second], "nothing has changed"
     found = read_offset_records(world.storage, ledger)
     assert found.checks and (found.gaps, found.notes) == ((), ())
@@ -77,7 +77,7 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     stale = world.database.acquire(CLOSER)
     world.database.acquire(CLOSER)
     with pytest.raises(StaleDriver):
-        OffsetRecorder(world.storage, world.database, world.clock).keep(stale)
+        OffsetRecorder(world.storage, world.database, world.clock).update(stale)
     assert len(records(world)) == 3, "one that was replaced writes and deletes nothing"
 
 

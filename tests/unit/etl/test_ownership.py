@@ -91,7 +91,7 @@ def test_buckets_of_another_length_make_a_foreign_root_too(tmp_path: Path) -> No
 def test_only_a_marker_of_the_own_seal_is_taken_as_the_truth() -> None:
     check_seal_matches(MARKER, SEAL, "mine")
     for other in (
-        dataclasses.replace(SEAL, audit_next=AuditOffsets.of(8)),
+        dataclasses.replace(SEAL, audit_next=AuditOffsets.from_offsets(8)),
         dataclasses.replace(SEAL, offsets=(position(41),)),
         dataclasses.replace(SEAL, offsets=()),
     ):

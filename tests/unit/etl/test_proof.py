@@ -402,7 +402,7 @@ def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
     at.send(FIRST_HALF, audit=False)
     assert (
         at.close()[0].method,
-        at.prover.prove([at.frontier()], AuditOffsets.of(1))[0].method,
+        at.prover.prove([at.frontier()], AuditOffsets.from_offsets(1))[0].method,
     ) == ("join", "join")
     for _ in range(2):
         at.send(FIRST_HALF, ())

@@ -35,7 +35,9 @@ OVERRIDE = Override(
     requested_by="ada",
     requested_at_ms=5,
 )
-CUT = ClosingCut(taken_at_ms=7, watermarks_ms={"click": END}, audit_next=AuditOffsets.of(11))
+CUT = ClosingCut(
+    taken_at_ms=7, watermarks_ms={"click": END}, audit_next=AuditOffsets.from_offsets(11)
+)
 
 
 def decided(
@@ -78,7 +80,7 @@ def test_kept_promises_are_proved_and_nothing_is_waived() -> None:
     assert (seal.grade, seal.waived, seal.audit_next, seal.promised, seal.unaudited) == (
         "proved",
         (),
-        AuditOffsets.of(11),
+        AuditOffsets.from_offsets(11),
         30,
         1,
     )

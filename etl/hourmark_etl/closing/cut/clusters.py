@@ -38,7 +38,9 @@ class KafkaSiteClusters:
         self._lost: list[OffsetGap] = []  # of the central topics, by their names at the edge
 
     @classmethod
-    def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> KafkaSiteClusters:
+    def connect(
+        cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock
+    ) -> KafkaSiteClusters:
         """Connect to the clusters that the settings name."""
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
@@ -183,10 +185,12 @@ class KafkaSiteClusters:
     ) -> tuple[Mapping[Partition, int], list[StagingPosition]]:
         """Return the ends, and the staging positions of audit topics whose logs end below them."""
         infos = require_topics(
-            self._central, [name for edge in self._edges for name in edge.central(topics)]
+            self._central, [name for edge in self._edges for name in edge.central_names(topics)]
         )
         check_other_topics(self._database, infos.values())
-        audits = {name for edge in self._edges for name in edge.central([AUDIT])} & infos.keys()
+        audits = {
+            name for edge in self._edges for name in edge.central_names([AUDIT])
+        } & infos.keys()
         asked = partitions_of([infos[name] for name in audits])
         staged = [
             at for p in asked for at in batches.positions_at(self._database, p)
@@ -195,7 +199,7 @@ class KafkaSiteClusters:
         return ends, [
             p
             for p in staged
-            if p.topic_id == infos[p.topic].topic_id and ends[p.of] < p.next_offset
+            if p.topic_id == infos[p.topic].topic_id and ends[p.topic_partition] < p.next_offset
         ]
 
     def _said(self, edge: EdgeSite, what: str) -> str:
@@ -239,4 +243,7 @@ class LedgerProgress:
         return self._positions().get(partition, 0)
 
     def _positions(self) -> dict[Partition, int]:
-        return {p.of: p.next_offset for p in batches.positions(self.database, self.cluster_id)}
+        return {
+            p.topic_partition: p.next_offset
+            for p in batches.positions(self.database, self.cluster_id)
+        }

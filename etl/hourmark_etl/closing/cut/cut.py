@@ -149,7 +149,7 @@ class ClosingCut:
     waived: Mapping[str, tuple[ReportedSource, ...]] = dataclasses.field(default_factory=dict)
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
-    def without(self, types: Collection[str]) -> ClosingCut:
+    def without_types(self, types: Collection[str]) -> ClosingCut:
         """Return a copy of the cut without these event types."""
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
@@ -308,7 +308,7 @@ class CutTaker:
         if self._sites.gaps().keys() & CONTROL:
             self._begin_anew()
             return ClosingPhase.REPORTS
-        self._audit_next = AuditOffsets.of(
+        self._audit_next = AuditOffsets.from_offsets(
             {site: self._end_of(topic) for topic, site in self._audits.items()}
         )
         return ClosingPhase.PROMISES

@@ -157,7 +157,7 @@ class EdgeSite:
         }
         return behind | {p.topic: self.gaps[p.topic] for p in cut if p.topic in self.gaps}
 
-    def central(self, topics: Collection[str]) -> list[str]:
+    def central_names(self, topics: Collection[str]) -> list[str]:
         """Return the names of these edge topics on the central cluster."""
         return [central_topic(t, self.alias) for t in topics]
 

@@ -89,7 +89,7 @@ def take_forced_cut(
     return ClosingCut(
         taken_at_ms=now_ms,
         watermarks_ms={f.event_type: f.hour.end_ms for f in chosen},
-        audit_next=AuditOffsets.of(
+        audit_next=AuditOffsets.from_offsets(
             {site: progress.staged_next(Partition(topic, 0)) for topic, site in audits.items()}
         ),
         waived=waived,

@@ -60,7 +60,7 @@ class LatestReports:
         for r in sorted((r for r in self.all.values() if _is_live(r, heard_ms)), key=_caught_up_ms):
             self._by_source.setdefault(r.source, []).append(r)
 
-    def awaited(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
+    def awaited_reporters(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
         """Yield the live reporters that may deliver the type, as one list per source.
 
         Each list is sorted by how far the reporters have caught up, ascending.
@@ -112,7 +112,7 @@ def readiness(
     end = frontier.hour.end_ms
     behind: list[ReportedSource] = []
     others_ms = now_ms
-    for group in reports.awaited(frontier):
+    for group in reports.awaited_reporters(frontier):
         for r in group:
             if _caught_up_ms(r) >= end:
                 others_ms = min(others_ms, _caught_up_ms(r))
@@ -310,7 +310,7 @@ class DuplicateHostWatch:
             str, ReportedSource
         ] = {}  # by host id: the last one of the incarnation before that
 
-    def feed(self, reporters: Iterable[ReportedSource]) -> list[str]:
+    def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
         """Process the latest reports and return readable alarms.
 
         An alarm is returned each time an incarnation reports again within a minute after another

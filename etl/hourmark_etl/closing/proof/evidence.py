@@ -108,14 +108,14 @@ class PromiseWindows(NamedTuple):
     below: AuditOffsets | None  # None: wherever they lie
 
     @classmethod
-    def of(cls, asked: Mapping[int, Frontier], below: AuditOffsets) -> PromiseWindows:
+    def for_frontiers(cls, asked: Mapping[int, Frontier], below: AuditOffsets) -> PromiseWindows:
         """Create windows for frontiers given by their index."""
         return cls(
             tuple((at, f.event_type, f.hour.start_s, f.settled_next) for at, f in asked.items()),
             below,
         )
 
-    def counting(self, rows: pa.Table, site: str) -> pa.Table:
+    def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
         """Return the promises that count, once for each frontier for which they count.
 
         Args:
@@ -126,7 +126,7 @@ class PromiseWindows(NamedTuple):
             A table of schema PROMISED.
         """
         if self.below is not None:
-            rows = rows.filter(pc.less(rows.column("offset"), self.below.at(site)))
+            rows = rows.filter(pc.less(rows.column("offset"), self.below.offset_of(site)))
         known = self._known(rows, site)
         hour, own, offset, settled = (
             known.column(name).to_numpy() for name in ("hour", "own", "offset", "settled")
@@ -134,7 +134,7 @@ class PromiseWindows(NamedTuple):
         counts = (hour == own) | ((hour < own) & (offset >= settled))
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
-    def settled(self, rows: pa.Table, site: str) -> pa.Table:
+    def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
         """Return the promises that a frontier has settled earlier, regardless of the cut.
 
         Args:
@@ -151,7 +151,7 @@ class PromiseWindows(NamedTuple):
 
     def _known(self, rows: pa.Table, site: str) -> pa.Table:
         own = (
-            (*of, _NEVER if settled is None else settled.at(site))
+            (*of, _NEVER if settled is None else settled.offset_of(site))
             for *of, settled in self.frontiers
         )
         columns = list(zip(*own, strict=True))
@@ -222,7 +222,9 @@ def read_item(
         return RangeEvidence(
             count_rows_by_range(read_item_rows(item, storage)), PROMISED.empty_table()
         )
-    found = [windows.counting(read_promises(storage, path), site) for path, site in item.files]
+    found = [
+        windows.select_counting(read_promises(storage, path), site) for path, site in item.files
+    ]
     return RangeEvidence(HELD.empty_table(), pa.concat_tables([PROMISED.empty_table(), *found]))
 
 
@@ -269,7 +271,7 @@ def read_settled_promises(
 ) -> pa.Table:
     """Return the promises of these ranges (columns KEY) that their frontiers have settled."""
     found = [
-        semi_join(windows.settled(read_promises(storage, path), site), keys, KEY)
+        semi_join(windows.select_settled(read_promises(storage, path), site), keys, KEY)
         for path, site in item.files
     ]
     return pa.concat_tables([PROMISED.empty_table(), *found])
@@ -301,7 +303,8 @@ def read_matching_promises(
         rows = read_promises(storage, path)
         offset = rows.column("offset")
         between = pc.and_(
-            pc.greater_equal(offset, at_least.at(site)), pc.less(offset, below.at(site))
+            pc.greater_equal(offset, at_least.offset_of(site)),
+            pc.less(offset, below.offset_of(site)),
         )
         rows = rows.filter(pc.and_(between, pc.equal(rows.column("type"), event_type)))
         found.append(semi_join(rows, keys, KEY[1:]))

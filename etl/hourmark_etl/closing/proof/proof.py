@@ -240,7 +240,7 @@ class Prover:
             g for of in counting_promises(self.database, list(asked.values()), below) for g in of
         ]
         items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
-        windows = PromiseWindows.of(asked, below)
+        windows = PromiseWindows.for_frontiers(asked, below)
         merge = functools.partial(
             _judged,
             hours=[asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)],
@@ -283,7 +283,7 @@ class Prover:
         work = functools.partial(
             read_settled_promises,
             storage=self.storage,
-            windows=PromiseWindows.of(asked, below),
+            windows=PromiseWindows.for_frontiers(asked, below),
             keys=late,
         )
         try:
@@ -405,9 +405,9 @@ def complete_sums(
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
     promised = [defaultdict(Sums, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
-        counting = PromiseWindows.of({at: asked[at] for at, _ in hours}, below).counting(
-            read_promises(storage, path), site
-        )
+        counting = PromiseWindows.for_frontiers(
+            {at: asked[at] for at, _ in hours}, below
+        ).select_counting(read_promises(storage, path), site)
         for p in counting.select(OLDER.names).to_pylist():
             if (p["asked"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")

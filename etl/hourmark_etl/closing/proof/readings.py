@@ -140,7 +140,7 @@ class AuditComparer:
     database: Database
     rows_max: int = ROWS_MAX
 
-    def next(self, without: Collection[str]) -> AuditComparison | None:
+    def compare_next(self, without: Collection[str]) -> AuditComparison | None:
         """Compare the next files that have not been compared yet.
 
         Args:
@@ -312,6 +312,6 @@ def _held_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None) ->
     unsealed_s = first_unsealed(frontier).start_s
     seals = [h.seal for h in frontier.sealed_hours if h.seal]
     settled_next = seals[-1].audit_next if seals else frontier.settled_next
-    if hour_s < unsealed_s and reading.offset < settled_next.at(reading.site):
+    if hour_s < unsealed_s and reading.offset < settled_next.offset_of(reading.site):
         return None
     return max(hour_s, unsealed_s)

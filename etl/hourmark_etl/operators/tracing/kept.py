@@ -311,4 +311,6 @@ def _stands_at(event: Event, sought: ByPosition | ByPlace) -> bool:
 
 
 def _decoded(container: ContainerReader, block: Block) -> Iterator[Event]:
-    return cast(Iterator[Event], fastavro.reader(io.BytesIO(container.container(block))))
+    return cast(
+        Iterator[Event], fastavro.reader(io.BytesIO(container.single_block_container(block)))
+    )
