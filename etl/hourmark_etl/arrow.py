@@ -95,14 +95,16 @@ def anti_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Tabl
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
 
-def value_hashes(ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip: int = 0) -> UInt64s:
+def value_hashes(
+    ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip_bytes: int = 0
+) -> UInt64s:
     """Return the value hash (`hourmark.avro.value_hash`) of each row.
 
     Args:
         ids_low64: The last 8 bytes of each event id.
         schemas: The schema id of each row.
         values: Binary or large_binary array without nulls.
-        skip: Number of bytes that precede the datum in each value.
+        skip_bytes: Number of bytes that precede the datum in each value.
     """
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, content = values.buffers()
@@ -110,7 +112,7 @@ def value_hashes(ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip: in
         return np.empty(0, np.uint64)
     offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1]
     data = memoryview(content) if content is not None else memoryview(b"")
-    return datum_hashes(ids_low64, schemas, offsets, data, skip)
+    return datum_hashes(ids_low64, schemas, offsets, data, skip_bytes)
 
 
 def datum_hashes(
@@ -118,7 +120,7 @@ def datum_hashes(
     schemas: Int32s | int,
     offsets: npt.NDArray[Any],
     data: memoryview,
-    skip: int = 0,
+    skip_bytes: int = 0,
 ) -> UInt64s:
     """Return the value hash of each datum `data[offsets[i] + skip:offsets[i + 1]]`.
 
@@ -127,16 +129,18 @@ def datum_hashes(
         schemas: One schema id for all datums, or one for each.
         offsets: int32 or int64 offsets into `data`, one more than there are datums.
         data: Buffer that contains all datums.
-        skip: Number of bytes that precede the datum in each value.
+        skip_bytes: Number of bytes that precede the datum in each value.
     """
     seeds = np.ascontiguousarray(ids_low64 + np.asarray(schemas).astype(np.uint64))
     if native.MODULE is not None:
         made = native.MODULE.value_hashes(
-            seeds, np.ascontiguousarray(offsets), offsets.itemsize, skip, data
+            seeds, np.ascontiguousarray(offsets), offsets.itemsize, skip_bytes, data
         )
         return np.frombuffer(made, np.uint64)
     bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), seeds.tolist(), strict=True)
-    found = (xxhash.xxh64_intdigest(data[start + skip : end], seed) for start, end, seed in bounds)
+    found = (
+        xxhash.xxh64_intdigest(data[start + skip_bytes : end], seed) for start, end, seed in bounds
+    )
     return np.fromiter(found, np.uint64, len(seeds))
 
 

@@ -28,7 +28,11 @@ def describe_verdict(verdict: int, schema_id: int) -> str:
 
 
 def datum_verdicts(
-    ids: UInt8s, values: pa.Array, schemas: Int32s, programs: Mapping[int, bytes], skip: int = 0
+    ids: UInt8s,
+    values: pa.Array,
+    schemas: Int32s,
+    programs: Mapping[int, bytes],
+    skip_bytes: int = 0,
 ) -> UInt8s:
     """Return one verdict per row: a `Verdict`, or `NO_PROGRAM` if the row's schema is unknown.
 
@@ -37,7 +41,7 @@ def datum_verdicts(
         values: Arrow binary or large_binary array without nulls.
         schemas: The schema id of each row.
         programs: Compiled checks by schema id; an empty program counts as missing.
-        skip: Number of bytes that precede the datum in each value.
+        skip_bytes: Number of bytes that precede the datum in each value.
     """
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, content = values.buffers()
@@ -47,6 +51,8 @@ def datum_verdicts(
     )
     data = memoryview(content) if content is not None else b""
     return np.frombuffer(
-        check_datums(programs, rows, row_ids, ids.shape[1], offsets, offsets.itemsize, skip, data),
+        check_datums(
+            programs, rows, row_ids, ids.shape[1], offsets, offsets.itemsize, skip_bytes, data
+        ),
         np.uint8,
     )

@@ -56,41 +56,48 @@ _LOG = logging.getLogger(__name__)
 class Driver:
     """The ETL process: stages records, closes hours and deletes files that are no longer needed.
 
-    Resources are registered with `opened`, so they are closed even if the constructor fails.
+    Resources are registered with `exit_stack`, so they are closed even if the constructor fails.
 
     Args:
         config: The complete configuration.
-        opened: Closes all resources when the driver ends.
+        exit_stack: Closes all resources when the driver ends.
         submitted: Whether spark-submit started the process and therefore controls Spark's settings.
         shards: Names of the shards to stage; empty means all. Only the driver that stages the
             default shard also closes hours and deletes files.
     """
 
     def __init__(
-        self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()
+        self,
+        config: Config,
+        exit_stack: ExitStack,
+        *,
+        submitted: bool,
+        shards: Collection[str] = (),
     ) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
         check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
-        found = wait_until_available(lambda: open_startup_resources(config, opened), self._clock)
+        found = wait_until_available(
+            lambda: open_startup_resources(config, exit_stack), self._clock
+        )
         self._database, self._storage, self._recorded = found.database, found.storage, found.types
         spark = spark_session(config, submitted=submitted)
-        opened.callback(spark.stop)
+        exit_stack.callback(spark.stop)
         metrics = Metrics()
         self._progress = Progress(
             self._database, metrics, config.parsing.bucket_seconds, self._clock
         )
         spark.streams.addListener(BatchListener(metrics))
-        opened.callback(
+        exit_stack.callback(
             serve_metrics(metrics.registry, "etl", config.etl.metrics_host, config.etl.metrics_port)
         )
         self._closer = None  # another driver's business: taking its lease would stop it
         if not shards or DEFAULT_SHARD in shards:
             ports = self._ports(spark, found.cluster_id, metrics)
             self._closer = wait_until_available(lambda: Closer(ports, config), self._clock)
-            opened.callback(self._closer.close)
+            exit_stack.callback(self._closer.close)
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
-            opened.callback(heartbeat.stop)
+            exit_stack.callback(heartbeat.stop)
         central, topics = (
             Cluster(config.kafka.central_cluster, "central"),
             CentralTopics.from_settings(config.kafka, found.types),
@@ -108,7 +115,7 @@ class Driver:
             self._progress.staged,
         )
         self._consumers = Consumers(make, self._database, shards)
-        opened.callback(self._consumers.stop)
+        exit_stack.callback(self._consumers.stop)
 
     def stop(self) -> None:
         """Make `run` return after its current iteration.

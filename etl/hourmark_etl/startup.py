@@ -52,13 +52,13 @@ class StartupResources:
     cluster_id: str
 
 
-def wait_until_available(ask: Callable[[], _Found], clock: Clock) -> _Found:
+def wait_until_available(call: Callable[[], _Found], clock: Clock) -> _Found:
     """Call a function until its server is available, and return the function's result.
 
     Each `Unavailable` error is logged, and the call is repeated after 5 s.
 
     Args:
-        ask: The function to call, without arguments.
+        call: The function to call, without arguments.
         clock: Measures and waits; tests pass a fake clock.
 
     Raises:
@@ -68,7 +68,7 @@ def wait_until_available(ask: Callable[[], _Found], clock: Clock) -> _Found:
     until_s = clock.monotonic_s() + WAIT_S
     while True:
         try:
-            return ask()
+            return call()
         except _NO_WAIT_MENDS:
             raise
         except Unavailable as error:
@@ -78,12 +78,12 @@ def wait_until_available(ask: Callable[[], _Found], clock: Clock) -> _Found:
         clock.sleep(PAUSE_S)
 
 
-def open_startup_resources(config: Config, opened: ExitStack) -> StartupResources:
+def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupResources:
     """Open the ledger and the storage, check that they belong together, and migrate the ledger.
 
     Args:
         config: The complete configuration.
-        opened: Takes ownership of the ledger's connection and closes it.
+        exit_stack: Takes ownership of the ledger's connection and closes it.
 
     Returns:
         The opened resources.
@@ -111,5 +111,5 @@ def open_startup_resources(config: Config, opened: ExitStack) -> StartupResource
             _LOG.error("%s", damaged)
         record_first_hours(storage, database, length_s)
         import_recorded_gaps(storage, database)
-        opened.push(attempt.pop_all())
+        exit_stack.push(attempt.pop_all())
     return StartupResources(database, storage, types, cluster_id)

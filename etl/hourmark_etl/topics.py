@@ -101,7 +101,7 @@ class CentralTopics:
 def resolve_positions(
     central: Cluster,
     topics: Collection[str],
-    known: Collection[StagingPosition],
+    known_positions: Collection[StagingPosition],
     shard: str,
     required: Collection[str],
 ) -> tuple[list[StagingPosition], list[str]]:
@@ -112,7 +112,7 @@ def resolve_positions(
     Args:
         central: The central cluster.
         topics: Names of the topics.
-        known: Positions that the ledger has.
+        known_positions: Positions that the ledger has.
         shard: Shard of new positions.
         required: Topics that must exist.
 
@@ -129,7 +129,7 @@ def resolve_positions(
             f"the {central.name} cluster lacks the topics {missing}; run `hourmark types "
             "apply`, which makes them"
         )
-    by_id = {(p.topic_id, p.partition): p for p in known}
+    by_id = {(p.topic_id, p.partition): p for p in known_positions}
     cluster_id = central.cluster_id()
     found = [
         by_id.get(

@@ -274,7 +274,7 @@ def marker_covers_later_hours(patch: Patch) -> None:
         offsets = {(o.topic_id, o.partition): o.next for o in chain.last.offsets}
         return BucketChain(chain.first, chain.last, chain.frontier, offsets)
 
-    patch.setattr(BucketChain, "of", classmethod(of))
+    patch.setattr(BucketChain, "from_markers", classmethod(of))
 
 
 def gaps_passed_over(patch: Patch) -> None:

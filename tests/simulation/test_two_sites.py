@@ -62,7 +62,7 @@ def greatest_of_both(patch: pytest.MonkeyPatch) -> None:
             else known
         )
 
-    patch.setattr(AuditOffsets, "of", of)
+    patch.setattr(AuditOffsets, "from_offsets", of)
 
 
 def further_not_promised(patch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
 
 
 def find_late_clashes(
-    storage: Storage, event_type: str, verdicts: Iterable[BucketReport]
+    storage: Storage, event_type: str, reports: Iterable[BucketReport]
 ) -> list[BucketFinding]:
     """Return a finding for each bucket whose late events also occur in another bucket.
 
@@ -167,11 +167,11 @@ def find_late_clashes(
     Args:
         storage: The storage that holds the buckets.
         event_type: Event type of all reports.
-        verdicts: Reports of `verify_bucket`.
+        reports: Reports of `verify_bucket`.
     """
     late: dict[bytes, Hour] = {}
     findings = []
-    for verdict in verdicts:
+    for verdict in reports:
         both = [
             event_id
             for event_id in _split(verdict.late_ids)

@@ -200,7 +200,7 @@ class Closer:
         return self._close_under(cut)
 
     def _give_up_unwritable(
-        self, chosen: Sequence[Frontier], given: Mapping[str, Override]
+        self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
     ) -> bool:
         """Apply overrides to hours that lack a staged file or cannot be written.
 
@@ -212,7 +212,11 @@ class Closer:
         """
         changed = False
         for f in chosen:
-            trouble, seal, override = self._troubles.get(f.event_type), f.seal, given[f.event_type]
+            trouble, seal, override = (
+                self._troubles.get(f.event_type),
+                f.seal,
+                overrides_by_type[f.event_type],
+            )
             if trouble is None or trouble[1] not in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE):
                 continue
             self._not_before_s.pop(f.event_type, None)
@@ -408,36 +412,38 @@ class Closer:
     def _close_hours(
         self,
         chosen: Sequence[Frontier],
-        last: Mapping[str, Hour],
+        last_hours: Mapping[str, Hour],
         cut: ClosingCut,
-        given: Mapping[str, Override],
+        overrides_by_type: Mapping[str, Override],
     ) -> int:
         """Freeze, prove, seal, write, publish and close one round of hours.
 
         Args:
             chosen: Open frontiers of the types that take part.
-            last: The last hour of each type in this round.
+            last_hours: The last hour of each type in this round.
             cut: The cut that allows these hours.
-            given: Overrides by type; empty for a regular round.
+            overrides_by_type: Overrides by type; empty for a regular round.
 
         Returns:
             The number of closed hours.
         """
         if not (chosen := self._unpublished(chosen)):
             return 0
-        last = {f.event_type: last[f.event_type] for f in chosen}
+        last_hours = {f.event_type: last_hours[f.event_type] for f in chosen}
         offsets = ledger.freeze(
-            self._database, self.lease, chosen, self._topics(chosen).by_type(), last
+            self._database, self.lease, chosen, self._topics(chosen).by_type(), last_hours
         )
         frozen = [dataclasses.replace(f, state=HourState.FROZEN) for f in chosen]
-        round_ = ClosingRound(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
+        round_ = ClosingRound(
+            frozen=frozen, last=last_hours, offsets=offsets, cut=cut, overrides=overrides_by_type
+        )
         verdict = self._sealer.prove_round(round_)
         if verdict.refused or verdict.unwritable:
             self._refuse(verdict)
         if not verdict.chains:
             return 0
         self._sealer.seal(round_, verdict, {f.event_type for f in self._frontiers()})
-        if given:
+        if overrides_by_type:
             self._checked_at_s = None  # gaps may have been accepted
         for event_type in verdict.chains:
             self._troubles.pop(event_type, None)

@@ -62,11 +62,11 @@ class Engine:
             for f, proof in zip(frozen, prover.prove(list(frozen), audit_next), strict=True)
         }
 
-    def compare(self, without: Collection[str]) -> AuditComparison | None:
+    def compare(self, skip_paths: Collection[str]) -> AuditComparison | None:
         """Compare the next batch of new audit files with all others.
 
         Args:
-            without: Paths of audit files to skip.
+            skip_paths: Paths of audit files to skip.
 
         Returns:
             The compared files and their differences; None if no file is left to compare.
@@ -74,7 +74,7 @@ class Engine:
         Raises:
             Unreadable: An audit file must be staged again first.
         """
-        return AuditComparer(self.runner, self.storage, self.database).compare_next(without)
+        return AuditComparer(self.runner, self.storage, self.database).compare_next(skip_paths)
 
     def write(
         self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str

@@ -72,7 +72,7 @@ _HELP = (
 
 def build_manifest(
     frontier: Frontier,
-    written: WrittenHour,
+    written_hour: WrittenHour,
     *,
     listed: Collection[StagedGroup],
     set_aside: Collection[SetAside] = (),
@@ -87,7 +87,7 @@ def build_manifest(
 
     Args:
         frontier: The sealed hour.
-        written: The files that were written for it.
+        written_hour: The files that were written for it.
         listed: The staged groups that were listed for the hour.
         set_aside: Records of the hour that could not be staged.
         fingerprints: Schema fingerprints by schema id.
@@ -95,11 +95,11 @@ def build_manifest(
         ledger: The ledger's id and commit number.
         attempt: Id of the publishing attempt.
         now_ms: Time of closing in Unix milliseconds.
-        unverified: Checks that an override waived, in addition to those in `written`.
+        unverified: Checks that an override waived, in addition to those in `written_hour`.
     """
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
-    files = _named(written.files)
+    files = _named(written_hour.files)
     late = Counter[str]()
     for _, w in files:
         for start_s, rows in w.hours.items() if w.late else ():
@@ -118,8 +118,8 @@ def build_manifest(
             audit_next=seal.audit_next.in_marker(),
             waived=[
                 *seal.waived,
-                *_left_out(written),
-                *(f"not verified: {what}" for what in (*written.unverified, *unverified)),
+                *_left_out(written_hour),
+                *(f"not verified: {what}" for what in (*written_hour.unverified, *unverified)),
             ],
         ),
         files=[
@@ -135,14 +135,14 @@ def build_manifest(
         ],
         events=sum(w.records for _, w in files),
         late=dict(sorted(late.items())),
-        books=_books(seal, hour, listed, written.files),
-        duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
+        books=_books(seal, hour, listed, written_hour.files),
+        duplicates_removed=sum(rows.events for rows in written_hour.duplicates.values()),
         unaudited=seal.unaudited,
         checked=seal.checked or 0,
-        left_out=sum(rows.events for rows in written.left_out.values()),
+        left_out=sum(rows.events for rows in written_hour.left_out.values()),
         set_aside=sum(len(of.offsets) for of in set_aside),
         set_aside_records=_set_aside(set_aside),
-        lacks=_lacks(seal, written),
+        lacks=_lacks(seal, written_hour),
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
@@ -235,7 +235,7 @@ def _books(
 
 
 def publish(
-    storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest
+    storage: Storage, frontier: Frontier, written_hour: WrittenHour, manifest: Manifest
 ) -> Manifest:
     """Publish a written hour as a bucket.
 
@@ -245,7 +245,7 @@ def publish(
     Args:
         storage: The storage.
         frontier: The sealed hour.
-        written: The hour's files; they are moved into the bucket.
+        written_hour: The hour's files; they are moved into the bucket.
         manifest: The manifest of the bucket.
 
     Returns:
@@ -256,17 +256,17 @@ def publish(
         Finding: The files do not read back as written; nothing is published.
         StorageError: Storage failed.
     """
-    if written.trouble:
-        raise Finding(written.trouble)
-    if written.unwritable:
+    if written_hour.trouble:
+        raise Finding(written_hour.trouble)
+    if written_hour.unwritable:
         raise Unwritable(
-            f"{written.unwritable}. `hourmark bucket force` closes the hour all the same, "
+            f"{written_hour.unwritable}. `hourmark bucket force` closes the hour all the same, "
             "and its marker says so"
         )
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
     storage.make_folder(attempt)
-    for name, file in _named(written.files):
+    for name, file in _named(written_hour.files):
         storage.rename_new(file.path, f"{attempt}/{name}")
     storage.write_new(f"{attempt}/{MARKER}", manifest.encode(), unseen=True)
     _read_back(storage, attempt, manifest)
@@ -576,7 +576,9 @@ def check_foreign_root(
     return troubles
 
 
-def check_not_published(storage: Storage, opened: Collection[Frontier]) -> list[PublishFailure]:
+def check_not_published(
+    storage: Storage, open_frontiers: Collection[Frontier]
+) -> list[PublishFailure]:
     """Check that no bucket exists for open hours; only a sealed hour can have been published.
 
     Returns:
@@ -586,7 +588,7 @@ def check_not_published(storage: Storage, opened: Collection[Frontier]) -> list[
         ForeignLedger: The bucket of an open hour exists.
     """
     troubles = []
-    for f in opened:
+    for f in open_frontiers:
         path = f"{f.hour.bucket_path(f.event_type)}/{MARKER}"
         try:
             if storage.exists(path):

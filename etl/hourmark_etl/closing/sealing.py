@@ -125,45 +125,49 @@ class Sealer:
     clock: Clock
     deadline_ms: int
 
-    def prove_round(self, of: ClosingRound) -> RoundDecisions:
+    def prove_round(self, closing_round: ClosingRound) -> RoundDecisions:
         """Prove every hour of a round and decide on each; changes nothing in the ledger.
 
         Raises:
             Unreadable: A staged file must be staged again first.
         """
         rule = DecisionContext(
-            of.cut,
+            closing_round.cut,
             accepted_gaps(self.database),
             self.deadline_ms,
             conflicts(self.database),
             losses(self.database),
             reporters(self.database),
         )
-        verdict, asked = RoundDecisions(), list(of.frozen)
+        verdict, asked = RoundDecisions(), list(closing_round.frozen)
         while asked:
-            unwritable = self._unwritable(asked, of.overrides)
+            unwritable = self._unwritable(asked, closing_round.overrides)
             verdict.unwritable += [
                 (f, *unwritable[f.event_type])
                 for f in asked
                 if f.event_type in unwritable and f.event_type not in verdict.chains
             ]
             asked = [f for f in asked if f.event_type not in unwritable]
-            proofs = self.engine.prove(asked, of.cut.audit_next)
+            proofs = self.engine.prove(asked, closing_round.cut.audit_next)
             following = []
             for f in asked:
                 proof = proofs[f.event_type]
                 if seal := decide_seal(
-                    f, proof, of.offsets[f.event_type], of.overrides.get(f.event_type), rule
+                    f,
+                    proof,
+                    closing_round.offsets[f.event_type],
+                    closing_round.overrides.get(f.event_type),
+                    rule,
                 ):
                     verdict.chains.setdefault(f.event_type, []).append(seal)
                     if file := proof.unaudited_file:
                         verdict.unaudited.append(
-                            file.ledger_row(of.cut.audit_next, self.clock.now_ms())
+                            file.ledger_row(closing_round.cut.audit_next, self.clock.now_ms())
                         )
-                    if f.hour < of.last[f.event_type]:
+                    if f.hour < closing_round.last[f.event_type]:
                         following.append(
                             dataclasses.replace(
-                                f, hour=f.hour.next(), settled_next=of.cut.audit_next
+                                f, hour=f.hour.next(), settled_next=closing_round.cut.audit_next
                             )
                         )
                 elif f.event_type not in verdict.chains:
@@ -182,46 +186,50 @@ class Sealer:
         return verdict
 
     def _unwritable(
-        self, asked: Sequence[Frontier], given: Collection[str]
+        self, frontiers: Sequence[Frontier], overridden: Collection[str]
     ) -> dict[str, tuple[ClosingPhase, tuple[str, ...]]]:
         """Return the types whose hour has rows with unusable schemas, and the reasons.
 
         Types with an override close without such rows, unless the ledger's row of the schema is
         damaged, because that can be repaired.
         """
-        ids = listed_schema_ids(self.database, asked)
+        ids = listed_schema_ids(self.database, frontiers)
         schemas = schemas_of(self.database, set().union(*ids)) if any(ids) else {}
         found = {}
-        for f, own in zip(asked, ids, strict=True):
+        for f, own in zip(frontiers, ids, strict=True):
             is_damaged = any(isinstance(schemas.get(s), DamagedRow) for s in own)
             why = tuple(
                 str(x) for s in sorted(own) if (x := unreadable(f.event_type, s, schemas.get(s)))
             )
-            if why and (is_damaged or f.event_type not in given):
+            if why and (is_damaged or f.event_type not in overridden):
                 found[f.event_type] = (
                     ClosingPhase.LEDGER if is_damaged else ClosingPhase.UNWRITABLE,
                     why,
                 )
         return found
 
-    def seal(self, of: ClosingRound, verdict: RoundDecisions, all_types: set[str]) -> None:
+    def seal(
+        self, closing_round: ClosingRound, decisions: RoundDecisions, all_types: set[str]
+    ) -> None:
         """Store all seals of a round in the ledger, in one transaction.
 
         Args:
-            of: The round.
-            verdict: The decisions of `judge`.
+            closing_round: The round.
+            decisions: The decisions of `judge`.
             all_types: All event types; gaps of control topics are accepted only if each has an
                 override.
         """
-        sealed = [f for f in of.frozen if f.event_type in verdict.chains]
+        sealed = [f for f in closing_round.frozen if f.event_type in decisions.chains]
         by_source = {
-            (r.host_id, r.source): r for f in sealed for r in of.cut.waived.get(f.event_type, ())
+            (r.host_id, r.source): r
+            for f in sealed
+            for r in closing_round.cut.waived.get(f.event_type, ())
         }
         silent = find_silent_sources(by_source.values(), self.progress.reporters())
-        forced = [f.event_type for f in sealed if f.event_type in of.overrides]
-        gaps, checks = self._accepted(forced, of.overrides, all_types)
-        together = ledger.WithSeals(silent, verdict.unaudited, gaps, checks)
-        ledger.seal(self.database, self.lease, verdict.chains, sealed, together)
+        forced = [f.event_type for f in sealed if f.event_type in closing_round.overrides]
+        gaps, checks = self._accepted(forced, closing_round.overrides, all_types)
+        together = ledger.WithSeals(silent, decisions.unaudited, gaps, checks)
+        ledger.seal(self.database, self.lease, decisions.chains, sealed, together)
 
     def _accepted(
         self, forced: Sequence[str], overrides: Mapping[str, Override], all_types: set[str]
@@ -278,7 +286,7 @@ def decide_seal(
     proof: Proof,
     offsets: tuple[StagingPosition, ...],
     override: Override | None,
-    rule: DecisionContext,
+    context: DecisionContext,
 ) -> Seal | None:
     """Decide whether and with which grade an hour is sealed. It performs no I/O.
 
@@ -290,47 +298,49 @@ def decide_seal(
         proof: The result of its proof.
         offsets: Staging positions at the freeze.
         override: The operator's override for this hour, if any.
-        rule: The inputs that all hours of the round share.
+        context: The inputs that all hours of the round share.
 
     Returns:
         The seal, or None if the hour must wait.
     """
-    late = rule.cut.taken_at_ms >= frontier.hour.end_ms + rule.deadline_ms
+    late = context.cut.taken_at_ms >= frontier.hour.end_ms + context.deadline_ms
     conflicting = tuple(
-        dict.fromkeys((*holding(rule.conflicts, frontier), *(what for _, what in proof.otherwise)))
+        dict.fromkeys(
+            (*holding(context.conflicts, frontier), *(what for _, what in proof.otherwise))
+        )
     )
     if override is None and (conflicting or proof.unknown or (proof.findings and not late)):
         return None
     sources = [
         f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) {_why_waived(r, frontier.hour)}"
-        for r in rule.cut.waived.get(frontier.event_type, ())
+        for r in context.cut.waived.get(frontier.event_type, ())
     ]
     promises = [f"not kept: {finding}" for finding in proof.findings]
     gaps = [
         f"accepted: {h.what} ({h.reason})"
-        for h in rule.accepted
+        for h in context.accepted
         if _concerns(h, frontier, proof, override)
     ]
     if override is not None:
         skipped = [
             f"not verified: {what}"
-            for what in (*rule.cut.unverified.get(frontier.event_type, ()), *proof.unknown)
+            for what in (*context.cut.unverified.get(frontier.event_type, ()), *proof.unknown)
         ]
         twice = limit_findings([f"read otherwise: {what}" for what in conflicting], 0)
         grade, waived = Grade.FORCED, (override.said, *twice, *skipped, *sources, *promises, *gaps)
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         waived = (*limit_lines(sources), *promises, *gaps)
-    twice_read = [c.range_id for c in held_by(rule.conflicts, frontier)] + [
+    twice_read = [c.range_id for c in held_by(context.conflicts, frontier)] + [
         range_id for range_id, _ in proof.otherwise
     ]
     lacks = proof.lacks | to_incomplete_ranges([*dict.fromkeys(twice_read)], len(gaps))
-    lost, unknown = losses_of(frontier.hour, frontier.sources, rule.losses)
+    lost, unknown = losses_of(frontier.hour, frontier.sources, context.losses)
     return Seal(
         grade=grade.value,
         method=proof.method,
-        cut_at_ms=rule.cut.taken_at_ms,
-        audit_next=rule.cut.audit_next,
+        cut_at_ms=context.cut.taken_at_ms,
+        audit_next=context.cut.audit_next,
         audit_records=proof.audit_records,
         promised=proof.promised,
         unaudited=proof.unaudited,
@@ -341,7 +351,7 @@ def decide_seal(
         books=proof.books,
         lost=lost,
         unknown=unknown,
-        unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, rule.reporters),
+        unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, context.reporters),
         leaves_out=override is not None,
         lacks=None if grade is Grade.PROVED else lacks,
     )

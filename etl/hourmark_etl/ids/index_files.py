@@ -23,16 +23,16 @@ _NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9
 _LOG = logging.getLogger(__name__)
 
 
-def published_index_path(written: str, digest: str, attempt: str, now_ms: int) -> str:
+def published_index_path(task_path: str, digest: str, attempt: str, now_ms: int) -> str:
     """Return the path at which an index is published.
 
     Args:
-        written: Path at which a task wrote the index.
+        task_path: Path at which a task wrote the index.
         digest: The index's digest in hex.
         attempt: Id of the attempt that published the buckets.
         now_ms: Time of publication in Unix milliseconds.
     """
-    task = written.rpartition("/")[2].removesuffix(".ids")
+    task = task_path.rpartition("/")[2].removesuffix(".ids")
     return f"{INDEX_FOLDER}/{format_timestamp(now_ms)}-{attempt}-{task}-{digest}.ids"
 
 
@@ -58,14 +58,14 @@ def list_index_files(storage: Storage) -> dict[str, str]:
 
 
 def read_bucket_runs(
-    storage: Storage, path: str, published: Iterable[Bucket]
+    storage: Storage, path: str, buckets: Iterable[Bucket]
 ) -> list[tuple[str, int, IdRun]]:
     """Return the rows of an index that belong to the given buckets.
 
     Args:
         storage: The storage that holds the index.
         path: Path of the index file.
-        published: Buckets that the index's attempt published; others in the index are ignored.
+        buckets: Buckets that the index's attempt published; others in the index are ignored.
 
     Returns:
         Type, hour (Unix seconds) and rows of each bucket found; empty if the index is missing,
@@ -75,7 +75,7 @@ def read_bucket_runs(
         StorageError: Storage is unavailable. This is not treated as a missing index, because the
             buckets would then permanently have no index.
     """
-    marks = {bucket_key(*bucket): bucket for bucket in published}
+    marks = {bucket_key(*bucket): bucket for bucket in buckets}
     try:
         runs = read_index_runs(storage, path)
     except (Lost, AccessDenied, OSError, EOFError, ValueError) as error:

@@ -71,22 +71,22 @@ class IdQuery(NamedTuple):
     ids: Ids
 
 
-def find_held_ids(storage: Storage, asked: Sequence[IdQuery]) -> list[Bools | Finding]:
+def find_held_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
     """Return for each query which of its ids at least one of its buckets contains.
 
     An index file covers many types, so each file is opened once for all queries.
 
     Args:
         storage: The storage that holds buckets and indexes.
-        asked: The queries.
+        queries: The queries.
 
     Returns:
         For each query either one boolean per id, or a `Finding` if a bucket that is needed for the
         answer cannot be read.
     """
-    lookups = [_lookups(of) for of in asked]
+    lookups = [_lookups(of) for of in queries]
     _ask_indexes(storage, itertools.chain.from_iterable(lookups))
-    return [_told(storage, of.ids, own) for of, own in zip(asked, lookups, strict=True)]
+    return [_told(storage, of.ids, own) for of, own in zip(queries, lookups, strict=True)]
 
 
 class IndexWriter:

@@ -99,14 +99,16 @@ def check_ledger(
     return [finding for finding in found if finding in still]
 
 
-def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
+def check_chains(
+    database: Database, known_frontiers: Collection[Frontier]
+) -> Iterator[LedgerFinding]:
     """Check that exactly the hours from each type's first hour to its frontier are closed.
 
     A frontier must have a seal if and only if its state is `sealed`.
     """
     with database.reading() as connection:
         closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
-    for f in known:
+    for f in known_frontiers:
         if f.state is HourState.DAMAGED:
             closed.pop(f.event_type, None)
             continue
@@ -176,7 +178,9 @@ def _late_by_manifests(
     return wanted
 
 
-def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
+def check_groups(
+    database: Database, known_frontiers: Collection[Frontier]
+) -> Iterator[LedgerFinding]:
     """Check that groups are listed only for valid hours, and that they add up to their files.
 
     A group may be listed for its own hour or for a later one that was frozen.
@@ -187,7 +191,7 @@ def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[Le
         .where(groups.c.listed_hour.is_not(None))
         .group_by(groups.c.type, groups.c.listed_hour)
     )
-    frontier = {f.event_type: f for f in known}
+    frontier = {f.event_type: f for f in known_frontiers}
     with database.reading() as connection:
         listed = connection.execute(query).all()
         differences = file_differences(connection)
@@ -218,7 +222,7 @@ def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
 def check_markers(
     database: Database,
     storage: Storage,
-    known: Collection[Frontier],
+    known_frontiers: Collection[Frontier],
     on_storage: Mapping[str, Sequence[Hour]],
 ) -> Iterator[LedgerFinding]:
     """Check that closed buckets and the markers on storage match.
@@ -226,11 +230,11 @@ def check_markers(
     Args:
         database: The ledger.
         storage: The storage.
-        known: Frontiers of all types.
-        on_storage: Hours with a bucket folder by type, listed before `known` was read.
+        known_frontiers: Frontiers of all types.
+        on_storage: Hours with a bucket folder by type, listed before `known_frontiers` was read.
     """
-    frontier = {f.event_type: f for f in known}
-    for f in known:
+    frontier = {f.event_type: f for f in known_frontiers}
+    for f in known_frontiers:
         yield from filter(
             None,
             at_once(

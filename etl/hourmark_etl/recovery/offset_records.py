@@ -231,7 +231,11 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
 
 
 def record_lost_ends(
-    storage: Storage, ledger: str, commit: int, known: KnownOffsets, found: Collection[OffsetGap]
+    storage: Storage,
+    ledger: str,
+    commit: int,
+    known_offsets: KnownOffsets,
+    lost_ends: Collection[OffsetGap],
 ) -> None:
     """Record lost ends of logs that a rebuild found, before the rebuild commits.
 
@@ -243,21 +247,21 @@ def record_lost_ends(
         storage: The storage.
         ledger: Id of the ledger.
         commit: Commit number of the rebuilt ledger.
-        known: The combined existing records.
-        found: The lost ends.
+        known_offsets: The combined existing records.
+        lost_ends: The lost ends.
     """
-    if found:
-        gaps = (*known.gaps, *found)
+    if lost_ends:
+        gaps = (*known_offsets.gaps, *lost_ends)
         record = OffsetRecord(
             format=1,
             ledger=ledger,
             commit=commit,
-            checks=known.checks or (),
+            checks=known_offsets.checks or (),
             gaps=gaps,
-            staged=known.staged,
+            staged=known_offsets.staged,
         )
         standing = [path for path, _ in _records(storage, ledger)]
-        _put(storage, record, [] if known.notes else standing)
+        _put(storage, record, [] if known_offsets.notes else standing)
 
 
 def import_recorded_gaps(storage: Storage, database: Database) -> None:

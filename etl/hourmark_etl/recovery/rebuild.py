@@ -55,15 +55,17 @@ from hourmark_etl.storage import at_once
 from hourmark_etl.topics import CentralTopics
 
 
-def rebuild(outside: RebuildSources, target: Database, say: Callable[[str], None]) -> RebuildResult:
+def rebuild(
+    sources: RebuildSources, target: Database, report_progress: Callable[[str], None]
+) -> RebuildResult:
     """Fill an empty ledger from storage and topics, in one transaction.
 
     A ledger on which only `types apply` has run counts as empty.
 
     Args:
-        outside: The sources to read.
+        sources: The sources to read.
         target: The ledger to fill.
-        say: Receives readable progress messages.
+        report_progress: Receives readable progress messages.
 
     Returns:
         Counts, gaps and notes for the operator.
@@ -74,9 +76,9 @@ def rebuild(outside: RebuildSources, target: Database, say: Callable[[str], None
         Unavailable: Storage, the ledger or the cluster does not answer.
     """
     with target.transaction() as connection:
-        check_unused(connection, outside.rules)
+        check_unused(connection, sources.rules)
         connection.execute(delete(tables.frontiers))
-        work = _Rebuild(connection=connection, outside=outside, say=say)
+        work = _Rebuild(connection=connection, outside=sources, say=report_progress)
         work.run()
     return work.done
 

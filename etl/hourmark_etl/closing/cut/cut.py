@@ -520,10 +520,10 @@ def describe_not_staged(
     ]
 
 
-def limit_lines(what: Sequence[str]) -> What:
+def limit_lines(lines: Sequence[str]) -> What:
     """Return at most 20 lines, followed by `and N more` if there are others."""
     return (
-        tuple(what)
-        if len(what) <= NAMED_MAX
-        else (*what[:NAMED_MAX], f"and {len(what) - NAMED_MAX} more")
+        tuple(lines)
+        if len(lines) <= NAMED_MAX
+        else (*lines[:NAMED_MAX], f"and {len(lines) - NAMED_MAX} more")
     )

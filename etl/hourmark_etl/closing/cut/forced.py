@@ -41,7 +41,7 @@ def overridden_frontiers(
 
 
 def take_forced_cut(
-    chosen: Collection[Frontier],
+    frontiers: Collection[Frontier],
     sites: SiteClusters,
     progress: StagingProgress,
     audits: Mapping[str, str],
@@ -52,7 +52,7 @@ def take_forced_cut(
     Unavailable clusters are recorded as unverified instead of raising.
 
     Args:
-        chosen: Frontiers, each with an override for its hour.
+        frontiers: Frontiers, each with an override for its hour.
         sites: The clusters of all sites.
         progress: Staging progress.
         audits: The site of each central audit topic, by topic name.
@@ -65,7 +65,7 @@ def take_forced_cut(
     reports = LatestReports(progress.reporters())
     apart = describe_clock_difference(reports, now_ms)
     unverified, waived = {}, {}
-    unanswered = _answer(lambda: sites.check([f.event_type for f in chosen]))
+    unanswered = _answer(lambda: sites.check([f.event_type for f in frontiers]))
     gaps = sites.gaps() | ({CONTROL[0]: unanswered} if unanswered else {})
 
     def unsure(*topics: str) -> list[str]:
@@ -75,7 +75,7 @@ def take_forced_cut(
         ]
 
     control = unsure(*CONTROL)
-    for f in chosen:
+    for f in frontiers:
         ready = readiness(f, reports, now_ms, _NO_DEADLINE)
         if ready.waived:
             waived[f.event_type] = ready.waived
@@ -88,7 +88,7 @@ def take_forced_cut(
         unverified[f.event_type] = limit_lines(list(dict.fromkeys(named)))
     return ClosingCut(
         taken_at_ms=now_ms,
-        watermarks_ms={f.event_type: f.hour.end_ms for f in chosen},
+        watermarks_ms={f.event_type: f.hour.end_ms for f in frontiers},
         audit_next=AuditOffsets.from_offsets(
             {site: progress.staged_next(Partition(topic, 0)) for topic, site in audits.items()}
         ),

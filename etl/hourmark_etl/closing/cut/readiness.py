@@ -209,27 +209,32 @@ def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None
 
 
 def waive_new_sources(
-    f: Frontier, chosen: Readiness, new: Sequence[ReportedSource], now_ms: int, deadline_ms: int
+    frontier: Frontier,
+    readiness_before: Readiness,
+    new_sources: Sequence[ReportedSource],
+    now_ms: int,
+    deadline_ms: int,
 ) -> Readiness | None:
     """Adjust a type's readiness for sources that appeared while the cut was taken.
 
     Args:
-        f: The type's frontier.
-        chosen: Readiness at the start of the cut.
-        new: Sources that appeared since and may deliver the type.
+        frontier: The type's frontier.
+        readiness_before: Readiness at the start of the cut.
+        new_sources: Sources that appeared since and may deliver the type.
         now_ms: Time of the cut in Unix milliseconds.
         deadline_ms: Time after an hour's end at which it closes without missing sources.
 
     Returns:
-        `chosen` if there are no new sources; past the deadline, a copy that waives them; otherwise
+        `readiness_before` if there are no new sources; past the deadline, a copy that waives them; otherwise
         None, because the next cut includes them.
     """
-    if not new:
-        return chosen
-    if now_ms < f.hour.end_ms + deadline_ms:
+    if not new_sources:
+        return readiness_before
+    if now_ms < frontier.hour.end_ms + deadline_ms:
         return None
-    return chosen._replace(
-        watermark_ms=min(chosen.watermark_ms, now_ms - deadline_ms), waived=(*chosen.waived, *new)
+    return readiness_before._replace(
+        watermark_ms=min(readiness_before.watermark_ms, now_ms - deadline_ms),
+        waived=(*readiness_before.waived, *new_sources),
     )
 
 

@@ -91,8 +91,8 @@ def check_late_rows(
     runner: Runner,
     storage: Storage,
     database: Database,
-    asked: Mapping[int, Frontier],
-    keys: pa.Table,
+    frontiers: Mapping[int, Frontier],
+    ranges: pa.Table,
     unit_bytes_max: int,
 ) -> dict[int, LateRowsCheck]:
     """Check the late rows of settled ranges against closed buckets.
@@ -101,8 +101,8 @@ def check_late_rows(
         runner: Runs the lookups.
         storage: The storage.
         database: The ledger.
-        asked: The frontiers by index.
-        keys: The settled ranges, columns KEY.
+        frontiers: The frontiers by index.
+        ranges: The settled ranges, columns KEY.
         unit_bytes_max: Maximum size of a task in bytes of datums.
 
     Returns:
@@ -111,12 +111,12 @@ def check_late_rows(
     Raises:
         Unreadable: A staged file must be staged again first.
     """
-    if not len(keys):
+    if not len(ranges):
         return {}
     hours = defaultdict[int, set[int]](set)
-    for key in distinct_values(keys, ["asked", "hour"]).to_pylist():
+    for key in distinct_values(ranges, ["asked", "hour"]).to_pylist():
         hours[key["asked"]].add(key["hour"])
-    of = {at: asked[at] for at in sorted(hours)}
+    of = {at: frontiers[at] for at in sorted(hours)}
     groups = listed_groups(database, list(of.values()))
     late = {
         at: (f, [g for g in listed if g.hour_s in hours[at]])
@@ -130,7 +130,9 @@ def check_late_rows(
         LookupItem(i, tuple(closed[at] for at in i.asked))
         for i in plan_row_items(late, {}, unit_bytes_max)
     ]
-    strays = runner.map(functools.partial(find_unmatched_rows, storage=storage, keys=keys), items)
+    strays = runner.map(
+        functools.partial(find_unmatched_rows, storage=storage, ranges=ranges), items
+    )
     return {
         at: LateRowsCheck(
             _not_waived(
@@ -142,9 +144,9 @@ def check_late_rows(
     }
 
 
-def find_unmatched_rows(item: LookupItem, storage: Storage, keys: pa.Table) -> UnmatchedRows:
+def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
     """Return the rows of these ranges (columns KEY) whose ids no closed bucket contains."""
-    rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), keys, KEY))
+    rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), ranges, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
     own = {at: rows_once.filter(pc.equal(rows_once.column("asked"), at)) for at in item.rows.asked}
     told = find_held_ids(

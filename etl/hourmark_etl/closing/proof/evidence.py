@@ -108,11 +108,15 @@ class PromiseWindows(NamedTuple):
     below: AuditOffsets | None  # None: wherever they lie
 
     @classmethod
-    def for_frontiers(cls, asked: Mapping[int, Frontier], below: AuditOffsets) -> PromiseWindows:
+    def for_frontiers(
+        cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
+    ) -> PromiseWindows:
         """Create windows for frontiers given by their index."""
         return cls(
-            tuple((at, f.event_type, f.hour.start_s, f.settled_next) for at, f in asked.items()),
-            below,
+            tuple(
+                (at, f.event_type, f.hour.start_s, f.settled_next) for at, f in frontiers.items()
+            ),
+            cut_offsets,
         )
 
     def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
@@ -165,14 +169,14 @@ class PromiseWindows(NamedTuple):
 
 def plan_row_items(
     groups: Mapping[int, tuple[Frontier, Sequence[StagedGroup]]],
-    earlier: Mapping[int, Sequence[str]],
+    earlier_unaudited: Mapping[int, Sequence[str]],
     unit_bytes_max: int,
 ) -> list[RowsItem]:
     """Split frontiers' listed groups into tasks, together with their earlier unaudited rows.
 
     Args:
         groups: By frontier index, the frontier and its listed groups.
-        earlier: By frontier index, paths of files of earlier unaudited rows. If the frontier lists
+        earlier_unaudited: By frontier index, paths of files of earlier unaudited rows. If the frontier lists
             no groups, they get a task of their own.
         unit_bytes_max: Maximum size of a task in bytes of datums.
     """
@@ -185,13 +189,17 @@ def plan_row_items(
     for unit in units:
         asked = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
         items.append(
-            RowsItem(unit, asked, tuple((at, path) for at in asked for path in earlier.get(at, ())))
+            RowsItem(
+                unit,
+                asked,
+                tuple((at, path) for at in asked for path in earlier_unaudited.get(at, ())),
+            )
         )
     unlisted = [
         (at, path)
         for at, (_, listed) in groups.items()
         if not listed
-        for path in earlier.get(at, ())
+        for path in earlier_unaudited.get(at, ())
     ]
     return [*items, RowsItem(Unit(()), (), tuple(unlisted))] if unlisted else items
 
@@ -229,7 +237,7 @@ def read_item(
 
 
 def read_item_by_part(
-    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows, parts: int
+    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows, part_count: int
 ) -> dict[int, RangeEvidence]:
     """Run one task and split its result by range id, so that each range is in one part.
 
@@ -237,13 +245,13 @@ def read_item_by_part(
         item: The task.
         storage: The storage.
         windows: Selects the promises that count.
-        parts: Number of parts.
+        part_count: Number of parts.
 
     Returns:
         Results by part number; empty parts are missing.
     """
     found = read_item(item, storage, windows)
-    of = [range_ids_to_ints(table.column("range_id")) % np.uint64(parts) for table in found]
+    of = [range_ids_to_ints(table.column("range_id")) % np.uint64(part_count) for table in found]
     return {
         part: RangeEvidence(
             *(table.filter(pa.array(own == part)) for table, own in zip(found, of, strict=True))
@@ -252,7 +260,7 @@ def read_item_by_part(
     }
 
 
-def read_new_unaudited(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table:
+def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return listed rows of these ranges that were not already unaudited in an earlier bucket.
 
     Each pair of id and value hash occurs once.
@@ -260,18 +268,18 @@ def read_new_unaudited(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.T
     Args:
         item: The task to read.
         storage: The storage.
-        keys: The ranges, columns KEY.
+        ranges: The ranges, columns KEY.
     """
-    distinct = distinct_pairs(semi_join(read_item_rows(item, storage), keys, KEY))
+    distinct = distinct_pairs(semi_join(read_item_rows(item, storage), ranges, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
 
 
 def read_settled_promises(
-    item: PromisesItem, storage: Storage, windows: PromiseWindows, keys: pa.Table
+    item: PromisesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
 ) -> pa.Table:
     """Return the promises of these ranges (columns KEY) that their frontiers have settled."""
     found = [
-        semi_join(windows.select_settled(read_promises(storage, path), site), keys, KEY)
+        semi_join(windows.select_settled(read_promises(storage, path), site), ranges, KEY)
         for path, site in item.files
     ]
     return pa.concat_tables([PROMISED.empty_table(), *found])
@@ -281,7 +289,7 @@ def read_matching_promises(
     item: PromisesItem,
     storage: Storage,
     event_type: str,
-    keys: pa.Table,
+    ranges: pa.Table,
     at_least: AuditOffsets,
     below: AuditOffsets,
 ) -> pa.Table:
@@ -291,7 +299,7 @@ def read_matching_promises(
         item: The files to read.
         storage: The storage.
         event_type: The event type.
-        keys: The ranges, columns `hour` and `range_id`.
+        ranges: The ranges, columns `hour` and `range_id`.
         at_least: First central audit offsets, by site.
         below: Central audit offsets after the last ones, by site.
 
@@ -307,7 +315,7 @@ def read_matching_promises(
             pc.less(offset, below.offset_of(site)),
         )
         rows = rows.filter(pc.and_(between, pc.equal(rows.column("type"), event_type)))
-        found.append(semi_join(rows, keys, KEY[1:]))
+        found.append(semi_join(rows, ranges, KEY[1:]))
     return pa.concat_tables(found)
 
 

@@ -180,15 +180,15 @@ class Prover:
     unit_bytes_max: int
     ranges_here_max: int = _RANGES_HERE_MAX
 
-    def prove(self, asked: Sequence[Frontier], below: AuditOffsets) -> list[Proof]:
+    def prove(self, frontiers: Sequence[Frontier], cut_offsets: AuditOffsets) -> list[Proof]:
         """Prove the hour of each frontier.
 
         Hours whose totals match are proved without reading rows; the others are compared range by
         range.
 
         Args:
-            asked: Frozen frontiers.
-            below: The cut: audit records below these offsets count.
+            frontiers: Frozen frontiers.
+            cut_offsets: The cut: audit records below these offsets count.
 
         Returns:
             One proof per frontier, in order.
@@ -196,10 +196,12 @@ class Prover:
         Raises:
             Unreadable: A staged file must be staged again first.
         """
-        sums = complete_sums(round_sums(self.database, asked, below), self.storage, asked, below)
+        sums = complete_sums(
+            round_sums(self.database, frontiers, cut_offsets), self.storage, frontiers, cut_offsets
+        )
         proofs = [prove_by_sums(listed, promised) for listed, promised in sums]
-        slow = {at: asked[at] for at, proof in enumerate(proofs) if proof is None}
-        joined = self._by_join(slow, below) if slow else {}
+        slow = {at: frontiers[at] for at, proof in enumerate(proofs) if proof is None}
+        joined = self._by_join(slow, cut_offsets) if slow else {}
         return [
             dataclasses.replace(proof or joined[at], listed=sum(listed.values(), Sums()))
             for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
@@ -233,17 +235,22 @@ class Prover:
         )
 
     def _verdict(
-        self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: AuditOffsets
+        self, rows: Sequence[RowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
     ) -> RangeCounts:
         """Compare all ranges in the driver, or in tasks if there are many."""
         groups = [
-            g for of in counting_promises(self.database, list(asked.values()), below) for g in of
+            g
+            for of in counting_promises(self.database, list(frontiers.values()), below)
+            for g in of
         ]
         items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
-        windows = PromiseWindows.for_frontiers(asked, below)
+        windows = PromiseWindows.for_frontiers(frontiers, below)
         merge = functools.partial(
             _judged,
-            hours=[asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)],
+            hours=[
+                frontiers[at].hour.start_s if at in frontiers else 0
+                for at in range(max(frontiers) + 1)
+            ],
         )
         parts = 1 + sum(g.rows for g in groups) // self.ranges_here_max
         if parts == 1:
@@ -253,12 +260,12 @@ class Prover:
                 )
             )
         work = functools.partial(
-            read_item_by_part, storage=self.storage, windows=windows, parts=parts
+            read_item_by_part, storage=self.storage, windows=windows, part_count=parts
         )
         return merge_counts(self.runner.gather(work, items, merge, parts))
 
     def _older(
-        self, asked: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
+        self, frontiers: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
     ) -> pa.Table:
         """Return earlier settled promises of late ranges that are unmet or unaudited, schema OLDER.
 
@@ -268,13 +275,16 @@ class Prover:
             pa.concat_tables([_keys_of(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
         )
         own_s = np.array(
-            [asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)]
+            [
+                frontiers[at].hour.start_s if at in frontiers else 0
+                for at in range(max(frontiers) + 1)
+            ]
         )
         late = keys.filter(
             pa.array(keys.column("hour").to_numpy() < own_s[keys.column("asked").to_numpy()])
         )
         by_path = defaultdict[AuditPath, str](str)  # → a type that asks
-        for at, f in asked.items():
+        for at, f in frontiers.items():
             if len(own := late.filter(pc.equal(late.column("asked"), at))):
                 for g in promises_between(
                     self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
@@ -283,8 +293,8 @@ class Prover:
         work = functools.partial(
             read_settled_promises,
             storage=self.storage,
-            windows=PromiseWindows.for_frontiers(asked, below),
-            keys=late,
+            windows=PromiseWindows.for_frontiers(frontiers, below),
+            ranges=late,
         )
         try:
             found = self.runner.map(work, plan_file_items(by_path))
@@ -316,7 +326,7 @@ class Prover:
         if not len(unaudited):
             return {}
         concerned = set(unaudited.column("asked").to_pylist())
-        work = functools.partial(read_new_unaudited, storage=self.storage, keys=unaudited)
+        work = functools.partial(read_new_unaudited, storage=self.storage, ranges=unaudited)
         rows = pa.concat_tables(
             self.runner.map(work, [i for i in items if concerned & set(i.asked)])
         )
@@ -380,7 +390,10 @@ def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> P
 
 
 def complete_sums(
-    sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: AuditOffsets
+    sums: Sequence[RoundSums],
+    storage: Storage,
+    frontiers: Sequence[Frontier],
+    cut_offsets: AuditOffsets,
 ) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
     """Complete each frontier's totals with the audit records of partially counted groups.
 
@@ -390,8 +403,8 @@ def complete_sums(
     Args:
         sums: Totals of each frontier from the ledger.
         storage: The storage.
-        asked: The frontiers, in the order of `sums`.
-        below: The cut.
+        frontiers: The frontiers, in the order of `sums`.
+        cut_offsets: The cut.
 
     Returns:
         For each frontier, the totals of listed rows and of promises by origin hour.
@@ -406,7 +419,7 @@ def complete_sums(
     promised = [defaultdict(Sums, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
         counting = PromiseWindows.for_frontiers(
-            {at: asked[at] for at, _ in hours}, below
+            {at: frontiers[at] for at, _ in hours}, cut_offsets
         ).select_counting(read_promises(storage, path), site)
         for p in counting.select(OLDER.names).to_pylist():
             if (p["asked"], p["hour"]) in hours:
@@ -419,27 +432,33 @@ def complete_sums(
 
 
 def build_proof(
-    at: int, f: Frontier, joined: RangeComparison, file: UnauditedFile | None, told: LateRowsCheck
+    index: int,
+    frontier: Frontier,
+    comparison: RangeComparison,
+    unaudited_file: UnauditedFile | None,
+    late_rows: LateRowsCheck,
 ) -> Proof:
     """Build the proof of one frontier from the comparison of ranges.
 
     Args:
-        at: Index of the frontier in the round.
-        f: The frontier.
-        joined: The comparison of all frontiers.
-        file: The file with the frontier's unaudited rows, if any.
-        told: The check of its late rows.
+        index: Index of the frontier in the round.
+        frontier: The frontier.
+        comparison: The comparison of all frontiers.
+        unaudited_file: The file with the frontier's unaudited rows, if any.
+        late_rows: The check of its late rows.
     """
-    unmet = [u for u in joined.unmet if u.asked == at]
-    unnamed = joined.verdict.unnamed.get(at, 0)
+    unmet = [u for u in comparison.unmet if u.asked == index]
+    unnamed = comparison.verdict.unnamed.get(index, 0)
     unaudited = Counter[int]()
-    rows = joined.unaudited.filter(pc.equal(joined.unaudited.column("asked"), at))
+    rows = comparison.unaudited.filter(pc.equal(comparison.unaudited.column("asked"), index))
     for row in rows.select(["hour", "rows"]).to_pylist():
         unaudited[row["hour"]] += row["rows"]
-    promised = {hour: count for (one, hour), count in joined.verdict.promised.items() if one == at}
-    records = sum(count for (one, _), count in joined.verdict.records.items() if one == at)
-    for u in joined.passed_over:
-        if u.asked == at:
+    promised = {
+        hour: count for (one, hour), count in comparison.verdict.promised.items() if one == index
+    }
+    records = sum(count for (one, _), count in comparison.verdict.records.items() if one == index)
+    for u in comparison.passed_over:
+        if u.asked == index:
             promised[u.hour] -= u.promised
             records -= 1
     hours = sorted({h for h, n in promised.items() if n} | set(unaudited))
@@ -448,13 +467,15 @@ def build_proof(
         audit_records=records,
         promised=sum(promised.values()),
         unaudited=sum(unaudited.values()),
-        checked=sum(count for (one, _), count in joined.verdict.checked.items() if one == at),
-        findings=limit_findings([_described(u, f.hour.length_s) for u in unmet], unnamed),
+        checked=sum(
+            count for (one, _), count in comparison.verdict.checked.items() if one == index
+        ),
+        findings=limit_findings([_described(u, frontier.hour.length_s) for u in unmet], unnamed),
         lacks=to_incomplete_ranges([u.range_id for u in unmet], unnamed),
         books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
-        unaudited_file=file,
-        otherwise=told.otherwise,
-        unknown=told.unknown,
+        unaudited_file=unaudited_file,
+        otherwise=late_rows.otherwise,
+        unknown=late_rows.unknown,
     )
 
 

@@ -140,11 +140,11 @@ class AuditComparer:
     database: Database
     rows_max: int = ROWS_MAX
 
-    def compare_next(self, without: Collection[str]) -> AuditComparison | None:
+    def compare_next(self, skip_paths: Collection[str]) -> AuditComparison | None:
         """Compare the next files that have not been compared yet.
 
         Args:
-            without: Paths of files to skip.
+            skip_paths: Paths of files to skip.
 
         Returns:
             The files and their differences; None if no file is left.
@@ -152,21 +152,23 @@ class AuditComparer:
         Raises:
             Unreadable: A file must be staged again first.
         """
-        files = not_compared(self.database, self.rows_max, without)
+        files = not_compared(self.database, self.rows_max, skip_paths)
         if not files:
             return None
         new = self._read(functools.partial(read_contents, storage=self.storage), files)
-        older = self._older(new, without)
-        known = self._read(functools.partial(read_contents, storage=self.storage, of=new), older)
+        older = self._older(new, skip_paths)
+        known = self._read(
+            functools.partial(read_contents, storage=self.storage, ranges=new), older
+        )
         found = find_differing_ranges(new, known)
         if not len(found):
             return AuditComparison(tuple(files), ())
         rows = self._read(
-            functools.partial(read_range_rows, storage=self.storage, of=found), [*older, *files]
+            functools.partial(read_range_rows, storage=self.storage, ranges=found), [*older, *files]
         )
         return AuditComparison(tuple(files), group_differences(rows))
 
-    def _older(self, new: pa.Table, without: Collection[str]) -> list[AuditFile]:
+    def _older(self, new: pa.Table, skip_paths: Collection[str]) -> list[AuditFile]:
         """Return the files, compared earlier, that may contain ranges of the new rows."""
         if not len(new):
             return []
@@ -179,7 +181,7 @@ class AuditComparer:
         return [
             f
             for f, within in zip(between, hit.tolist(), strict=True)
-            if within and f.path not in without
+            if within and f.path not in skip_paths
         ]
 
     def _read(self, work: functools.partial[pa.Table], files: Sequence[AuditFile]) -> pa.Table:
@@ -189,49 +191,52 @@ class AuditComparer:
         return pa.concat_tables([schema.empty_table(), *runner.map(work, items)])
 
 
-def read_contents(item: PromisesItem, storage: Storage, of: pa.Table | None = None) -> pa.Table:
+def read_contents(item: PromisesItem, storage: Storage, ranges: pa.Table | None = None) -> pa.Table:
     """Return each distinct record content of the files once, schema READINGS.
 
     Args:
         item: The files.
         storage: The storage.
-        of: Ranges to return, columns RANGE; None for all.
+        ranges: Ranges to return, columns RANGE; None for all.
     """
     found = pa.concat_tables([read_all(storage, path, READING) for path, _ in item.files])
-    return distinct_values(found if of is None else semi_join(found, of, RANGE), READING)
+    return distinct_values(found if ranges is None else semi_join(found, ranges, RANGE), READING)
 
 
-def read_range_rows(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
+def read_range_rows(item: PromisesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return all rows of the given ranges in the files, schema SITED.
 
     Args:
         item: The files.
         storage: The storage.
-        of: Ranges, columns RANGE.
+        ranges: Ranges, columns RANGE.
     """
     found = [SITED.empty_table()]
     for path, site in item.files:
-        rows = semi_join(read_all(storage, path, AUDIT_SCHEMA.names), of, RANGE)
+        rows = semi_join(read_all(storage, path, AUDIT_SCHEMA.names), ranges, RANGE)
         found.append(rows.append_column("site", pa.array([site] * len(rows), "string")))
     return pa.concat_tables(found)
 
 
-def find_differing_ranges(new: pa.Table, known: pa.Table) -> pa.Table:
+def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> pa.Table:
     """Return the ranges with several contents, or several value checksums, of which one is new.
 
     Records without checksums are compared by content alone. It performs no I/O.
 
     Args:
-        new: Contents of new files, schema READINGS.
-        known: Contents of files that were compared earlier, schema READINGS.
+        new_contents: Contents of new files, schema READINGS.
+        known_contents: Contents of files that were compared earlier, schema READINGS.
 
     Returns:
         A table with columns RANGE.
     """
-    found = [_with_several(new, known, [*RANGE, "content"])]
-    new, known = (of.filter(of.column("values").is_valid()) for of in (new, known))
+    found = [_with_several(new_contents, known_contents, [*RANGE, "content"])]
+    new_contents, known_contents = (
+        of.filter(of.column("values").is_valid()) for of in (new_contents, known_contents)
+    )
     return distinct_values(
-        pa.concat_tables([*found, _with_several(new, known, [*RANGE, "values"])]), RANGE
+        pa.concat_tables([*found, _with_several(new_contents, known_contents, [*RANGE, "values"])]),
+        RANGE,
     )
 
 
@@ -270,7 +275,7 @@ def _reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
 
 
 def conflicts_of(
-    of: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
+    difference: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
     """Return the conflicts that a difference causes. It performs no I/O.
 
@@ -278,7 +283,7 @@ def conflicts_of(
     blocked.
 
     Args:
-        of: The range and its records.
+        difference: The range and its records.
         frontiers: Frontiers by type.
         length_s: Length of an hour (a bucket) in seconds.
         now_ms: Current time in Unix milliseconds.
@@ -286,10 +291,10 @@ def conflicts_of(
     Returns:
         Conflicts by type and hour; empty if everything is settled in closed buckets.
     """
-    what = of.text(length_s)
+    what = difference.text(length_s)
     found = {
         (event_type, held_s)
-        for reading in of.readings
+        for reading in difference.readings
         for event_type, hour_s, _ in reading.promised
         if (held_s := _held_hour(hour_s, reading, frontiers.get(event_type))) is not None
     }
@@ -297,7 +302,7 @@ def conflicts_of(
         Conflict(
             event_type=event_type,
             hour_s=hour_s,
-            range_id=of.range_id,
+            range_id=difference.range_id,
             what=what,
             found_at_ms=now_ms,
         )

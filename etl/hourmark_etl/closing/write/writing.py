@@ -160,7 +160,7 @@ def write_hours(
     runner: Runner,
     storage: Storage,
     sealed: Collection[SealedHour],
-    closed: Mapping[str, Sequence[ClosedBucket]],
+    closed_buckets: Mapping[str, Sequence[ClosedBucket]],
     schemas: Mapping[int, str],
     folder: str,
     limits: WriteLimits,
@@ -174,7 +174,7 @@ def write_hours(
         runner: Runs the write tasks.
         storage: The storage.
         sealed: The hours. No hour may have late events of another hour of the same type and call.
-        closed: By type, closed buckets that may already contain its late events.
+        closed_buckets: By type, closed buckets that may already contain its late events.
         schemas: Avro schemas as JSON by schema id.
         folder: Path of the new folder.
         limits: Sizes and parallelism.
@@ -186,7 +186,7 @@ def write_hours(
         write_task, storage=storage, schemas=schemas, folder=folder, limits=limits
     )
     done = WriteResult()
-    for part in runner.map(work, plan_tasks(sealed, closed, limits)):
+    for part in runner.map(work, plan_tasks(sealed, closed_buckets, limits)):
         done.add(part)
     verify_read_rows((g for s in sealed for g in s.listed), done.read)
     files = defaultdict[tuple[str, int], list[WrittenFile]](list)
@@ -238,7 +238,7 @@ def _written_hour(
 
 def plan_tasks(
     sealed: Collection[SealedHour],
-    closed: Mapping[str, Sequence[ClosedBucket]],
+    closed_buckets: Mapping[str, Sequence[ClosedBucket]],
     limits: WriteLimits,
 ) -> list[WriteTask]:
     """Split sealed hours into write tasks.
@@ -251,7 +251,9 @@ def plan_tasks(
     )
     earlier = {
         (s.event_type, s.hour.start_s): tuple(
-            b for b in closed.get(s.event_type, ()) if s.late_hours_s and b.hour_s < s.hour.start_s
+            b
+            for b in closed_buckets.get(s.event_type, ())
+            if s.late_hours_s and b.hour_s < s.hour.start_s
         )
         for s in sealed
     }
@@ -339,15 +341,15 @@ def _chosen(
     earlier: Sequence[Sequence[ClosedBucket]],
     storage: Storage,
     programs: Mapping[int, bytes],
-    done: WriteResult,
+    result: WriteResult,
     datum_bytes_max: int,
 ) -> _Chosen:
     """Read a unit and select its valid rows: each id once, and none that a closed bucket contains.
 
-    Totals of what was read, duplicates, invalid rows and lookup errors are added to `done`.
+    Totals of what was read, duplicates, invalid rows and lookup errors are added to `result`.
     """
     table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"), datum_bytes_max)
-    _add(done.read, read)
+    _add(result.read, read)
     listing = table.column("listing").to_numpy().astype(np.int64)
     hours, digests, hashes, schemas = (
         table.column(name).to_numpy() for name in ("hour", "digest", "value_hash", "schema_id")
@@ -371,16 +373,16 @@ def _chosen(
     told = find_held_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
     for (at, own), is_held in zip(asked, told, strict=True):
         if isinstance(is_held, Finding):
-            done.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(is_held)
+            result.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(is_held)
         else:
             keep[own] = ~is_held
-    for left, rows in ((done.duplicates, ~keep), (done.left_out, keep & is_bad[order])):
+    for left, rows in ((result.duplicates, ~keep), (result.left_out, keep & is_bad[order])):
         for at, dropped in _by_listing(listing[order], np.flatnonzero(rows)):
             own = order[dropped]
             key = unit.listings[at].event_type, unit.listings[at].hour_s
             _add(left.setdefault(key, {}), sums_by_hour(hours[own], digests[own], hashes[own]))
-            if left is done.left_out:
-                done.faults.setdefault(key, []).extend(
+            if left is result.left_out:
+                result.faults.setdefault(key, []).extend(
                     f"event {ids[row].hex()}: {describe_verdict(int(verdicts[row]), int(schemas[row]))}"
                     for row in own[:_FAULTS_SHOWN]
                 )
