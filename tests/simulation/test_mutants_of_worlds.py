@@ -312,13 +312,13 @@ def markers_are_believed(patch: Patch) -> None:
 def ends_of_logs_are_not_asked(patch: Patch) -> None:
     """A rebuild lists staged files of what retention took alone."""
     without_epochs(patch)
-    real = OffsetsRebuild._logs
+    real = OffsetsRebuild._read_logs
 
     def logs(work: OffsetsRebuild) -> Logs:
         found = real(work)
         return dataclasses.replace(found, ends=dict.fromkeys(found.ends, 1 << 62))
 
-    patch.setattr(OffsetsRebuild, "_logs", logs)
+    patch.setattr(OffsetsRebuild, "_read_logs", logs)
 
 
 def accepted_gaps_are_forgotten(patch: Patch) -> None:

@@ -67,12 +67,12 @@ def greatest_of_both(patch: pytest.MonkeyPatch) -> None:
 
 def further_not_promised(patch: pytest.MonkeyPatch) -> None:
     """Promises of the first site alone count."""
-    real = CutTaker._end_of
+    real = CutTaker._audit_end
 
     def end_of(self: CutTaker, audit: str) -> int:
         return 0 if audit.startswith(FURTHER) else real(self, audit)
 
-    patch.setattr(CutTaker, "_end_of", end_of)
+    patch.setattr(CutTaker, "_audit_end", end_of)
 
 
 PLANTS: Mapping[str, Plant] = {

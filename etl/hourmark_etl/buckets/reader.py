@@ -63,7 +63,7 @@ def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[H
         bucket_seconds: Length of a bucket; folders of other lengths are ignored.
     """
     hours = []
-    for date, *clock in _walk(
+    for date, *clock in _walk_levels(
         storage, event_type, _LEVELS if bucket_seconds < 3600 else _LEVELS[:2], ()
     ):
         with suppress(ValueError):  # a folder that is no bucket of this length
@@ -197,7 +197,7 @@ def read_events(
             ) from error
 
 
-def _walk(
+def _walk_levels(
     storage: Storage, folder: str, levels: Sequence[re.Pattern[str]], values: tuple[str, ...]
 ) -> Iterator[tuple[str, ...]]:
     if not levels:
@@ -205,4 +205,6 @@ def _walk(
         return
     for entry in entries_of(storage, folder):
         if entry.is_folder and (match := levels[0].fullmatch(entry.name)):
-            yield from _walk(storage, f"{folder}/{entry.name}", levels[1:], (*values, match[1]))
+            yield from _walk_levels(
+                storage, f"{folder}/{entry.name}", levels[1:], (*values, match[1])
+            )

@@ -174,12 +174,16 @@ def find_late_clashes(
     for verdict in reports:
         both = [
             event_id
-            for event_id in _split(verdict.late_ids)
+            for event_id in _split_ids(verdict.late_ids)
             if late.setdefault(event_id, verdict.hour) != verdict.hour
         ]
         if both:
             findings.append(
-                _clash(event_type, verdict.hour, f"{_named(both)} late here and in {late[both[0]]}")
+                _clash(
+                    event_type,
+                    verdict.hour,
+                    f"{_format_ids(both)} late here and in {late[both[0]]}",
+                )
             )
     for origin in sorted(
         {Hour.of(EventId(event_id).time_ms, hour.length_s) for event_id, hour in late.items()}
@@ -200,7 +204,7 @@ def find_late_clashes(
                 _clash(
                     event_type,
                     late[both[0]],
-                    f"{_named(both)} late here and in {origin}, their own hour",
+                    f"{_format_ids(both)} late here and in {origin}, their own hour",
                 )
             )
     return findings
@@ -286,7 +290,7 @@ class _Check:
         if said != stands:
             self.add(
                 BucketFault.CHAIN,
-                f"the marker before it is {_marker(stands)}, the manifest says {_marker(said)}",
+                f"the marker before it is {_format_marker(stands)}, the manifest says {_format_marker(said)}",
                 MARKER,
             )
 
@@ -346,7 +350,7 @@ class _Check:
             )
 
     def _check_hours(self, file: BucketFile, content: _Content) -> None:
-        starts = hour_starts_s(_halves(content.ids)[0], self._hour.length_s)
+        starts = hour_starts_s(_split_words(content.ids)[0], self._hour.length_s)
         if file.name.startswith(ON_TIME_PREFIX):
             wrong, rule = (
                 starts != self._hour.start_s,
@@ -367,10 +371,10 @@ class _Check:
         if wrong.any():
             found = [
                 event_id
-                for event_id, is_wrong in zip(_split(content.ids), wrong, strict=True)
+                for event_id, is_wrong in zip(_split_ids(content.ids), wrong, strict=True)
                 if is_wrong
             ]
-            self.add(BucketFault.HOUR, f"{_named(found)} {rule}", file.name)
+            self.add(BucketFault.HOUR, f"{_format_ids(found)} {rule}", file.name)
         elif file.origin_hour is not None and any(
             label != file.origin_hour for label in self._by_hour(starts)
         ):
@@ -393,13 +397,13 @@ class _Check:
             content.whole for content in self._contents.values()
         ):
             return  # named above; sums over a part would only repeat it
-        total = int(_halves(ids)[1].sum(dtype=np.uint64))
+        total = int(_split_words(ids)[1].sum(dtype=np.uint64))
         if total != _parse_hex(manifest.id_sum):
             self.add(
                 BucketFault.ID_SUM,
                 f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}",
             )
-        late = self._by_hour(hour_starts_s(_halves(self._late_ids())[0], self._hour.length_s))
+        late = self._by_hour(hour_starts_s(_split_words(self._late_ids())[0], self._hour.length_s))
         if late != manifest.late:
             self.add(
                 BucketFault.LATE,
@@ -410,16 +414,16 @@ class _Check:
         ascending = np.sort(
             np.frombuffer(ids, f"S{ID_SIZE}")
         )  # numpy sorts and compares them as ids
-        again = _split(ascending[1:][ascending[1:] == ascending[:-1]].tobytes())
+        again = _split_ids(ascending[1:][ascending[1:] == ascending[:-1]].tobytes())
         if again:
             examples = {*again[:_EXAMPLES_MAX]}
             files = [
                 name
                 for name, content in self._contents.items()
-                if not examples.isdisjoint(_split(content.ids))
+                if not examples.isdisjoint(_split_ids(content.ids))
             ]
             self.add(
-                BucketFault.DUPLICATE, f"{_named(again)} more than once, in {', '.join(files)}"
+                BucketFault.DUPLICATE, f"{_format_ids(again)} more than once, in {', '.join(files)}"
             )
 
     def _by_hour(self, starts: Int64s) -> dict[str, int]:
@@ -428,20 +432,20 @@ class _Check:
         return dict(zip(labels, counts.tolist(), strict=True))
 
 
-def _halves(ids: bytes | bytearray) -> tuple[UInt64s, UInt64s]:
+def _split_words(ids: bytes | bytearray) -> tuple[UInt64s, UInt64s]:
     pairs = np.frombuffer(ids, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _split(ids: bytes | bytearray) -> list[bytes]:
+def _split_ids(ids: bytes | bytearray) -> list[bytes]:
     return [bytes(ids[start : start + ID_SIZE]) for start in range(0, len(ids), ID_SIZE)]
 
 
-def _marker(previous: Previous | None) -> str:
+def _format_marker(previous: Previous | None) -> str:
     return f"of {previous.hour}, blake2b {previous.blake2b}" if previous else "none"
 
 
-def _named(ids: Sequence[bytes]) -> str:
+def _format_ids(ids: Sequence[bytes]) -> str:
     named = ", ".join(str(EventId(event_id)) for event_id in ids[:_EXAMPLES_MAX])
     return f"{len(ids)} ({named}{', …' if len(ids) > _EXAMPLES_MAX else ''})"
 

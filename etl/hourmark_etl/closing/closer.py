@@ -108,12 +108,12 @@ class Closer:
         self._duplicate_hosts = DuplicateHostWatch()
         self._not_before_s: dict[str, float] = {}
         self._pauses_s: dict[str, float] = {}
-        self._again: set[str] = set()  # files that were staged again
-        self._lost: set[str] = set()  # files that could not be
+        self._restaged: set[str] = set()  # files that were staged again
+        self._unrestorable: set[str] = set()  # files that could not be
         self._unseen: set[str] = (
             set()
         )  # types of which storage may hold buckets, for all that could be seen
-        self._troubles: dict[str, tuple[Hour, ClosingPhase, tuple[str, ...]]] = {}
+        self._blocked: dict[str, tuple[Hour, ClosingPhase, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
 
@@ -143,37 +143,37 @@ class Closer:
                 return 0
         except Unavailable as error:
             if not isinstance(error, DamagedRow) or error.event_type is None:
-                self._say_unavailable(error)
+                self._report_unavailable(error)
                 raise
             _LOG.error("%s", error)
-            self._hold_types({error.event_type}, ClosingPhase.LEDGER, str(error))
+            self._postpone_types({error.event_type}, ClosingPhase.LEDGER, str(error))
             return 0
         self._interrupted = False
         return outcome
 
     def _poll(self) -> Waiting | int:
         frontiers, given = self._frontiers(), overrides(self._database)
-        if self._give_up_unwritable(overridden_frontiers(frontiers, given), given):
+        if self._apply_overrides(overridden_frontiers(frontiers, given), given):
             frontiers = self._frontiers()
         for alarm in self._duplicate_hosts.observe(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
-        if sealed := self._in_turn(frontiers, HourState.SEALED):
-            return self._finish(self._publisher.publish(sealed))
-        opened = self._in_turn(frontiers, HourState.OPEN)
+        if sealed := self._due_frontiers(frontiers, HourState.SEALED):
+            return self._close_published(self._publisher.publish(sealed))
+        opened = self._due_frontiers(frontiers, HourState.OPEN)
         if forced := overridden_frontiers(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
-        conflicting = self._conflicting(frontiers)
-        unread, for_all = self._unreadable()
+        conflicting = self._conflicts_by_type(frontiers)
+        unread, for_all = self._read_errors_by_type()
         out = conflicting.keys() | unread.keys()
         cut = self._taker.poll([f for f in opened if f.event_type not in out])
         if isinstance(cut, Waiting):
-            self._say(
+            self._update_blockers(
                 frontiers,
                 {
                     **cut.by_type,
                     **dict.fromkeys(
-                        self._ended(frontiers) if for_all else (),
+                        self._ended_types(frontiers) if for_all else (),
                         (ClosingPhase.UNREADABLE, for_all),
                     ),
                     **{t: (ClosingPhase.UNREADABLE, what) for t, what in unread.items()},
@@ -196,10 +196,10 @@ class Closer:
         if any(topic in gaps for topic in CONTROL):
             return 0
         cut = cut.without_types({t for t in cut.watermarks_ms if events_topic(t) in gaps})
-        self._compare(cut)
+        self._compare_audit_files(cut)
         return self._close_under(cut)
 
-    def _give_up_unwritable(
+    def _apply_overrides(
         self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
     ) -> bool:
         """Apply overrides to hours that lack a staged file or cannot be written.
@@ -213,7 +213,7 @@ class Closer:
         changed = False
         for f in chosen:
             trouble, seal, override = (
-                self._troubles.get(f.event_type),
+                self._blocked.get(f.event_type),
                 f.seal,
                 overrides_by_type[f.event_type],
             )
@@ -229,7 +229,7 @@ class Closer:
                     changed = True
         return changed
 
-    def _unreadable(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    def _read_errors_by_type(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
         """Return the read errors of event partitions by type, and those of control topics.
 
         Errors of control topics, which carry audit records and host reports, block all types.
@@ -247,16 +247,16 @@ class Closer:
                 of_type[event_type] = (*of_type.get(event_type, ()), str(error))
         return of_type, for_all
 
-    def _ended(self, frontiers: Collection[Frontier]) -> list[str]:
+    def _ended_types(self, frontiers: Collection[Frontier]) -> list[str]:
         now_ms = self._clock.now_ms()
         return [f.event_type for f in frontiers if f.hour.end_ms <= now_ms]
 
-    def _conflicting(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
+    def _conflicts_by_type(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
         """Return the types whose frontier hour only an override can close, with the reasons."""
         found = conflicts(self._database)
         return {f.event_type: what for f in frontiers if (what := holding(found, f))}
 
-    def _compare(self, cut: ClosingCut) -> None:
+    def _compare_audit_files(self, cut: ClosingCut) -> None:
         """Compare new audit records with all others, before anything is frozen under the cut.
 
         Ranges that were parsed twice with different results become conflicts. A lost audit file is
@@ -266,7 +266,7 @@ class Closer:
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {
             path
-            for path in self._lost
+            for path in self._unrestorable
             if not types_in(self._database, path) & cut.watermarks_ms.keys()
         }
         while compared := self._ports.engine.compare(lost):
@@ -293,7 +293,7 @@ class Closer:
         _LOG.error("%s", unreadable)
         trouble = (
             "its records were staged again, and cannot be read again"
-            if unreadable.path in self._again
+            if unreadable.path in self._restaged
             else ""
         )
         types = types_in(self._database, unreadable.path) | (
@@ -301,27 +301,27 @@ class Closer:
         )
         phase = ClosingPhase.STAGED  # which an override ends
         try:
-            self._again.add(self._ports.restage(self.lease, unreadable.path))
+            self._restaged.add(self._ports.restage(self.lease, unreadable.path))
         except DamagedRow as damaged:
             phase, trouble = ClosingPhase.LEDGER, str(damaged)
         except (DataLoss, BadRecord) as lost:
             trouble = str(lost)
-            types -= self._give_up(unreadable.path, types)
+            types -= self._accept_loss(unreadable.path, types)
         except Unavailable as error:
             if not types:
                 raise
             phase, trouble = _phase_of(error), f"{unreadable}: {error}"
         if trouble:
-            self._lost.add(unreadable.path)
+            self._unrestorable.add(unreadable.path)
             if types:
                 _LOG.error(
                     "%s; until that file can be read, these types cannot close: %s",
                     trouble,
                     ", ".join(sorted(types)),
                 )
-                self._hold_types(types, phase, trouble)
+                self._postpone_types(types, phase, trouble)
 
-    def _hold_types(self, types: Collection[str], phase: ClosingPhase, trouble: str) -> None:
+    def _postpone_types(self, types: Collection[str], phase: ClosingPhase, trouble: str) -> None:
         for f in self._frontiers():
             if f.event_type in types:
                 pause_s = min(
@@ -330,9 +330,9 @@ class Closer:
                 self._pauses_s[f.event_type] = (
                     pause_s  # growing: a poll finds one such file or row, and there may be many
                 )
-                self._set_back(f, phase, (trouble,), pause_s)
+                self._postpone(f, phase, (trouble,), pause_s)
 
-    def _give_up(self, path: str, types: Collection[str]) -> set[str]:
+    def _accept_loss(self, path: str, types: Collection[str]) -> set[str]:
         """Record the loss of a staged file for types with an override, and return these types."""
         given, known = overrides(self._database), known_file(self._database, path)
         chosen = overridden_frontiers(
@@ -373,7 +373,7 @@ class Closer:
         A type whose hour is refused leaves the cut and waits for the next one.
         """
         closed = 0
-        while chosen := self._allowed(cut):
+        while chosen := self._allowed_frontiers(cut):
             is_backlog = any(
                 f.hour.next().end_ms <= cut.watermarks_ms[f.event_type] for f in chosen
             )
@@ -388,12 +388,12 @@ class Closer:
             cut = cut.without_types({f.event_type for f in taken if now[f.event_type] == f.hour})
         return closed
 
-    def _allowed(self, cut: ClosingCut) -> list[Frontier]:
+    def _allowed_frontiers(self, cut: ClosingCut) -> list[Frontier]:
         frontiers = self._frontiers()
-        conflicting = self._conflicting(frontiers)
+        conflicting = self._conflicts_by_type(frontiers)
         return [
             f
-            for f in self._in_turn(frontiers, HourState.OPEN)
+            for f in self._due_frontiers(frontiers, HourState.OPEN)
             if f.event_type not in conflicting and _is_under(cut, f)
         ]
 
@@ -406,7 +406,7 @@ class Closer:
                 given[f.event_type].reason,
             )
         cut = take_forced_cut(forced, self._sites, self._ports.progress, self._audits, self._clock)
-        self._compare(cut)
+        self._compare_audit_files(cut)
         return self._close_hours(forced, {f.event_type: f.hour for f in forced}, cut, given)
 
     def _close_hours(
@@ -427,7 +427,7 @@ class Closer:
         Returns:
             The number of closed hours.
         """
-        if not (chosen := self._unpublished(chosen)):
+        if not (chosen := self._without_bucket(chosen)):
             return 0
         last_hours = {f.event_type: last_hours[f.event_type] for f in chosen}
         offsets = ledger.freeze(
@@ -439,19 +439,19 @@ class Closer:
         )
         verdict = self._sealer.prove_round(round_)
         if verdict.refused or verdict.unwritable:
-            self._refuse(verdict)
+            self._unfreeze_refused(verdict)
         if not verdict.chains:
             return 0
         self._sealer.seal(round_, verdict, {f.event_type for f in self._frontiers()})
         if overrides_by_type:
             self._checked_at_s = None  # gaps may have been accepted
         for event_type in verdict.chains:
-            self._troubles.pop(event_type, None)
-        return self._finish(
-            self._publisher.publish(self._in_turn(self._frontiers(), HourState.SEALED))
+            self._blocked.pop(event_type, None)
+        return self._close_published(
+            self._publisher.publish(self._due_frontiers(self._frontiers(), HourState.SEALED))
         )
 
-    def _unpublished(self, chosen: Sequence[Frontier]) -> list[Frontier]:
+    def _without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
         """Return the frontiers whose bucket does not exist; postpone those that cannot be checked.
 
         Raises:
@@ -472,17 +472,17 @@ class Closer:
             self._database.check_lease(self.lease)
             raise
         for f, error in troubles:
-            self._set_back(f, ClosingPhase.STORAGE, (str(error),))
+            self._postpone(f, ClosingPhase.STORAGE, (str(error),))
             _LOG.error("%s %s stays open: %s", f.event_type, f.hour, error)
         postponed = {f.event_type for f, _ in troubles}
         self._unseen -= {f.event_type for f in unseen} - postponed
         return [f for f in chosen if f.event_type not in postponed]
 
-    def _refuse(self, verdict: RoundDecisions) -> None:
+    def _unfreeze_refused(self, verdict: RoundDecisions) -> None:
         unwritable = [(f, ()) for f, *_ in verdict.unwritable]
         ledger.unfreeze_all(self._database, self.lease, [*verdict.refused, *unwritable])
         for f, phase, why in verdict.unwritable:
-            self._set_back(f, phase, why)
+            self._postpone(f, phase, why)
             _LOG.error(
                 "%s %s stays open, as some of its rows can be in no bucket: %s",
                 f.event_type,
@@ -497,11 +497,11 @@ class Closer:
                 conflict.event_type,
                 conflict.what,
             )
-            self._troubles.pop(conflict.event_type, None)
+            self._blocked.pop(conflict.event_type, None)
         conflicting = {c.event_type for c in verdict.conflicts}
         for f, findings in verdict.refused:
             if f.event_type not in conflicting:
-                self._set_back(f, ClosingPhase.PROOF, findings)
+                self._postpone(f, ClosingPhase.PROOF, findings)
                 _LOG.error(
                     "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
                     f.event_type,
@@ -525,7 +525,11 @@ class Closer:
             )
             ledger.unfreeze_all(self._database, self.lease, [(f, ()) for f in frozen])
         sealed = [f for f in frontiers if f.state is HourState.SEALED]
-        if recovered := self._finish(self._publisher.find_published(sealed)) if sealed else 0:
+        if (
+            recovered := self._close_published(self._publisher.find_published(sealed))
+            if sealed
+            else 0
+        ):
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
         left_over = find_leftover_files(self._ports.storage, self._database)
         self._database.check_lease(
@@ -535,23 +539,23 @@ class Closer:
             self._ports.storage, [ATTEMPTS_FOLDER, *left_over]
         )  # attempts of closers that were interrupted
 
-    def _finish(self, published: PublishResult) -> int:
+    def _close_published(self, published: PublishResult) -> int:
         """Close published hours in the ledger, postpone failed ones, return the number closed."""
         if published.closings:
             ledger.close_all(self._database, self.lease, published.closings)
         for closing in published.closings:
             f, manifest = closing.frontier, closing.manifest
-            for kept in (self._not_before_s, self._pauses_s, self._troubles):
+            for kept in (self._not_before_s, self._pauses_s, self._blocked):
                 kept.pop(f.event_type, None)
             self._ports.metrics.closed(f.hour, manifest)
         for line in closed_lines(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
         for f, error in published.failures:
-            self._set_back(f, _phase_of_trouble(error), (str(error),))
+            self._postpone(f, _phase_of_failure(error), (str(error),))
             _LOG.error("%s %s is sealed and cannot be published: %s", f.event_type, f.hour, error)
         return len(published.closings)
 
-    def _set_back(
+    def _postpone(
         self,
         f: Frontier,
         phase: ClosingPhase,
@@ -559,9 +563,9 @@ class Closer:
         pause_s: float = RETRY_SECONDS,
     ) -> None:
         self._not_before_s[f.event_type] = self._clock.monotonic_s() + pause_s
-        self._troubles[f.event_type] = (f.hour, phase, what)
+        self._blocked[f.event_type] = (f.hour, phase, what)
 
-    def _say(
+    def _update_blockers(
         self,
         frontiers: Collection[Frontier],
         blockers: Mapping[str, tuple[ClosingPhase, tuple[str, ...]]],
@@ -571,12 +575,12 @@ class Closer:
             for f in frontiers
             if f.event_type in blockers
         }
-        self._blockers.update(said | self._troubles)
+        self._blockers.update(said | self._blocked)
 
-    def _say_unavailable(self, error: Unavailable) -> None:
+    def _report_unavailable(self, error: Unavailable) -> None:
         phase = _phase_of(error)
         now_ms, frontiers = self._clock.now_ms(), self._frontiers()
-        self._say(
+        self._update_blockers(
             frontiers,
             {f.event_type: (phase, (str(error),)) for f in frontiers if f.hour.end_ms <= now_ms},
         )
@@ -587,7 +591,7 @@ class Closer:
     def _topics(self, chosen: Collection[Frontier]) -> CentralTopics:
         return CentralTopics.from_settings(self._config.kafka, [f.event_type for f in chosen])
 
-    def _in_turn(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
+    def _due_frontiers(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
         """Return the frontiers in this state whose type is not postponed."""
         now_s = self._clock.monotonic_s()
         return [
@@ -597,7 +601,7 @@ class Closer:
         ]
 
 
-def _phase_of_trouble(error: Finding | StorageError) -> ClosingPhase:
+def _phase_of_failure(error: Finding | StorageError) -> ClosingPhase:
     if isinstance(error, Unwritable):
         return ClosingPhase.UNWRITABLE
     if isinstance(error, LedgerChanged):

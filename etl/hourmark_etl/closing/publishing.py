@@ -99,7 +99,7 @@ def build_manifest(
     """
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
-    files = _named(written_hour.files)
+    files = _named_files(written_hour.files)
     late = Counter[str]()
     for _, w in files:
         for start_s, rows in w.hours.items() if w.late else ():
@@ -118,7 +118,7 @@ def build_manifest(
             audit_next=seal.audit_next.in_marker(),
             waived=[
                 *seal.waived,
-                *_left_out(written_hour),
+                *_describe_left_out(written_hour),
                 *(f"not verified: {what}" for what in (*written_hour.unverified, *unverified)),
             ],
         ),
@@ -159,7 +159,7 @@ def build_manifest(
     ).sealed()
 
 
-def _left_out(written: WrittenHour) -> list[str]:
+def _describe_left_out(written: WrittenHour) -> list[str]:
     count = sum(rows.events for rows in written.left_out.values())
     return (
         [f"left out: {count} rows that cannot be written, such as {'; '.join(written.faults)}"]
@@ -266,7 +266,7 @@ def publish(
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
     storage.make_folder(attempt)
-    for name, file in _named(written_hour.files):
+    for name, file in _named_files(written_hour.files):
         storage.rename_new(file.path, f"{attempt}/{name}")
     storage.write_new(f"{attempt}/{MARKER}", manifest.encode(), unseen=True)
     _read_back(storage, attempt, manifest)
@@ -283,8 +283,7 @@ def publish(
     return manifest
 
 
-def _named(written: Sequence[WrittenFile]) -> list[tuple[str, WrittenFile]]:
-    """The files in the bucket's order, with their names in it."""
+def _named_files(written: Sequence[WrittenFile]) -> list[tuple[str, WrittenFile]]:
     numbers = {"part": itertools.count(), "late": itertools.count()}
     files = [
         ("late" if w.late else "part", w)
@@ -334,7 +333,7 @@ class PublishResult:
 
     Attributes:
         closings: The hours that were published, with their manifests.
-        troubles: The hours that could not be published.
+        failures: The hours that could not be published.
     """
 
     closings: list[Closing] = dataclasses.field(default_factory=list)
@@ -371,7 +370,9 @@ class Publisher:
         """
         chains = [f.sealed_hours for f in sealed]
         # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
-        return self._each(chains, lambda f: find_manifest(self.storage, f.event_type, f.hour))
+        return self._collect_manifests(
+            chains, lambda f: find_manifest(self.storage, f.event_type, f.hour)
+        )
 
     def publish(self, sealed: Collection[Frontier]) -> PublishResult:
         """Write and publish every sealed hour of the given frontiers.
@@ -388,13 +389,13 @@ class Publisher:
         groups = listed_groups(self.database, asked)
         hours = {
             (f.event_type, f.hour): SealedHour(
-                f.event_type, f.hour, tuple(listed), *_given_up(f.seal)
+                f.event_type, f.hour, tuple(listed), *_waivers(f.seal)
             )
             for f, listed in zip(asked, groups, strict=True)
         }
         schemas = schemas_of(self.database, {s for h in hours.values() for s in _schema_ids(h)})
         troubles: list[PublishFailure] = []
-        chains = [_readable(f.sealed_hours, hours, schemas, troubles) for f in sealed]
+        chains = [_publishable_hours(f.sealed_hours, hours, schemas, troubles) for f in sealed]
         whole = {
             schema_id: schema
             for schema_id, schema in schemas.items()
@@ -410,7 +411,7 @@ class Publisher:
 
         def published(f: Frontier) -> Manifest:
             of = by_hour[f.event_type, f.hour.start_s]
-            previous, unverified = self._previous(f)
+            previous, unverified = self._previous_marker(f)
             manifest = build_manifest(
                 f,
                 of,
@@ -425,7 +426,7 @@ class Publisher:
             )
             return publish(self.storage, f, of, manifest)
 
-        result = self._each(chains, published)
+        result = self._collect_manifests(chains, published)
         result.failures += troubles
         manifests = [c.manifest for c in result.closings]
         publish_indexes(
@@ -440,7 +441,7 @@ class Publisher:
         self.storage.delete(folder)
         return result
 
-    def _previous(self, f: Frontier) -> tuple[Previous | None, tuple[str, ...]]:
+    def _previous_marker(self, f: Frontier) -> tuple[Previous | None, tuple[str, ...]]:
         """Return the previous hour's marker, and readable problems with it.
 
         If the marker is unreadable and an override gives it up, the ledger's copy is used.
@@ -452,7 +453,7 @@ class Publisher:
             known = closed_marker(self.database, f.event_type, before)
             if known is None:
                 raise
-            if not _given_up(f.seal).gives_up:
+            if not _waivers(f.seal).gives_up:
                 raise Unwritable(
                     f"{error}, or `hourmark bucket force` goes on with the ledger's copy "
                     "of its marker"
@@ -460,7 +461,7 @@ class Publisher:
             decode_manifest(self.storage, f.event_type, before, known)
             return Previous.of(str(before), known), (f"the bucket before it, {before}: {error}",)
 
-    def _each(
+    def _collect_manifests(
         self,
         chains: Sequence[Sequence[Frontier]],
         manifest_there: Callable[[Frontier], Manifest | None],
@@ -493,7 +494,7 @@ class _GivenUp(NamedTuple):
     gives_up: bool
 
 
-def _given_up(seal: Seal | None) -> _GivenUp:
+def _waivers(seal: Seal | None) -> _GivenUp:
     return _GivenUp(seal is not None and seal.leaves_out, seal is not None and seal.gives_up)
 
 
@@ -501,20 +502,20 @@ def _schema_ids(hour: SealedHour) -> set[int]:
     return {s for g in hour.listed for s in g.schema_ids}
 
 
-def _readable(
+def _publishable_hours(
     chain: Sequence[Frontier],
     hours: Mapping[tuple[str, Hour], SealedHour],
     schemas: Mapping[int, KnownSchema | DamagedRow],
     troubles: list[PublishFailure],
 ) -> tuple[Frontier, ...]:
     for at, f in enumerate(chain):
-        if why := _unpublishable(f, hours[f.event_type, f.hour], schemas):
+        if why := _publish_obstacle(f, hours[f.event_type, f.hour], schemas):
             troubles.append(PublishFailure(f, why))
             return tuple(chain[:at])
     return tuple(chain)
 
 
-def _unpublishable(
+def _publish_obstacle(
     f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema | DamagedRow]
 ) -> Finding | None:
     assert f.seal is not None

@@ -141,7 +141,7 @@ class Sealer:
         )
         verdict, asked = RoundDecisions(), list(closing_round.frozen)
         while asked:
-            unwritable = self._unwritable(asked, closing_round.overrides)
+            unwritable = self._find_unwritable(asked, closing_round.overrides)
             verdict.unwritable += [
                 (f, *unwritable[f.event_type])
                 for f in asked
@@ -185,7 +185,7 @@ class Sealer:
             asked = following
         return verdict
 
-    def _unwritable(
+    def _find_unwritable(
         self, frontiers: Sequence[Frontier], overridden: Collection[str]
     ) -> dict[str, tuple[ClosingPhase, tuple[str, ...]]]:
         """Return the types whose hour has rows with unusable schemas, and the reasons.
@@ -215,7 +215,7 @@ class Sealer:
 
         Args:
             closing_round: The round.
-            decisions: The decisions of `judge`.
+            decisions: The decisions of `prove_round`.
             all_types: All event types; gaps of control topics are accepted only if each has an
                 override.
         """
@@ -227,11 +227,11 @@ class Sealer:
         }
         silent = find_silent_sources(by_source.values(), self.progress.reporters())
         forced = [f.event_type for f in sealed if f.event_type in closing_round.overrides]
-        gaps, checks = self._accepted(forced, closing_round.overrides, all_types)
+        gaps, checks = self._acceptable_gaps(forced, closing_round.overrides, all_types)
         together = ledger.WithSeals(silent, decisions.unaudited, gaps, checks)
         ledger.seal(self.database, self.lease, decisions.chains, sealed, together)
 
-    def _accepted(
+    def _acceptable_gaps(
         self, forced: Sequence[str], overrides: Mapping[str, Override], all_types: set[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Return the offset gaps that the overrides accept, and new edge checks of their topics."""
@@ -319,7 +319,7 @@ def decide_seal(
     gaps = [
         f"accepted: {h.what} ({h.reason})"
         for h in context.accepted
-        if _concerns(h, frontier, proof, override)
+        if _must_be_named(h, frontier, proof, override)
     ]
     if override is not None:
         skipped = [
@@ -366,7 +366,7 @@ def _why_waived(r: ReportedSource, hour: Hour) -> str:
     )
 
 
-def _concerns(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:
+def _must_be_named(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:
     """Return whether an accepted gap must be named in the seal of this hour.
 
     Missing audit records or reports concern every hour that had begun by then. Missing events

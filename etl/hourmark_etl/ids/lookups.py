@@ -84,9 +84,11 @@ def find_held_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | 
         For each query either one boolean per id, or a `Finding` if a bucket that is needed for the
         answer cannot be read.
     """
-    lookups = [_lookups(of) for of in queries]
-    _ask_indexes(storage, itertools.chain.from_iterable(lookups))
-    return [_told(storage, of.ids, own) for of, own in zip(queries, lookups, strict=True)]
+    lookups = [_create_lookups(of) for of in queries]
+    _search_indexes(storage, itertools.chain.from_iterable(lookups))
+    return [
+        _combine_answers(storage, of.ids, own) for of, own in zip(queries, lookups, strict=True)
+    ]
 
 
 class IndexWriter:
@@ -202,8 +204,8 @@ class _Lookup:
     def answer(self, storage: Storage) -> Ids:
         """Return those ids that the bucket contains, from its index or else from its containers."""
         if self.found is not None:
-            return _joined(self.found)
-        return _joined(
+            return _concatenate(self.found)
+        return _concatenate(
             [
                 part
                 for path, digest in self.bucket.files
@@ -212,13 +214,13 @@ class _Lookup:
         )
 
 
-def _lookups(asked: IdQuery) -> list[_Lookup]:
+def _create_lookups(asked: IdQuery) -> list[_Lookup]:
     ordered = np.sort(asked.ids)
-    lookups = (_Lookup(bucket, _of_hours(ordered, bucket.holds)) for bucket in asked.buckets)
+    lookups = (_Lookup(bucket, _ids_of_hours(ordered, bucket.holds)) for bucket in asked.buckets)
     return [lookup for lookup in lookups if len(lookup.ordered)]
 
 
-def _of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
+def _ids_of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
     """Return the ids of events of the given hours, ascending.
 
     An id begins with its event's time (`hourmark.records.event_id`), so each hour is one range.
@@ -228,17 +230,17 @@ def _of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
         for h in sorted(hours)
     ]
     spans = np.searchsorted(ordered, np.array(bounds, f"S{SIZE}")).reshape(-1, 2)
-    return _joined([ordered[start:end] for start, end in spans.tolist()])
+    return _concatenate([ordered[start:end] for start, end in spans.tolist()])
 
 
-def _told(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Finding:
+def _combine_answers(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Finding:
     try:
-        return np.isin(ids, _joined([lookup.answer(storage) for lookup in lookups]))
+        return np.isin(ids, _concatenate([lookup.answer(storage) for lookup in lookups]))
     except Finding as error:
         return Finding(str(error))  # without what its frames hold
 
 
-def _ask_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
+def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
     by_path = defaultdict[str, list[tuple[IdRun, _Lookup]]](list)
     for lookup in lookups:
         if lookup.bucket.is_indexed:
@@ -248,12 +250,12 @@ def _ask_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
     for path, asked in sorted(by_path.items()):
         try:
             with storage.open(path) as file:
-                _ask_index(_Index(file, path), asked)
+                _search_index(_Index(file, path), asked)
         except (StorageError, OSError, EOFError, ValueError) as error:
-            _give_up([lookup for _, lookup in asked], error)
+            _discard_index([lookup for _, lookup in asked], error)
 
 
-def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
+def _search_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
     """Search one index in the order of its rows.
 
     A damaged block affects only the buckets that need it. If storage becomes unavailable, all
@@ -265,13 +267,13 @@ def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
             try:
                 lookup.found += index.among(lookup.bucket, run, lookup.ordered)
             except (Lost, OSError, EOFError, ValueError) as error:
-                _give_up([lookup], error)
+                _discard_index([lookup], error)
             except StorageError as error:
-                return _give_up([of for _, of in ordered[at:]], error)
+                return _discard_index([of for _, of in ordered[at:]], error)
     return None
 
 
-def _give_up(lookups: Sequence[_Lookup], error: Exception) -> None:
+def _discard_index(lookups: Sequence[_Lookup], error: Exception) -> None:
     named = f"{lookups[0].bucket.event_type}, from Unix second {lookups[0].bucket.hour_s}"
     more = f", and {len(lookups) - 1} more" if len(lookups) > 1 else ""
     _LOG.warning(
@@ -285,7 +287,7 @@ def _give_up(lookups: Sequence[_Lookup], error: Exception) -> None:
         lookup.found = None
 
 
-def _joined(parts: Sequence[Ids]) -> Ids:
+def _concatenate(parts: Sequence[Ids]) -> Ids:
     return np.concatenate(parts) if parts else np.empty(0, f"S{SIZE}")
 
 
@@ -407,13 +409,13 @@ def _in_block(
 ) -> Iterator[Ids]:
     candidates = _between(ordered, first, after) if first <= after else ordered
     if len(candidates):
-        yield _common(
+        yield _intersect(
             candidates,
             np.array(sorted(_ids_of(container.single_block_container(block))), f"S{SIZE}"),
         )
 
 
-def _common(ordered: Ids, own: Ids) -> Ids:
+def _intersect(ordered: Ids, own: Ids) -> Ids:
     return np.intersect1d(_between(ordered, own[0], own[-1]), own) if len(own) else own
 
 

@@ -146,7 +146,7 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
         }
         for event_type in sorted(types):  # one by one: a year of all types does not fit into memory
             try:
-                wanted = _late_by_manifests(connection, event_type, bucket_seconds)
+                wanted = _late_hours_of_manifests(connection, event_type, bucket_seconds)
             except DamagedRow:  # it is named by its digest
                 continue
             query = select(table.origin, table.hour).where(table.type == event_type)
@@ -161,7 +161,7 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
         yield LedgerFinding(LedgerFault.LISTING, f"{event_type}, table late_hours", detail)
 
 
-def _late_by_manifests(
+def _late_hours_of_manifests(
     connection: Connection, event_type: str, bucket_seconds: int
 ) -> set[tuple[int, int]]:
     """Return pairs of origin hour and bucket hour (Unix seconds) of a type's late events."""
@@ -197,7 +197,7 @@ def check_groups(
         differences = file_differences(connection)
     for event_type, listed_hour, latest, count in listed:
         f = frontier.get(event_type)
-        if f is None or (why := _not_listable(f, listed_hour, latest)):
+        if f is None or (why := _listing_fault(f, listed_hour, latest)):
             detail = f"{count} groups are listed for {listed_hour}: " + (
                 why if f is not None else "the type has no frontier"
             )
@@ -208,7 +208,7 @@ def check_groups(
         )
 
 
-def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
+def _listing_fault(f: Frontier, listed_hour: int, latest: int) -> str:
     """Return why groups of these hours cannot be listed for that hour; empty if they can."""
     if latest > listed_hour:
         return f"one of {Hour.of(latest * 1000, f.hour.length_s)} is later than its bucket"
@@ -238,7 +238,8 @@ def check_markers(
         yield from filter(
             None,
             at_once(
-                lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)
+                lambda closed: _marker_problem(database, storage, *closed),
+                _closed_buckets(database, f),
             ),
         )
     for event_type, hours in on_storage.items():
@@ -249,7 +250,7 @@ def check_markers(
         )
 
 
-def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
+def _closed_buckets(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
     with (
         contextlib.suppress(DamagedRow),
         database.reading() as connection,

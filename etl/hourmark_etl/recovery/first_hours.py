@@ -65,7 +65,7 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
     """
     ledger, commit = database.identity()
     known = set[tuple[str, str, int]]()
-    for record in _records(storage):
+    for record in _read_records(storage):
         if isinstance(record, Finding):
             _LOG.warning("%s", record)
         else:
@@ -83,14 +83,14 @@ def read_first_hours(storage: Storage) -> list[FirstHours]:
         Finding: A record is damaged or lost; it names the file.
     """
     found = []
-    for record in _records(storage):
+    for record in _read_records(storage):
         if isinstance(record, Finding):
             raise record
         found.append(record)
     return sorted(found, key=lambda r: r.commit)
 
 
-def _records(storage: Storage) -> Iterator[FirstHours | Finding]:
+def _read_records(storage: Storage) -> Iterator[FirstHours | Finding]:
     names = [
         entry.name
         for entry in entries_of(storage, LEDGER_FOLDER)

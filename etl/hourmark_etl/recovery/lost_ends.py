@@ -83,14 +83,14 @@ class LostEndDetector:
             Unavailable: Audit topics cannot be compared; no hour may close before they are.
         """
         if self._events is None:
-            if self._reached is None and (unnamed := self._unnamed()):
-                self._ask_promises()  # first, as reading may take long
+            if self._reached is None and (unnamed := self._uncommitted_folders()):
+                self._query_audit_ends()  # first, as reading may take long
                 self._read(unnamed)
-            self._put(lease, self._shorter(self._audit_ends), now_ms)
+            self._store_gaps(lease, self._shorter_logs(self._audit_ends), now_ms)
             self._events = self._staged & self._topics.types.keys()
         for topic in sorted(self._events):
             try:
-                ends = self._ask([topic])
+                ends = self._query_ends([topic])
             except Unavailable as error:
                 _LOG.warning(
                     "whether topic %s ends before what was staged of it is asked again: %s",
@@ -98,10 +98,10 @@ class LostEndDetector:
                     error,
                 )
                 continue
-            self._put(lease, self._shorter(ends), now_ms)
+            self._store_gaps(lease, self._shorter_logs(ends), now_ms)
             self._events.discard(topic)
 
-    def _unnamed(self) -> list[str]:
+    def _uncommitted_folders(self) -> list[str]:
         standing = batch_folders(self._storage)
         named, _ = folders(
             self._database
@@ -131,11 +131,11 @@ class LostEndDetector:
             )
         self._reached, self._unreadable = reached, unreadable
 
-    def _ask_promises(self) -> None:
+    def _query_audit_ends(self) -> None:
         away: Unavailable | None = None
         for topic in self._topics.audits:
             try:
-                asked = self._ask([topic])
+                asked = self._query_ends([topic])
             except Unavailable as error:
                 away = error
                 continue
@@ -150,7 +150,7 @@ class LostEndDetector:
     def _cluster_id(self) -> str:
         return self._central.cluster_id()
 
-    def _ask(self, topics: Iterable[str]) -> dict[Key, StagingPosition]:
+    def _query_ends(self, topics: Iterable[str]) -> dict[Key, StagingPosition]:
         """Return the high watermarks of the topics' partitions.
 
         Last stable offsets are not used because they may lie below what was staged.
@@ -172,9 +172,9 @@ class LostEndDetector:
             for p, topic_id in ids.items()
         }
 
-    def _shorter(self, ends: Mapping[Key, StagingPosition]) -> list[OffsetGap]:
+    def _shorter_logs(self, ends: Mapping[Key, StagingPosition]) -> list[OffsetGap]:
         reached = self._reached or {}
-        truncated = self._truncated(ends)
+        truncated = self._truncated_logs(ends)
         short = [
             dataclasses.replace(p, next_offset=reached[key])
             for key, p in ends.items()
@@ -182,7 +182,7 @@ class LostEndDetector:
         ]
         return [lost_behind(self._topics.at_edge(p.topic), p) for p in short]
 
-    def _truncated(self, ends: Mapping[Key, StagingPosition]) -> set[Key]:
+    def _truncated_logs(self, ends: Mapping[Key, StagingPosition]) -> set[Key]:
         """Return the partitions that lost staged records according to their leader epochs.
 
         It finds lost records even if the log has grown beyond them since.
@@ -196,7 +196,7 @@ class LostEndDetector:
                     by_epoch[epoch][of] = (after, epoch)
         return {keys[of] for begins in by_epoch.values() for of in self._central.truncated(begins)}
 
-    def _put(self, lease: Lease, found: Collection[OffsetGap], now_ms: int) -> None:
+    def _store_gaps(self, lease: Lease, found: Collection[OffsetGap], now_ms: int) -> None:
         if not found:
             return
         gaps = [

@@ -39,14 +39,14 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)
-    suspected = _problems(
+    suspected = _contradictions(
         storage,
         [f for f in known if f.event_type in folders and f.state is not HourState.DAMAGED],
         database.identity(),
     )
     if suspected:  # unless another driver has closed them since they were read
         now = [f for f in frontiers(database, bucket_seconds) if f.event_type in suspected]
-        if still := _problems(storage, now, database.identity()):
+        if still := _contradictions(storage, now, database.identity()):
             raise ForeignLedger(
                 f"{'; '.join(still.values())}: this ledger is an older copy, or another; {_HELP}"
             )
@@ -72,14 +72,14 @@ def _has_marker(storage: Storage, folder: str) -> bool:
         return False
 
 
-def _problems(
+def _contradictions(
     storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]
 ) -> dict[str, str]:
-    found = at_once(lambda f: _problem(storage, f, identity), known)
+    found = at_once(lambda f: _contradiction(storage, f, identity), known)
     return {f.event_type: problem for f, problem in zip(known, found, strict=True) if problem}
 
 
-def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
+def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
     """Return why a type's markers contradict the ledger; empty if they do not."""
     unsealed = first_unsealed(frontier)
     if found := find_manifest(storage, frontier.event_type, unsealed):

@@ -120,16 +120,16 @@ class OffsetRecorder:
             StaleDriver: Another closer has taken over the lease.
             Unavailable: Storage or the ledger does not answer.
         """
-        record = _offsets_of(self._database)
+        record = _create_record(self._database)
         content = record.model_copy(update={"commit": 0})  # it counts up by itself
         if content != self._kept:
-            standing = [path for path, _ in _records(self._storage, record.ledger)]
+            standing = [path for path, _ in _list_records(self._storage, record.ledger)]
             self._database.check_lease(lease)  # those of a later closer come after this, and stay
-            _put(self._storage, record, standing)
+            _replace_records(self._storage, record, standing)
             self._kept = content
 
 
-def _offsets_of(database: Database) -> OffsetRecord:
+def _create_record(database: Database) -> OffsetRecord:
     """Read the ledger's checks and gaps.
 
     Gaps are read after checks, so that a gap whose acceptance reset a check is included.
@@ -169,7 +169,7 @@ def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
     )
 
 
-def _put(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
+def _replace_records(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
     written = record.encode()
     path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
     if path not in standing:
@@ -211,7 +211,9 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
     Raises:
         StorageError: Storage is unavailable.
     """
-    found = {path: _read(storage, path, digest) for path, digest in _records(storage, ledger)}
+    found = {
+        path: _read_record(storage, path, digest) for path, digest in _list_records(storage, ledger)
+    }
     notes = [
         f"{storage.url(path)}: {record}"
         for path, record in found.items()
@@ -260,8 +262,8 @@ def record_lost_ends(
             gaps=gaps,
             staged=known_offsets.staged,
         )
-        standing = [path for path, _ in _records(storage, ledger)]
-        _put(storage, record, [] if known_offsets.notes else standing)
+        standing = [path for path, _ in _list_records(storage, ledger)]
+        _replace_records(storage, record, [] if known_offsets.notes else standing)
 
 
 def import_recorded_gaps(storage: Storage, database: Database) -> None:
@@ -293,7 +295,7 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
             put_gaps(connection, missing)
 
 
-def _read(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
+def _read_record(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
     """Return the record, or a readable reason why it cannot be used."""
     try:
         content = storage.read(path)
@@ -306,7 +308,7 @@ def _read(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
         return f"no record of offsets that this version reads: {error}"
 
 
-def _records(storage: Storage, ledger: str) -> list[tuple[str, str]]:
+def _list_records(storage: Storage, ledger: str) -> list[tuple[str, str]]:
     found = ((e.name, _NAME.fullmatch(e.name)) for e in entries_of(storage, LEDGER_FOLDER))
     return [
         (f"{LEDGER_FOLDER}/{name}", m["digest"])

@@ -123,7 +123,7 @@ class _Rebuild:
             topics=self.topics,
             chains=self.chains,
             shards=self.shards,
-            promised=self._first_promise(),
+            promised=self._first_needed_promise(),
         )
         known, ends = offsets.run()
         self.commits.add(known.commit)
@@ -192,7 +192,7 @@ class _Rebuild:
                 + ([begun.first_hours_s[event_type]] if begun else [])
             )
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
-            sources, shard = self._declared(event_type)
+            sources, shard = self._declared_sources(event_type)
             self.shards[event_type] = shard
             settled = chain.settled_next if chain else NO_AUDIT_OFFSETS
             self.connection.execute(
@@ -223,7 +223,7 @@ class _Rebuild:
             str(uuid.uuid4()),
         ][0]
 
-    def _declared(self, event_type: str) -> tuple[set[str], str]:
+    def _declared_sources(self, event_type: str) -> tuple[set[str], str]:
         """Return all sources that ever delivered the type, and its most recently declared shard.
 
         Former sources are included because their hosts are not known to have left.
@@ -239,7 +239,7 @@ class _Rebuild:
         )
         return set(), DEFAULT_SHARD
 
-    def _first_promise(self) -> AuditOffsets:
+    def _first_needed_promise(self) -> AuditOffsets:
         """Return the audit offsets of the first promises that may count for an open hour.
 
         Promises of an hour, like its events, arrive at most `EARLIEST_MS` before it, and those of a

@@ -101,7 +101,7 @@ class OffsetsRebuild:
             Finding: Markers refer to topics or sites that do not exist.
             Unavailable: Storage or the cluster does not answer.
         """
-        known, logs = self._put_known(), self._logs()
+        known, logs = self._put_known_offsets(), self._read_logs()
         self.changed = {gap.topic for gap in known.gaps if tells_lost_end(gap)}
         closed = self._closed_next(self.changed)
         staged = Relisting(
@@ -115,20 +115,20 @@ class OffsetsRebuild:
             *ends,
             *(
                 gap
-                for gap in self._not_held(positions, staged)
+                for gap in self._missing_offsets(positions, staged)
                 if (gap.topic, gap.what) not in recorded
             ),
         ]
         found += [
             gap
-            for gap in self._unproven(logs, staged, known, shorter)
+            for gap in self._unproven_logs(logs, staged, known, shorter)
             if (gap.topic, gap.what) not in recorded
         ]
         put_gaps(self.connection, found)
         self.done.lost += [gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None]
         return known, [gap for gap in ends if (gap.topic, gap.what) not in recorded]
 
-    def _put_known(self) -> KnownOffsets:
+    def _put_known_offsets(self) -> KnownOffsets:
         found = read_offset_records(self.outside.storage, self.done.ledger)
         self.done.notes += found.notes
         if found.checks is None:
@@ -143,7 +143,7 @@ class OffsetsRebuild:
         put_gaps(self.connection, found.gaps)
         return found
 
-    def _logs(self) -> Logs:
+    def _read_logs(self) -> Logs:
         central = self.outside.central
         live = {
             (info.topic_id, n): Partition(info.name, n)
@@ -215,7 +215,7 @@ class OffsetsRebuild:
         settled = functools.reduce(
             AuditOffsets.maximum, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
         )
-        self._refuse_other_sites(settled)
+        self._check_sites(settled)
         audits = {
             key: site
             for key, p in logs.live.items()
@@ -228,10 +228,10 @@ class OffsetsRebuild:
         }
         known |= {key: settled.offset_of(site) for key, site in audits.items()}
         reached = {key: max(known.get(key, 0), staged.ends[key]) for key in logs.live}
-        truncated = self._truncated(logs, staged, offsets)
+        truncated = self._truncated_logs(logs, staged, offsets)
         return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
 
-    def _evidence(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
+    def _staged_epochs(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
         """Return, by partition and leader epoch, the offset after the last staged record."""
         found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
         for at in known.staged:
@@ -239,21 +239,21 @@ class OffsetsRebuild:
             epochs[at.leader_epoch] = max(at.epoch_next, epochs.get(at.leader_epoch, 0))
         return found
 
-    def _truncated(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
+    def _truncated_logs(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
         """Return the logs that lost staged records according to their leader epochs.
 
         Records of the current leader epoch cannot be lost.
         """
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
         keys = {p: key for key, p in logs.live.items()}
-        for key, epochs in self._evidence(staged, known).items():
+        for key, epochs in self._staged_epochs(staged, known).items():
             for epoch, after in epochs.items() if key in logs.live else ():
                 if epoch < logs.epochs[key] and logs.starts[key] <= after:
                     by_epoch[epoch][logs.live[key]] = (after, epoch)
         found = (p for begins in by_epoch.values() for p in self.outside.central.truncated(begins))
         return {keys[p] for p in found}
 
-    def _unproven(
+    def _unproven_logs(
         self, logs: Logs, staged: Relisting, known: KnownOffsets, shorter: Mapping[Key, int]
     ) -> list[OffsetGap]:
         """Return a gap for each audit log whose leader changed after the last known staged record.
@@ -261,7 +261,7 @@ class OffsetsRebuild:
         A leader that started without the log's end has lost it, and no source shows whether that
         happened.
         """
-        evidence, gaps = self._evidence(staged, known), []
+        evidence, gaps = self._staged_epochs(staged, known), []
         for key, p in sorted(logs.live.items()):
             last = max(evidence.get(key, {}), default=0)
             if p.topic in self.topics.audits and key not in shorter and logs.epochs[key] > last:
@@ -273,7 +273,7 @@ class OffsetsRebuild:
                 gaps.append(OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what, lost_end=False))
         return gaps
 
-    def _refuse_other_sites(self, settled: AuditOffsets) -> None:
+    def _check_sites(self, settled: AuditOffsets) -> None:
         """Check that all sites in markers are configured, so that no promises are ignored.
 
         Raises:
@@ -336,9 +336,9 @@ class OffsetsRebuild:
         self.done.notes += [
             f"{gap.what}: it is staged again from its start" for gap in gaps if gap.topic != AUDIT
         ]
-        return [self._named(gap) for gap in gaps if (gap.topic, gap.what) not in held]
+        return [self._accept_if_events(gap) for gap in gaps if (gap.topic, gap.what) not in held]
 
-    def _not_held(
+    def _missing_offsets(
         self, positions: Mapping[Key, StagingPosition], staged: Relisting
     ) -> Iterator[OffsetGap]:
         """Yield a gap for offsets below the positions that Kafka and staged files lack."""
@@ -349,13 +349,13 @@ class OffsetsRebuild:
             site = self.topics.audits.get(p.topic)
             needed = closed.get(key, 0) if site is None else self.promised.offset_of(site)
             for first, end in uncovered_offsets(needed, p.next_offset, staged.spans.get(key, ())):
-                yield self._named(
+                yield self._accept_if_events(
                     lost_to_retention(
                         self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end
                     )
                 )
 
-    def _named(self, gap: OffsetGap) -> OffsetGap:
+    def _accept_if_events(self, gap: OffsetGap) -> OffsetGap:
         """Return the gap, marked as accepted if it concerns events, so that it blocks nothing."""
         if gap.topic == AUDIT:
             return gap

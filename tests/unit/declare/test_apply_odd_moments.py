@@ -202,7 +202,7 @@ def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_
         ),
         say=lambda _: None,
     )
-    assert work._declared("click")[0] == {"app", "web"}
+    assert work._declared_sources("click")[0] == {"app", "web"}
 
 
 APPLY_OR_REPAIR = pytest.mark.parametrize(

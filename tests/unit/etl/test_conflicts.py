@@ -196,16 +196,16 @@ def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(
     send(world, ["click", "click"])
     until(world, FIRST_HOUR)
     report(world)
-    finish = closer.Closer._finish
+    finish = closer.Closer._close_published
 
     def killed(self: closer.Closer, published: object) -> int:
         raise Killed
 
-    monkeypatch.setattr(closer.Closer, "_finish", killed)
+    monkeypatch.setattr(closer.Closer, "_close_published", killed)
     with pytest.raises(Killed):
         while True:
             world.closer.step()
-    monkeypatch.setattr(closer.Closer, "_finish", finish)
+    monkeypatch.setattr(closer.Closer, "_close_published", finish)
     assert frontier(world).state is HourState.SEALED
     send_otherwise(world, [("click", start_ms)])
     world.start_closer()

@@ -201,7 +201,7 @@ TWO = Range(1, ((0, 1), (0, 2)))
         (promises, "distinct_rows", _duplicates_count, [Send(TWO), Send(TWO, (0,), audit=False)]),
         (
             proof,
-            "_still_unmet",
+            "_split_settled",
             lambda unmet, _: (list(unmet), []),
             [Send(TWO), CLOSE, Send(TWO, ())],
         ),

@@ -35,7 +35,7 @@ class KafkaSiteClusters:
         self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database, lease: Lease
     ) -> None:
         self._edges, self._central, self._database, self._lease = edges, central, database, lease
-        self._lost: list[OffsetGap] = []  # of the central topics, by their names at the edge
+        self._lost_gaps: list[OffsetGap] = []  # of the central topics, by their names at the edge
 
     @classmethod
     def connect(
@@ -75,14 +75,14 @@ class KafkaSiteClusters:
         Raises:
             Unavailable: A cluster does not answer or lacks a required topic.
         """
-        self._find_lost()
+        self._refresh_lost_gaps()
         for edge in self._edges:
             edge.check(types)
         self.central_ends([AUDIT])  # finds those that are shorter
 
-    def _find_lost(self) -> None:
-        known, self._lost = self._lost, open_gaps(self._database)
-        for gap in self._lost:
+    def _refresh_lost_gaps(self) -> None:
+        known, self._lost_gaps = self._lost_gaps, open_gaps(self._database)
+        for gap in self._lost_gaps:
             if gap not in known:
                 _LOG.error(
                     "%s; where a copy of the ledger was restored, and Kafka's retention took "
@@ -108,20 +108,22 @@ class KafkaSiteClusters:
         """
         found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
         gaps = [
-            dataclasses.replace(gap, what=self._said(edge, gap.what))
+            dataclasses.replace(gap, what=self._with_site(edge, gap.what))
             for edge, gaps, _ in found
             for gap in gaps
         ]
-        is_short = AUDIT in topics and bool(self._ask_centre([AUDIT])[1])
-        lost = [h for h in self._lost if h.topic in topics and not (is_short and h.topic == AUDIT)]
+        is_short = AUDIT in topics and bool(self._query_central([AUDIT])[1])
+        lost = [
+            h for h in self._lost_gaps if h.topic in topics and not (is_short and h.topic == AUDIT)
+        ]
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
         """Return the topics whose records may never arrive, by edge name, with the reasons."""
         at_edges = (
-            (t, self._said(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
+            (t, self._with_site(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
         )
-        return _joined([*at_edges, *((h.topic, h.what) for h in self._lost)])
+        return _join_messages([*at_edges, *((h.topic, h.what) for h in self._lost_gaps)])
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
         """Return the end offsets of the topics at each site's edge.
@@ -154,11 +156,11 @@ class KafkaSiteClusters:
             Readable reasons by edge topic; empty if everything is copied.
         """
         behind = (
-            (t, self._said(edge, what))
+            (t, self._with_site(edge, what))
             for edge in self._edges
             for t, what in edge.not_mirrored(cut[edge.site]).items()
         )
-        return _joined(behind)
+        return _join_messages(behind)
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """Return the high watermarks, on the central cluster, of these topics of every site.
@@ -174,13 +176,13 @@ class KafkaSiteClusters:
             TopicReplaced: A topic is not the one that was staged.
             Unavailable: The cluster does not answer or lacks a topic.
         """
-        ends, shorter = self._ask_centre(topics)
+        ends, shorter = self._query_central(topics)
         if shorter:
             hold_promises(self._database, self._lease, shorter)
-            self._find_lost()
+            self._refresh_lost_gaps()
         return ends
 
-    def _ask_centre(
+    def _query_central(
         self, topics: Collection[str]
     ) -> tuple[Mapping[Partition, int], list[StagingPosition]]:
         """Return the ends, and the staging positions of audit topics whose logs end below them."""
@@ -202,11 +204,11 @@ class KafkaSiteClusters:
             if p.topic_id == infos[p.topic].topic_id and ends[p.topic_partition] < p.next_offset
         ]
 
-    def _said(self, edge: EdgeSite, what: str) -> str:
+    def _with_site(self, edge: EdgeSite, what: str) -> str:
         return what if len(self._edges) == 1 else f"{edge.alias}: {what}"
 
 
-def _joined(said: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _join_messages(said: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for topic, what in said:
         found[topic] = f"{found[topic]}; {what}" if topic in found else what

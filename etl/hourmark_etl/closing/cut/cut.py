@@ -215,7 +215,7 @@ class CutTaker:
             ClosingPhase.ARRIVAL: self._arrival,
         }
         self._phase = ClosingPhase.REPORTS
-        self._begin_anew()
+        self._restart()
 
     def poll(self, frontiers: Collection[Frontier]) -> ClosingCut | Waiting:
         """Advance the current cut through its phases as far as possible.
@@ -236,10 +236,10 @@ class CutTaker:
                 self._phase = step
                 continue
             if isinstance(step, ClosingCut):
-                self._begin_anew()
+                self._restart()
             return step
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self._phase = ClosingPhase.REPORTS
         self._taken_at_ms = 0
         self._seen: list[ReportedSource] = []
@@ -278,11 +278,11 @@ class CutTaker:
             if t not in self._chosen
         }
         if not self._chosen:
-            return self._waiting(ClosingPhase.REPORTS, self._overdue(frontiers), {})
+            return self._waiting(ClosingPhase.REPORTS, self._describe_overdue(frontiers), {})
         self._edge, self._asked_s = self._sites.edge_ends(CONTROL), self._clock.monotonic_s()
         return ClosingPhase.CONTROL
 
-    def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
+    def _describe_overdue(self, frontiers: Collection[Frontier]) -> list[str]:
         """Return what the oldest overdue hour waits for; empty if no hour is overdue by 30 s."""
         waiting = [
             f
@@ -301,19 +301,19 @@ class CutTaker:
             if self._clock.monotonic_s() - self._asked_s >= LAGGARD_SECONDS:
                 self._asked_s = self._clock.monotonic_s()
                 if _is_shorter(self._sites.edge_ends(CONTROL), self._edge):
-                    self._begin_anew()
+                    self._restart()
                     return ClosingPhase.REPORTS
             return self._waiting(ClosingPhase.CONTROL, list(behind.values()))
-        self._ask_centre(CONTROL)
+        self._query_central(CONTROL)
         if self._sites.gaps().keys() & CONTROL:
-            self._begin_anew()
+            self._restart()
             return ClosingPhase.REPORTS
         self._audit_next = AuditOffsets.from_offsets(
-            {site: self._end_of(topic) for topic, site in self._audits.items()}
+            {site: self._audit_end(topic) for topic, site in self._audits.items()}
         )
         return ClosingPhase.PROMISES
 
-    def _ask_centre(self, topics: Sequence[str]) -> None:
+    def _query_central(self, topics: Sequence[str]) -> None:
         self._topics, self._central, self._asked_s = (
             topics,
             self._sites.central_ends(topics),
@@ -340,14 +340,14 @@ class CutTaker:
             return None
         if now_s - self._asked_s >= LAGGARD_SECONDS:
             awaited, self._asked_s = self._central, now_s
-            self._ask_centre(self._topics)
+            self._query_central(self._topics)
             if any(self._central.get(p, 0) < end for p, end in awaited.items()):
-                self._begin_anew()
+                self._restart()
                 return ClosingPhase.REPORTS
             self._central = awaited
         return self._waiting(self._phase, describe_not_staged(behind, self._central))
 
-    def _end_of(self, audit: str) -> int:
+    def _audit_end(self, audit: str) -> int:
         ends = [end for p, end in self._central.items() if p.topic == audit]
         if len(ends) != 1:
             raise Finding(
@@ -359,7 +359,7 @@ class CutTaker:
     def _promises(self, frontiers: Collection[Frontier]) -> ClosingPhase | Waiting:
         if waiting := self._not_staged():
             return waiting
-        self._leave_out(frontiers)
+        self._drop_unavailable_types(frontiers)
         known = self._progress.reporters()
         later, new = LatestReports(known), find_new_sources(self._seen, known)
         # what a newly seen source promises may lie past the audit cut: the next cut will know it
@@ -375,7 +375,7 @@ class CutTaker:
                         "a source that was behind has caught up",
                     )
         if not self._chosen:
-            return self._given_up()
+            return self._abandon_cut()
         self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._chosen)])
         self._events_since_s = self._clock.monotonic_s()
         return ClosingPhase.EVENTS
@@ -385,13 +385,13 @@ class CutTaker:
             what = list(behind.values())
             if self._clock.monotonic_s() - self._events_since_s < LAGGARD_SECONDS:
                 return self._waiting(ClosingPhase.EVENTS, what)
-            self._drop_topics(behind)
+            self._drop_lagging_types(behind)
             if not self._chosen:
-                return self._given_up()
-        self._ask_centre(sorted(events_topic(t) for t in self._chosen))
+                return self._abandon_cut()
+        self._query_central(sorted(events_topic(t) for t in self._chosen))
         return ClosingPhase.ARRIVAL
 
-    def _leave_out(self, frontiers: Collection[Frontier]) -> None:
+    def _drop_unavailable_types(self, frontiers: Collection[Frontier]) -> None:
         """Remove types that are no longer open or readable, or whose topic has a gap."""
         still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
         for event_type in list(self._chosen):
@@ -401,16 +401,16 @@ class CutTaker:
                 del self._chosen[event_type]
                 self._not_ready[event_type] = (why,)
 
-    def _given_up(self) -> Waiting:
+    def _abandon_cut(self) -> Waiting:
         """End a cut that has no types left, and return why each type left it."""
         waiting = self._waiting(
             ClosingPhase.REPORTS,
             [f"{t}: {w}" for t, what in sorted(self._not_ready.items()) for w in what],
         )
-        self._begin_anew()
+        self._restart()
         return waiting
 
-    def _drop_topics(self, behind: Mapping[str, str]) -> None:
+    def _drop_lagging_types(self, behind: Mapping[str, str]) -> None:
         """Move types whose topics lag behind to the next cut, so that they do not delay others."""
         for event_type in [t for t in self._chosen if events_topic(t) in behind]:
             del self._chosen[event_type]
@@ -424,18 +424,18 @@ class CutTaker:
         if gone := self._chosen.keys() - {
             f.event_type for f in frontiers
         }:  # of which nothing more arrives for now
-            self._leave_to_the_next(gone)
+            self._postpone_types(gone)
             if not self._chosen:
-                self._begin_anew()
+                self._restart()
                 return ClosingPhase.REPORTS
         if waiting := self._not_staged():
-            if not isinstance(waiting, Waiting) or not (standing := self._standing()):
+            if not isinstance(waiting, Waiting) or not (standing := self._stalled_types()):
                 return waiting
             if (
                 standing == self._chosen.keys()
             ):  # it waits for nothing else: others whose hour has ended may join
-                return self._left_standing(waiting)
-            self._leave_to_the_next(standing)
+                return self._wait_for_stalled(waiting)
+            self._postpone_types(standing)
             return ClosingPhase.ARRIVAL
         return ClosingCut(
             taken_at_ms=self._taken_at_ms,
@@ -444,14 +444,14 @@ class CutTaker:
             waived={t: r.waived for t, r in self._chosen.items() if r.waived},
         )
 
-    def _leave_to_the_next(self, types: Collection[str]) -> None:
+    def _postpone_types(self, types: Collection[str]) -> None:
         for event_type in types:
             del self._chosen[event_type]
         topics = tuple(map(events_topic, types))
         self._central = {p: end for p, end in self._central.items() if not p.topic.endswith(topics)}
         self._topics = [t for t in self._topics if t not in topics]
 
-    def _standing(self) -> set[str]:
+    def _stalled_types(self) -> set[str]:
         """Return the types without staging progress for a long time; their shard's query may hang.
 
         It is empty while any other awaited type is being staged.
@@ -460,10 +460,10 @@ class CutTaker:
             t: [p for p in self._staged if p in self._central and p.topic.endswith(events_topic(t))]
             for t in self._chosen
         }
-        standing = {t for t, of in awaited.items() if of and all(map(self._stands, of))}
+        standing = {t for t, of in awaited.items() if of and all(map(self._is_stalled, of))}
         return standing if not any(of for t, of in awaited.items() if t not in standing) else set()
 
-    def _stands(self, p: Partition) -> bool:
+    def _is_stalled(self, p: Partition) -> bool:
         """Return whether a partition's staging has stopped, given how long its batches take.
 
         The second batch after a cut contains everything that the cut awaits.
@@ -471,13 +471,13 @@ class CutTaker:
         stood_s = self._clock.monotonic_s() - self._staged[p][1]
         return stood_s >= max(STANDING_SECONDS, _BATCHES * self._paces_s.get(p, 0.0))
 
-    def _left_standing(self, waiting: Waiting) -> Waiting:
+    def _wait_for_stalled(self, waiting: Waiting) -> Waiting:
         """Keep waiting for stalled types, but restart the cut once it is 120 s old.
 
         The stalled types then leave the new cut immediately.
         """
         if self._clock.now_ms() - self._taken_at_ms >= STANDING_SECONDS * 1000:
-            self._begin_anew()
+            self._restart()
         return waiting
 
     def _waiting(

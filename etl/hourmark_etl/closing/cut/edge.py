@@ -92,7 +92,7 @@ class EdgeSite:
             found |= self._find_gaps(infos, before, starts)
             self._starts |= starts
             copied = {
-                p: self._mirror_next(before.get(p), p, start)
+                p: self._checked_position(before.get(p), p, start)
                 for p, start in starts.items()
                 if p.topic not in found
             }
@@ -102,7 +102,7 @@ class EdgeSite:
                 for p, offset in copied.items()
                 if (p, infos[p.topic].topic_id, offset) not in recorded
             }
-            changed = self._checks(infos, new)
+            changed = self._create_checks(infos, new)
         self.gaps = {t: why for t, why in self.gaps.items() if t not in infos} | found
         record_checks(self.database, self.lease, changed)
 
@@ -127,7 +127,7 @@ class EdgeSite:
             OffsetGap(topic=t, accepted_at_ms=None, what=self.gaps[t], lost_end=False)
             for t in sorted({p.topic for p in fresh})
         ]
-        return accepted, self._checks(infos, fresh)
+        return accepted, self._create_checks(infos, fresh)
 
     def ends(self, topics: Sequence[str]) -> dict[Partition, int]:
         """Return the end offsets of the topics' partitions, queried in the order of `topics`.
@@ -161,18 +161,18 @@ class EdgeSite:
         """Return the names of these edge topics on the central cluster."""
         return [central_topic(t, self.alias) for t in topics]
 
-    def _kept_as(self, topic: str) -> str:
+    def _ledger_topic(self, topic: str) -> str:
         return topic if self.site == FIRST_SITE else central_topic(topic, self.alias)
 
     def _last_checks(self) -> dict[Partition, EdgeCheck]:
-        prefix = self._kept_as("")
+        prefix = self._ledger_topic("")
         return {
             dataclasses.replace(p, topic=p.topic.removeprefix(prefix)): check
             for p, check in last_checks(self.database).items()
             if p.topic.startswith(prefix)
         }
 
-    def _checks(
+    def _create_checks(
         self, infos: Mapping[str, TopicInfo], copied: Mapping[Partition, int]
     ) -> list[EdgeCheck]:
         """Create checks of these partitions at the current time.
@@ -184,7 +184,7 @@ class EdgeSite:
         now_ms = self.clock.now_ms()
         return [
             EdgeCheck(
-                topic=self._kept_as(p.topic),
+                topic=self._ledger_topic(p.topic),
                 partition=p.partition,
                 topic_id=infos[p.topic].topic_id,
                 mirror_next=offset,
@@ -193,7 +193,7 @@ class EdgeSite:
             for p, offset in copied.items()
         ]
 
-    def _mirror_next(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
+    def _checked_position(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
         """Return the mirror's position, or the last check's if the mirror has not moved past it.
 
         After a gap was accepted, the mirror's position lies before it until the mirror copies a

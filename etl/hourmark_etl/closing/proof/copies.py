@@ -135,7 +135,7 @@ def check_late_rows(
     )
     return {
         at: LateRowsCheck(
-            _not_waived(
+            _second_readings(
                 database, f, [s.found.filter(pc.equal(s.found.column("asked"), at)) for s in strays]
             ),
             tuple(sorted({s.unknown[at] for s in strays if at in s.unknown})),
@@ -167,7 +167,7 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
     return UnmatchedRows(counted.rename_columns([*KEY, "rows"]), unknown)
 
 
-def _not_waived(
+def _second_readings(
     database: Database, f: Frontier, strays: Collection[pa.Table]
 ) -> tuple[SecondReading, ...]:
     ranges = defaultdict[bytes, Counter[int]](Counter)
@@ -179,13 +179,13 @@ def _not_waived(
     if lacked.more:
         return ()
     return tuple(
-        SecondReading(range_id, _described(range_id, hours, f.hour.length_s))
+        SecondReading(range_id, _describe(range_id, hours, f.hour.length_s))
         for range_id, hours in sorted(ranges.items())
         if range_id.hex() not in lacked.ranges
     )
 
 
-def _described(range_id: bytes, hours: Mapping[int, int], length_s: int) -> str:
+def _describe(range_id: bytes, hours: Mapping[int, int], length_s: int) -> str:
     late = ", ".join(
         f"{rows} late events of {Hour(hour_s, length_s)}" for hour_s, rows in sorted(hours.items())
     )

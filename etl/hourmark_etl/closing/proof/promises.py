@@ -192,8 +192,8 @@ def compare_ranges(
         hours: The hour of each frontier in Unix seconds, by frontier index.
         named_max: Maximum number of unmet promises of each frontier's own hour to return.
     """
-    rows = _added_up(pa.concat_tables([HELD.empty_table(), *held_parts]))
-    promises = _distinct(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
+    rows = _sum_by_range(pa.concat_tables([HELD.empty_table(), *held_parts]))
+    promises = _distinct_promises(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
     joined = promises.join(rows, KEY, right_suffix="_held", use_threads=False)
     found = pc.fill_null(joined.column("held"), 0)
     same_sum = pc.equal(
@@ -225,7 +225,7 @@ def compare_ranges(
         .aggregate([("count_max", "sum")])
         .to_pylist()
     )
-    unmet, unnamed = _unmet(wrong, hours, named_max)
+    unmet, unnamed = _list_unmet(wrong, hours, named_max)
     return RangeCounts(
         records={(r["asked"], r["hour"]): r["count_all"] for r in by_hour},
         promised={(r["asked"], r["hour"]): r["count_max_sum"] for r in by_hour},
@@ -255,7 +255,7 @@ def merge_counts(verdicts: Sequence[RangeCounts]) -> RangeCounts:
     )
 
 
-def _added_up(parts: pa.Table) -> pa.Table:
+def _sum_by_range(parts: pa.Table) -> pa.Table:
     return (
         parts.group_by(KEY, use_threads=False)
         .aggregate([(name, "sum") for name in HELD.names[len(KEY) :]])
@@ -263,7 +263,7 @@ def _added_up(parts: pa.Table) -> pa.Table:
     )
 
 
-def _distinct(promises: pa.Table) -> pa.Table:
+def _distinct_promises(promises: pa.Table) -> pa.Table:
     return (
         promises.group_by([*KEY, "count", "sum", "checksum"], use_threads=False)
         .aggregate([("origin", "first")])
@@ -271,7 +271,7 @@ def _distinct(promises: pa.Table) -> pa.Table:
     )
 
 
-def _unmet(
+def _list_unmet(
     wrong: pa.Table, hours: Sequence[int], named_max: int
 ) -> tuple[tuple[UnmetPromise, ...], dict[int, int]]:
     if not len(wrong):

@@ -209,13 +209,13 @@ class Prover:
 
     def _by_join(self, asked: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
         rows = self._rows_items(asked)
-        verdict = self._verdict(rows, asked, below)
-        older = self._older(asked, verdict, below)
+        verdict = self._compare_all_ranges(rows, asked, below)
+        older = self._settled_promises(asked, verdict, below)
         unaudited = anti_join(verdict.unaudited, older, KEY)
-        unmet, passed_over = _still_unmet(verdict.unmet, older)
+        unmet, passed_over = _split_settled(verdict.unmet, older)
         found = RangeComparison(verdict, unaudited, unmet, passed_over)
         files = self._keep_unaudited(asked, rows, unaudited)
-        settled = _settled(verdict.unaudited, older, passed_over)
+        settled = _settled_ranges(verdict.unaudited, older, passed_over)
         told = check_late_rows(
             self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max
         )
@@ -234,7 +234,7 @@ class Prover:
             listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max
         )
 
-    def _verdict(
+    def _compare_all_ranges(
         self, rows: Sequence[RowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
     ) -> RangeCounts:
         """Compare all ranges in the driver, or in tasks if there are many."""
@@ -246,7 +246,7 @@ class Prover:
         items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
         windows = PromiseWindows.for_frontiers(frontiers, below)
         merge = functools.partial(
-            _judged,
+            _compare_parts,
             hours=[
                 frontiers[at].hour.start_s if at in frontiers else 0
                 for at in range(max(frontiers) + 1)
@@ -264,7 +264,7 @@ class Prover:
         )
         return merge_counts(self.runner.gather(work, items, merge, parts))
 
-    def _older(
+    def _settled_promises(
         self, frontiers: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
     ) -> pa.Table:
         """Return earlier settled promises of late ranges that are unmet or unaudited, schema OLDER.
@@ -272,7 +272,7 @@ class Prover:
         Each file is read once for all frontiers.
         """
         keys = distinct_values(
-            pa.concat_tables([_keys_of(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
+            pa.concat_tables([_ranges_of_unmet(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
         )
         own_s = np.array(
             [
@@ -470,7 +470,9 @@ def build_proof(
         checked=sum(
             count for (one, _), count in comparison.verdict.checked.items() if one == index
         ),
-        findings=limit_findings([_described(u, frontier.hour.length_s) for u in unmet], unnamed),
+        findings=limit_findings(
+            [_describe_unmet(u, frontier.hour.length_s) for u in unmet], unnamed
+        ),
         lacks=to_incomplete_ranges([u.range_id for u in unmet], unnamed),
         books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=unaudited_file,
@@ -479,23 +481,28 @@ def build_proof(
     )
 
 
-def _judged(parts: Sequence[RangeEvidence], hours: Sequence[int]) -> RangeCounts:
+def _compare_parts(parts: Sequence[RangeEvidence], hours: Sequence[int]) -> RangeCounts:
     return compare_ranges(
         [p.row_counts for p in parts], [p.promised for p in parts], hours, FINDINGS_MAX
     )
 
 
-def _keys_of(unmet: Sequence[UnmetPromise]) -> pa.Table:
+def _ranges_of_unmet(unmet: Sequence[UnmetPromise]) -> pa.Table:
     return pa.Table.from_pylist([u._asdict() for u in unmet], schema=KEYS)
 
 
-def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[UnmetPromise]) -> pa.Table:
+def _settled_ranges(
+    unaudited: pa.Table, older: pa.Table, passed_over: Sequence[UnmetPromise]
+) -> pa.Table:
     return distinct_values(
-        pa.concat_tables([semi_join(unaudited, older, KEY).select(KEY), _keys_of(passed_over)]), KEY
+        pa.concat_tables(
+            [semi_join(unaudited, older, KEY).select(KEY), _ranges_of_unmet(passed_over)]
+        ),
+        KEY,
     )
 
 
-def _still_unmet(
+def _split_settled(
     unmet: Sequence[UnmetPromise], older: pa.Table
 ) -> tuple[list[UnmetPromise], list[UnmetPromise]]:
     """Split unmet promises into those that earlier promises do not settle and those that they do.
@@ -514,7 +521,7 @@ def _still_unmet(
     return [u for u in unmet if not is_settled(u)], passed_over
 
 
-def _described(u: UnmetPromise, length_s: int) -> str:
+def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
     others = ", but others" if u.held == u.promised else ""
     if u.same_ids:
         others = (

@@ -156,7 +156,7 @@ class AuditComparer:
         if not files:
             return None
         new = self._read(functools.partial(read_contents, storage=self.storage), files)
-        older = self._older(new, skip_paths)
+        older = self._earlier_files(new, skip_paths)
         known = self._read(
             functools.partial(read_contents, storage=self.storage, ranges=new), older
         )
@@ -168,7 +168,7 @@ class AuditComparer:
         )
         return AuditComparison(tuple(files), group_differences(rows))
 
-    def _older(self, new: pa.Table, skip_paths: Collection[str]) -> list[AuditFile]:
+    def _earlier_files(self, new: pa.Table, skip_paths: Collection[str]) -> list[AuditFile]:
         """Return the files, compared earlier, that may contain ranges of the new rows."""
         if not len(new):
             return []
@@ -262,12 +262,12 @@ def group_differences(rows: pa.Table) -> tuple[DifferingReadings, ...]:
             (row["content"], row["values"]), []
         ).append(row)
     return tuple(
-        DifferingReadings(range_id, tuple(sorted(map(_reading, contents.values()))))
+        DifferingReadings(range_id, tuple(sorted(map(_create_reading, contents.values()))))
         for (range_id, _), contents in sorted(ranges.items())
     )
 
 
-def _reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
+def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
     promised = {(r["type"], r["hour"], r["count"]) for r in rows}
     return AuditReading(
         rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"]
@@ -296,7 +296,7 @@ def conflicts_of(
         (event_type, held_s)
         for reading in difference.readings
         for event_type, hour_s, _ in reading.promised
-        if (held_s := _held_hour(hour_s, reading, frontiers.get(event_type))) is not None
+        if (held_s := _blocked_hour(hour_s, reading, frontiers.get(event_type))) is not None
     }
     return [
         Conflict(
@@ -310,7 +310,7 @@ def conflicts_of(
     ]
 
 
-def _held_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None) -> int | None:
+def _blocked_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None) -> int | None:
     """Return the hour that a record's rows would be listed for; None if they are settled."""
     if frontier is None:
         return hour_s

@@ -127,7 +127,9 @@ class UnauditedCleaner:
 
     def __init__(self, storage: Storage, database: Database, keep_ms: int) -> None:
         self._storage, self._database, self._keep_ms = storage, database, keep_ms
-        self._looked: dict[str, AuditOffsets] = {}  # path → settled_next when it was looked into
+        self._checked_up_to: dict[
+            str, AuditOffsets
+        ] = {}  # path → settled_next when it was looked into
 
     def clean(self, lease: Lease, now_ms: int) -> int:
         """Delete files that are no longer needed and return their number.
@@ -139,12 +141,14 @@ class UnauditedCleaner:
             StorageError: Storage is unavailable.
         """
         found = ledger.unaudited_files(self._database)
-        self._looked = {f.path: self._looked.get(f.path, f.audit_next) for f in found}
+        self._checked_up_to = {f.path: self._checked_up_to.get(f.path, f.audit_next) for f in found}
         done = [f for f in found if f.sealed_at_ms + self._keep_ms < now_ms]
         for f in [
-            f for f in found if not self._looked[f.path].reaches(f.settled_next) and f not in done
+            f
+            for f in found
+            if not self._checked_up_to[f.path].reaches(f.settled_next) and f not in done
         ][:FILES_AT_ONCE]:
-            self._looked[f.path] = f.settled_next
+            self._checked_up_to[f.path] = f.settled_next
             try:
                 if self._is_promised(f):
                     done.append(f)

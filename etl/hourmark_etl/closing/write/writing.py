@@ -297,7 +297,7 @@ def write_task(
         """Write id ranges into shared containers and whole listings into files of their own."""
         parts: tuple[Unit, ...] = ()
         try:
-            chosen = _chosen(
+            chosen = _select_rows(
                 unit, task.earlier, storage, programs, done, _OVERFULL * limits.unit_bytes_max
             )
         except Overfull as overfull:
@@ -306,7 +306,7 @@ def write_task(
             write_unit(part)
         if parts:
             return
-        runs = list(_runs(unit, chosen, index))
+        runs = list(_split_into_runs(unit, chosen, index))
         if len(runs) > 1 and unit.slot is None:
             with ThreadPoolExecutor(_WRITERS) as pool:
                 done.files.extend(itertools.chain.from_iterable(pool.map(write_own, runs)))
@@ -336,7 +336,7 @@ class _Chosen:
     datums: pa.LargeBinaryArray
 
 
-def _chosen(
+def _select_rows(
     unit: Unit,
     earlier: Sequence[Sequence[ClosedBucket]],
     storage: Storage,
@@ -369,7 +369,7 @@ def _chosen(
     keep[run_starts(listing[order], head[order], tail[order])] = True
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
-    asked = _by_listing(listing[order], np.flatnonzero(keep & late))
+    asked = _split_by_listing(listing[order], np.flatnonzero(keep & late))
     told = find_held_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
     for (at, own), is_held in zip(asked, told, strict=True):
         if isinstance(is_held, Finding):
@@ -377,7 +377,7 @@ def _chosen(
         else:
             keep[own] = ~is_held
     for left, rows in ((result.duplicates, ~keep), (result.left_out, keep & is_bad[order])):
-        for at, dropped in _by_listing(listing[order], np.flatnonzero(rows)):
+        for at, dropped in _split_by_listing(listing[order], np.flatnonzero(rows)):
             own = order[dropped]
             key = unit.listings[at].event_type, unit.listings[at].hour_s
             _add(left.setdefault(key, {}), sums_by_hour(hours[own], digests[own], hashes[own]))
@@ -388,7 +388,7 @@ def _chosen(
                 )
     keep &= ~is_bad[order]
     order, late = order[keep], late[keep]
-    keys = _key(listing[order], late, schemas[order])
+    keys = _sort_keys(listing[order], late, schemas[order])
     if len(keys) and (keys[1:] < keys[:-1]).any():
         again = np.argsort(keys, kind="stable")
         order, keys = order[again], keys[again]
@@ -402,16 +402,16 @@ def _chosen(
     )
 
 
-def _by_listing(listing: Int64s, rows: Int64s) -> list[tuple[int, Int64s]]:
+def _split_by_listing(listing: Int64s, rows: Int64s) -> list[tuple[int, Int64s]]:
     starts = run_starts(listing[rows])
     return [(int(listing[own[0]]), own) for own in np.split(rows, starts[1:]) if len(own)]
 
 
-def _key(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
+def _sort_keys(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
     return listing << 33 | (~late).astype(np.int64) << 32 | schemas.astype(np.int64)
 
 
-def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[DatumRun]:
+def _split_into_runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[DatumRun]:
     """Yield the rows of each container as a run and write their ids to the index."""
     if not len(chosen.keys):
         return
