@@ -16,10 +16,11 @@ Blockers = Mapping[str, tuple[Hour, ClosingPhase, tuple[str, ...]]]  # by type: 
 
 
 class BlockerWriter:
-    """Writes changes of what each event type waits for into the ledger's table `blockers`.
+    """Stores in the ledger what each event type's next hour waits for.
 
-    It caches the rows it wrote, so only one instance may write at a time; the closer's lease
-    ensures that. A changed text for the same wait is written at most every 5 s.
+    Only changes are written: to the table `blockers`, and a changed text for the same condition at
+    most every 5 s. Only one instance may write at a time, because it caches the rows; the closer's
+    lease ensures that.
     """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock, bucket_seconds: int) -> None:
@@ -28,11 +29,10 @@ class BlockerWriter:
         self._said_ms = dict.fromkeys(self._written, 0)
 
     def update(self, now: Blockers) -> None:
-        """Store the current blockers and delete those of all other event types.
+        """Store the current blockers, and delete those of event types that are not named.
 
         Args:
-            now: By event type, the hour, the condition and the readable details; only types that
-                wait for more than the end of their hour.
+            now: By event type, the hour that waits, the condition and readable details.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.

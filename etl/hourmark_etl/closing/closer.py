@@ -61,9 +61,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Closer:
-    """Closes the hours of all event types of a ledger.
+    """Closes hourly buckets: publishes each event type's hours once they are proved complete.
 
-    Creating it takes the closer's lease, which stops any other closer. It is not thread-safe.
+    Creating an instance takes the closer's lease, which stops any other closer. It is not
+    thread-safe.
 
     Attributes:
         lease: The closer's lease; cleanup uses it too.
@@ -122,7 +123,10 @@ class Closer:
         self._sites.close()
 
     def step(self) -> Waiting | int:
-        """Run one poll: advance every event type as far as possible.
+        """Close the hours that can be closed now, for all event types.
+
+        Each call continues from the state in the ledger, so a failed or interrupted call can be
+        repeated.
 
         Returns:
             The number of hours that were closed, or what closing waits for.

@@ -39,10 +39,10 @@ class Engine:
     runner: Runner = dataclasses.field(default_factory=Runner)
 
     def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
-        """Check for each frozen hour whether the listed rows contain every promised event.
+        """Check whether the staged rows of hours contain every event that audit records promise.
 
         Args:
-            frozen: Frontiers whose rows are listed.
+            frozen: Frontiers whose rows are fixed (listed in the ledger).
             audit_next: The audit records to check: those below these offsets.
 
         Returns:

@@ -316,11 +316,11 @@ class LedgerChanged(Finding):
 
 
 class PublishFailure(NamedTuple):
-    """A failure to publish one hour.
+    """An hour that could not be published, and the reason.
 
     Attributes:
         frontier: The frontier of the affected type and hour.
-        error: The reason.
+        error: The `Finding` or `StorageError` that prevented it.
     """
 
     frontier: Frontier

@@ -64,14 +64,14 @@ BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingRound:
-    """The hours that are frozen and proved together.
+    """The hours that are proved, sealed and published together.
 
     Attributes:
-        frozen: Frontiers of the types that take part.
+        frozen: Frontiers of the types that take part; their rows are fixed.
         last: Last hour of each type in the round.
-        offsets: Staging positions of each type's topics at the freeze.
-        cut: The cut that allows the hours.
-        overrides: Overrides by type; empty for a regular round.
+        offsets: Staging positions of each type's topics when the rows were fixed.
+        cut: The cut that allows the hours to close.
+        overrides: Operators' orders to close an hour anyway, by type; empty for a regular round.
     """
 
     frozen: Sequence[Frontier]
@@ -83,14 +83,13 @@ class ClosingRound:
 
 @dataclasses.dataclass
 class RoundDecisions:
-    """The decisions on the hours of a round.
+    """The decisions on the hours of a round: which are sealed and which must wait.
 
     Attributes:
         chains: By type, the seals of its first hours, in order.
         unaudited: Rows for the ledger's table `unaudited` that belong to these seals.
         refused: Frontiers that are not proved, with what is missing.
-        unwritable: Frontiers with rows that cannot be in a bucket, with the blocker and the
-            reasons.
+        unwritable: Frontiers with rows that cannot be in a bucket, with the condition and reasons.
         conflicts: New conflicts that only an override can resolve.
     """
 
@@ -105,7 +104,9 @@ class RoundDecisions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sealer:
-    """Proves frozen hours and seals them in the ledger.
+    """Proves frozen hours and stores their seals in the ledger.
+
+    A seal fixes the content and the grade of a bucket before it is written.
 
     Attributes:
         engine: Runs the proofs.
@@ -126,10 +127,14 @@ class Sealer:
     deadline_ms: int
 
     def prove_round(self, closing_round: ClosingRound) -> RoundDecisions:
-        """Prove every hour of a round and decide on each; changes nothing in the ledger.
+        """Prove every hour of a round and decide on each, without changing the ledger.
+
+        Args:
+            closing_round: The frozen hours.
 
         Raises:
             Unreadable: A staged file must be staged again first.
+            Unavailable: Storage or the ledger does not answer.
         """
         rule = DecisionContext(
             closing_round.cut,
@@ -215,9 +220,12 @@ class Sealer:
 
         Args:
             closing_round: The round.
-            decisions: The decisions of `prove_round`.
+            decisions: The result of `prove_round`.
             all_types: All event types; gaps of control topics are accepted only if each has an
                 override.
+
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
         """
         sealed = [f for f in closing_round.frozen if f.event_type in decisions.chains]
         by_source = {
@@ -288,16 +296,16 @@ def decide_seal(
     override: Override | None,
     context: DecisionContext,
 ) -> Seal | None:
-    """Decide whether and with which grade an hour is sealed. It performs no I/O.
+    """Decide whether an hour is sealed and with which grade. It performs no I/O.
 
-    The deadline is compared with the time of the cut, when clocks were compared. It never waives a
-    conflict.
+    The grade is `proved`, `timed_out` past the deadline, or `forced` with an override. The deadline
+    is compared with the time of the cut, and never waives a conflict.
 
     Args:
         frontier: The frozen hour.
         proof: The result of its proof.
-        offsets: Staging positions at the freeze.
-        override: The operator's override for this hour, if any.
+        offsets: Staging positions when its rows were fixed.
+        override: The operator's order to close this hour anyway, if any.
         context: The inputs that all hours of the round share.
 
     Returns:

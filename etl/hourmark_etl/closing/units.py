@@ -40,7 +40,7 @@ _UNIT_BYTES_MIN: Final = 1 << 20  # what is worth a task of its own
 
 
 class Listing(NamedTuple):
-    """The staged groups that a freeze has assigned to one bucket.
+    """The staged rows that are selected for one bucket, as groups of staged files.
 
     Attributes:
         event_type: The bucket's event type.
@@ -59,10 +59,12 @@ class Listing(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """The work of one task: whole listings, or one id range of a single listing. It can be pickled.
+    """The input of one task: the rows of several buckets, or one id range of a large one.
+
+    It can be pickled.
 
     Attributes:
-        listings: The listings to read.
+        listings: The buckets' rows.
         slot: The id range to read; None for all ids.
     """
 
@@ -118,7 +120,7 @@ class Overfull(Exception):  # no error: it is read in parts
 
 
 class UnitRows(NamedTuple):
-    """The rows of a unit.
+    """The rows that a task has read.
 
     Attributes:
         table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, the row's own

@@ -1,4 +1,4 @@
-"""The implementations of `SiteClusters` with Kafka clusters and of `StagingProgress` with the ledger.
+"""Implements `SiteClusters` with Kafka clusters and `StagingProgress` with the ledger.
 
 If there are several sites, messages name the site's alias. A gap concerns a topic, at whichever
 site it was found, and blocks the topic's event type.

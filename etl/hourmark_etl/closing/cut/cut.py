@@ -133,11 +133,12 @@ class StagingProgress(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingCut:
-    """A completed cut: hours that end at or before their type's watermark may freeze.
+    """A point in all topics up to which the hours of some event types are complete and may close.
 
     Attributes:
         taken_at_ms: When the cut was started, in Unix milliseconds.
-        watermarks_ms: By event type, in Unix milliseconds.
+        watermarks_ms: By event type: hours that end at or before this time (Unix milliseconds) may
+            close.
         audit_next: Audit records below these offsets count.
         waived: By event type, the sources that its hours close without.
         unverified: By event type, checks that an operator's override skipped.
@@ -160,10 +161,10 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """What a cut currently waits for.
+    """The conditions that closing currently waits for.
 
     Attributes:
-        phase: The condition.
+        phase: The condition of the current cut.
         what: Readable details.
         by_type: Condition and details of each event type that waits for more than the end of its
             hour.
@@ -175,7 +176,7 @@ class Waiting(NamedTuple):
 
 
 class CutTaker:
-    """Takes one cut after another.
+    """Determines which hours are complete by taking one cut after another.
 
     `poll` never blocks on a condition; it returns what it waits for.
 

@@ -32,7 +32,10 @@ _NO_DEADLINE: Final = 0  # an override waives at once
 def overridden_frontiers(
     frontiers: Iterable[Frontier], overrides: Mapping[str, Override]
 ) -> list[Frontier]:
-    """Return the frontiers for whose hour an override exists."""
+    """Return the frontiers whose hour has an override.
+
+    An override is an operator's order to close an hour despite missing data.
+    """
     return [
         f
         for f in frontiers
@@ -98,7 +101,7 @@ def take_forced_cut(
 
 
 def accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
-    """Return the topics whose gaps are accepted by overrides for these types.
+    """Return the topics whose offset gaps are accepted when hours of these types are forced.
 
     Args:
         types: Event types with an override.

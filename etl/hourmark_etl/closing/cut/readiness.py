@@ -30,7 +30,7 @@ WITHIN_MS: Final = 60_000  # of a host's two incarnations, from one report to th
 
 
 class Readiness(NamedTuple):
-    """How far the hours of a type may be cut.
+    """Up to which time the hours of an event type are complete.
 
     Attributes:
         watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
@@ -101,11 +101,11 @@ def _is_live(r: ReportedSource, heard_ms: int) -> bool:
 def readiness(
     frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> Readiness:
-    """Return how far a type may be cut, given the latest reports.
+    """Return up to which time an event type's hours are complete, given the latest reports.
 
     Args:
         frontier: The type's frontier.
-        reports: The latest reports.
+        reports: The latest reports of all sources.
         now_ms: The closer's clock in Unix milliseconds.
         deadline_ms: Time after an hour's end at which it closes without missing sources.
     """
@@ -241,11 +241,12 @@ def waive_new_sources(
 def find_new_sources(
     before: Collection[ReportedSource], after: Collection[ReportedSource]
 ) -> list[ReportedSource]:
-    """Return host sources that are new or have returned; a cut may miss their promises.
+    """Return host sources that are new or have returned since an earlier set of reports.
 
-    Sources return after they signed off or were waived. They count even if they have signed off
-    again. A restarted known host does not count, because it had caught up. Services do not count
-    either: events that they acknowledge after the cut arrive late.
+    A cut may miss their events. Sources return after they signed off or were waived; they count
+    even if they have signed off again. Restarted known hosts do not count, because they had caught
+    up. Delivery services do not count either: events that they acknowledge after the cut arrive
+    late.
 
     Args:
         before: Reports at the start of the cut.

@@ -76,10 +76,11 @@ class LookupItem(NamedTuple):
 
 
 class UnmatchedRows(NamedTuple):
-    """The result of one lookup task.
+    """The late rows of one task that are not copies of rows in closed buckets.
 
     Attributes:
-        found: Columns KEY and `rows`, the number of distinct ids that no closed bucket contains.
+        found: Columns `asked`, `hour`, `range_id` and `rows`, the number of distinct ids that no
+            closed bucket contains.
         unknown: By frontier index, why rows could not be checked.
     """
 
@@ -95,14 +96,14 @@ def check_late_rows(
     ranges: pa.Table,
     unit_bytes_max: int,
 ) -> dict[int, LateRowsCheck]:
-    """Check the late rows of settled ranges against closed buckets.
+    """Check that late rows of settled byte ranges are copies of rows in closed buckets.
 
     Args:
         runner: Runs the lookups.
         storage: The storage.
         database: The ledger.
         frontiers: The frontiers by index.
-        ranges: The settled ranges, columns KEY.
+        ranges: The settled ranges, columns `asked` (frontier index), `hour` and `range_id`.
         unit_bytes_max: Maximum size of a task in bytes of datums.
 
     Returns:
@@ -145,7 +146,13 @@ def check_late_rows(
 
 
 def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
-    """Return the rows of these ranges (columns KEY) whose ids no closed bucket contains."""
+    """Return the rows of some byte ranges whose ids no closed bucket contains.
+
+    Args:
+        item: The rows and the closed buckets to search.
+        storage: The storage.
+        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+    """
     rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), ranges, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
     own = {at: rows_once.filter(pc.equal(rows_once.column("asked"), at)) for at in item.rows.asked}

@@ -91,10 +91,10 @@ class RangeEvidence(NamedTuple):
 
 
 class PromiseWindows(NamedTuple):
-    """Selects the promises that count for each frontier of a round.
+    """Selects the audit records that count for each hour of a round. It can be pickled.
 
-    These are promises of the frontier's hour below the cut, and promises of earlier hours from the
-    frontier's `settled_next` on. It can be pickled.
+    These are records of the frontier's hour below the cut, and records of earlier hours from the
+    frontier's `settled_next` on.
 
     Attributes:
         frontiers: Tuples of frontier index, event type, hour (Unix seconds) and `settled_next`;
@@ -176,8 +176,8 @@ def plan_row_items(
 
     Args:
         groups: By frontier index, the frontier and its listed groups.
-        earlier_unaudited: By frontier index, paths of files of earlier unaudited rows. If the frontier lists
-            no groups, they get a task of their own.
+        earlier_unaudited: By frontier index, paths of files of earlier unaudited rows. If the
+            frontier lists no groups, they get a task of their own.
         unit_bytes_max: Maximum size of a task in bytes of datums.
     """
     listings = {(f.event_type, f.hour.start_s): at for at, (f, _) in groups.items()}
@@ -263,12 +263,12 @@ def read_item_by_part(
 def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return listed rows of these ranges that were not already unaudited in an earlier bucket.
 
-    Each pair of id and value hash occurs once.
+    Unaudited rows have no audit record. Each pair of event id and value hash occurs once.
 
     Args:
         item: The task to read.
         storage: The storage.
-        ranges: The ranges, columns KEY.
+        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
     """
     distinct = distinct_pairs(semi_join(read_item_rows(item, storage), ranges, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
@@ -277,7 +277,14 @@ def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa
 def read_settled_promises(
     item: PromisesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
 ) -> pa.Table:
-    """Return the promises of these ranges (columns KEY) that their frontiers have settled."""
+    """Return the promises of some byte ranges that earlier hours have settled, schema PROMISED.
+
+    Args:
+        item: The files of audit records to read.
+        storage: The storage.
+        windows: Determines what is settled.
+        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+    """
     found = [
         semi_join(windows.select_settled(read_promises(storage, path), site), ranges, KEY)
         for path, site in item.files

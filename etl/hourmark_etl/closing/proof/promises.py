@@ -68,12 +68,15 @@ PROMISED: Final = pa.schema(
 
 
 class UnmetPromise(NamedTuple):
-    """A promise whose rows are incomplete or different.
+    """A promise of an audit record that the staged rows do not keep.
+
+    A promise states how many events of a byte range belong to one type and hour, and sums over
+    their ids and values.
 
     Attributes:
         asked: Index of the frontier in the round.
         hour: The promised hour in Unix seconds.
-        range_id: The range id, 8 bytes.
+        range_id: Id of the byte range, 8 bytes.
         promised: Number of promised events.
         sum: Promised sum of the ids' low 64 bits, as a signed integer.
         held: Number of events found.
@@ -95,16 +98,17 @@ class UnmetPromise(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCounts:
-    """The result of comparing the promises and rows of some ranges.
+    """The result of comparing audit records with staged rows, for some byte ranges.
 
-    Results of disjoint ranges are added by `merge_counts`. Mappings are keyed by frontier index and hour,
-    `unnamed` by frontier index.
+    Results of disjoint ranges are added by `merge_counts`. Mappings are keyed by frontier index and
+    hour, `unnamed` by frontier index.
 
     Attributes:
         records: Number of distinct promises.
         promised: Number of promised events.
         checked: Number of promised events whose values a checksum verified.
-        unaudited: Columns KEY and `rows`, the number of distinct ids without a promise.
+        unaudited: Columns `asked`, `hour`, `range_id` and `rows`, the number of distinct ids
+            without a promise.
         unmet: All unmet promises of earlier hours, and the first ones of each frontier's own hour.
         unnamed: Number of further unmet promises.
     """
@@ -118,14 +122,14 @@ class RangeCounts:
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:
-    """Return each event id of each range once.
+    """Return each event id of each byte range once.
 
     Args:
         rows: A table of schema ROWS.
 
     Returns:
-        Columns KEY, `event_id` and `earlier`: whether the id was an unaudited row of an earlier
-        bucket, even if it is listed again now.
+        Columns `asked`, `hour`, `range_id`, `event_id` and `earlier`: whether the id was already a
+        row without audit record in an earlier bucket.
     """
     by_id = [*KEY, "event_id"]
     return (
@@ -184,11 +188,11 @@ def compare_ranges(
     hours: Sequence[int],
     named_max: int,
 ) -> RangeCounts:
-    """Compare all promises and all rows of some ranges.
+    """Compare all promises and all rows of some byte ranges. It performs no I/O.
 
     Args:
-        held_parts: Tables of schema HELD.
-        promised_parts: Tables of schema PROMISED.
+        held_parts: Row counts by range, tables of schema HELD.
+        promised_parts: Promises of audit records, tables of schema PROMISED.
         hours: The hour of each frontier in Unix seconds, by frontier index.
         named_max: Maximum number of unmet promises of each frontier's own hour to return.
     """

@@ -163,7 +163,7 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prover:
-    """Proves the hours of a round.
+    """Proves that the staged rows of hours contain every event that audit records promise.
 
     Attributes:
         runner: Runs tasks.
@@ -342,11 +342,11 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """The comparison of a round's ranges after removing what earlier promises explain.
+    """The comparison of a round's byte ranges after removing what earlier audit records explain.
 
     Attributes:
         verdict: The comparison.
-        unaudited: Ranges without a promise, columns KEY and `rows`.
+        unaudited: Ranges without an audit record, columns `asked`, `hour`, `range_id` and `rows`.
         unmet: Promises that are not kept.
         passed_over: Duplicates of promises that were settled earlier.
     """

@@ -19,11 +19,11 @@ anything is frozen:
   its content alone.
 - A record whose content was compared before adds no conflict: it is a copy.
 
-A conflict blocks each type and hour that one of the records names (`conflicts_of`). Hours that are closed
-and settled are not affected, because what was promised there is in the bucket; late rows block the
-hour that would list them. Other types and hours continue. No deadline waives a conflict, because
-nothing is missing: an override closes the hour as `forced`, and its manifest names the range and
-both records.
+A conflict blocks each type and hour that one of the records names (`conflicts_of`). Hours that are
+closed and settled are not affected, because what was promised there is in the bucket; late rows
+block the hour that would list them. Other types and hours continue. No deadline waives a conflict,
+because nothing is missing: an override closes the hour as `forced`, and its manifest names the
+range and both records.
 
 A record that promises nothing (only blank lines) is not compared. Neither are records that audit
 files no longer contain: these files are kept longer than topics, so a retry finds the first record.
@@ -62,7 +62,7 @@ _HERE_MAX: Final = 8  # items that are read in the driver: a job on executors ta
 
 
 class AuditReading(NamedTuple):
-    """One of several different audit records of the same range.
+    """One of several different audit records of the same byte range.
 
     Attributes:
         offset: Central offset of the first record with this content.
@@ -126,7 +126,9 @@ class AuditComparison(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AuditComparer:
-    """Compares audit files; changes nothing in the ledger.
+    """Searches audit files for byte ranges with several different audit records.
+
+    It changes nothing in the ledger.
 
     Attributes:
         runner: Runs tasks that read files.
@@ -192,24 +194,24 @@ class AuditComparer:
 
 
 def read_contents(item: PromisesItem, storage: Storage, ranges: pa.Table | None = None) -> pa.Table:
-    """Return each distinct record content of the files once, schema READINGS.
+    """Return the distinct contents of audit records in the files, one row per range and content.
 
     Args:
         item: The files.
         storage: The storage.
-        ranges: Ranges to return, columns RANGE; None for all.
+        ranges: Byte ranges to return, columns `range_id` and `observed_at`; None for all.
     """
     found = pa.concat_tables([read_all(storage, path, READING) for path, _ in item.files])
     return distinct_values(found if ranges is None else semi_join(found, ranges, RANGE), READING)
 
 
 def read_range_rows(item: PromisesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
-    """Return all rows of the given ranges in the files, schema SITED.
+    """Return all rows of some byte ranges in files of audit records, with the site of each row.
 
     Args:
         item: The files.
         storage: The storage.
-        ranges: Ranges, columns RANGE.
+        ranges: The byte ranges, columns `range_id` and `observed_at`.
     """
     found = [SITED.empty_table()]
     for path, site in item.files:
@@ -219,7 +221,7 @@ def read_range_rows(item: PromisesItem, storage: Storage, ranges: pa.Table) -> p
 
 
 def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> pa.Table:
-    """Return the ranges with several contents, or several value checksums, of which one is new.
+    """Return the byte ranges that have several different audit records, at least one of them new.
 
     Records without checksums are compared by content alone. It performs no I/O.
 
@@ -228,7 +230,7 @@ def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> p
         known_contents: Contents of files that were compared earlier, schema READINGS.
 
     Returns:
-        A table with columns RANGE.
+        A table with columns `range_id` and `observed_at`.
     """
     found = [_with_several(new_contents, known_contents, [*RANGE, "content"])]
     new_contents, known_contents = (

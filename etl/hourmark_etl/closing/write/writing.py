@@ -70,7 +70,7 @@ class SealedHour(NamedTuple):
         event_type: The event type.
         hour: The hour.
         listed: The staged groups that the bucket consists of.
-        leaves_out: Whether an override allows to leave out rows that cannot be written.
+        leaves_out: Whether an override permits leaving out rows that cannot be written.
         gives_up: Whether an override gives up checks that need an unreadable closed bucket: its
             marker, and which late events it contains.
     """
@@ -243,7 +243,12 @@ def plan_tasks(
 ) -> list[WriteTask]:
     """Split sealed hours into write tasks.
 
-    The id ranges of a large listing are distributed over at most `limits.tasks` tasks.
+    The id ranges of a large hour are distributed over at most `limits.tasks` tasks.
+
+    Args:
+        sealed: The hours.
+        closed_buckets: By type, closed buckets that may already contain its late events.
+        limits: Sizes and parallelism.
     """
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
     assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), (
@@ -282,7 +287,18 @@ def write_task(
     folder: str,
     limits: WriteLimits,
 ) -> WriteResult:
-    """Write the containers of one task, and an index of their ids, into the folder."""
+    """Write the container files of one task into a folder, and an index of their event ids.
+
+    Args:
+        task: The rows to write.
+        storage: The storage.
+        schemas: Avro schemas as JSON by schema id.
+        folder: Path of the folder.
+        limits: Sizes and parallelism.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
+    """
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
     containers = functools.partial(ContainerSet, storage, folder, schemas, limits.target_file_bytes)
     programs = {schema_id: program_of(text) for schema_id, text in schemas.items()}
