@@ -81,7 +81,10 @@ def to_single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def distinct_values(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return each distinct combination of the given columns once, without other columns."""
+    """Return each distinct combination of values of the given columns once.
+
+    The result has no other columns, and its rows are in no particular order.
+    """
     return rows.group_by(list(columns), use_threads=False).aggregate([])
 
 

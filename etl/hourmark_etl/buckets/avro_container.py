@@ -70,9 +70,12 @@ class ContainerWriter:
         self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
 
     def append_run(self, data: memoryview, offsets: Int64s) -> None:
-        """Append contiguous datums; datum i is `data[offsets[i]:offsets[i + 1]]`.
+        """Append contiguous datums, copying them in whole blocks.
 
-        The datums are copied in whole blocks, without a loop over datums.
+        Args:
+            data: Buffer with the encoded datums.
+            offsets: Offsets into `data`, one more than datums: datum i is
+                `data[offsets[i]:offsets[i + 1]]`.
 
         Raises:
             ValueError: The container is closed.

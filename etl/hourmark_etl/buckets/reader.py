@@ -101,6 +101,11 @@ def find_marker(
 def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
     """Return the content of a closed bucket's `_SUCCESS` file.
 
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+
     Raises:
         NotClosed: The bucket has no marker.
         StorageError: Storage is unavailable or denies access.
@@ -118,9 +123,15 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
 def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
     """Return the manifest of a closed bucket.
 
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+
     Raises:
         NotClosed: The bucket has no marker.
         BadMarker: The marker is not a valid manifest of this bucket.
+        StorageError: Storage is unavailable or denies access.
     """
     return decode_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
 
@@ -165,8 +176,14 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
 def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
     """Return the manifest of a bucket, or None if the bucket is not closed.
 
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+
     Raises:
         BadMarker: The marker is not a valid manifest of this bucket.
+        StorageError: Storage is unavailable or denies access.
     """
     try:
         return read_manifest(storage, event_type, hour)
@@ -179,8 +196,15 @@ def read_events(
 ) -> Iterator[Event]:
     """Yield the decoded events of a bucket in the order of the manifest's files.
 
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+        manifest: The bucket's manifest.
+
     Raises:
-        Damaged: A file is missing or is not valid Avro. Events before the damage were yielded.
+        DamagedBucketFile: A file is missing or is not valid Avro. Events before the damage were
+            yielded.
         StorageError: Storage is unavailable.
     """
     for listed in manifest.files:

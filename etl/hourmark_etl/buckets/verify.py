@@ -136,7 +136,15 @@ def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
 
 
 def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport:
-    """Verify one bucket against its manifest and return all faults.
+    """Verify one bucket against its manifest, reading and decoding every file.
+
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+
+    Returns:
+        A report with all faults; a missing or invalid manifest is a fault, too.
 
     Raises:
         NotClosed: The bucket's folder does not exist.

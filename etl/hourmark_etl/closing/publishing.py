@@ -193,13 +193,18 @@ def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
 
 
 def read_previous_marker(storage: Storage, frontier: Frontier) -> Previous | None:
-    """Return the reference to the previous hour's marker for a frontier's manifest.
+    """Return the reference to the previous hour's marker that a frontier's manifest must contain.
+
+    Args:
+        storage: The storage.
+        frontier: The hour whose predecessor to read.
 
     Returns:
-        None for the type's first hour.
+        Hour and digest of the previous marker; None for the type's first hour.
 
     Raises:
         Finding: The previous marker is missing or damaged.
+        StorageError: Storage is unavailable.
     """
     if frontier.hour == frontier.first_hour:
         return None
@@ -582,6 +587,10 @@ def check_not_published(
 ) -> list[PublishFailure]:
     """Check that no bucket exists for open hours; only a sealed hour can have been published.
 
+    Args:
+        storage: The storage.
+        open_frontiers: Frontiers whose hour is open.
+
     Returns:
         The hours for which storage denies access, so that the check was not possible.
 
@@ -603,7 +612,12 @@ def check_not_published(
 
 
 def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
-    """Check that an existing manifest matches this ledger's seal of the hour.
+    """Check that the manifest of an existing bucket matches this ledger's seal of the hour.
+
+    Args:
+        manifest: The bucket's manifest.
+        seal: The ledger's seal.
+        ledger_id: The ledger's id.
 
     Raises:
         ForeignLedger: Ledger id, staging offsets or audit offsets differ.

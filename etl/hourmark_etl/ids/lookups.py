@@ -157,7 +157,11 @@ class WrittenRun(NamedTuple):
 
 
 def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
-    """Return the runs of rows of an index file, one per bucket, from its table of blocks.
+    """Return the rows of each bucket in an index file, from the file's table of blocks.
+
+    Args:
+        storage: The storage.
+        path: Path of the index file.
 
     Raises:
         StorageError: The file is missing, or storage is unavailable.
@@ -183,7 +187,12 @@ def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
 
 
 def bucket_key(event_type: str, hour_s: int) -> bytes:
-    """Return the 16-byte key by which an index identifies a bucket."""
+    """Return the 16-byte key by which an index file identifies a bucket.
+
+    Args:
+        event_type: The bucket's event type.
+        hour_s: Unix seconds at the start of the bucket's hour.
+    """
     return digest_of(f"{event_type} {hour_s}".encode())
 
 

@@ -105,6 +105,13 @@ def check_chains(
     """Check that exactly the hours from each type's first hour to its frontier are closed.
 
     A frontier must have a seal if and only if its state is `sealed`.
+
+    Args:
+        database: The ledger.
+        known_frontiers: Frontiers of all types.
+
+    Yields:
+        One finding per inconsistency.
     """
     with database.reading() as connection:
         closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
@@ -133,9 +140,16 @@ def check_chains(
 
 
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
-    """Check that the table of late events matches the manifests of closed buckets.
+    """Check that the ledger's table of late events matches the manifests of closed buckets.
 
     If a row is missing, the search for duplicates of late events ignores a bucket.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Length of a bucket.
+
+    Yields:
+        One finding per missing or extra row.
     """
     table = tables.late_hours.c
     differ: list[tuple[str, int, int, bool]] = []
@@ -181,9 +195,16 @@ def _late_hours_of_manifests(
 def check_groups(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that groups are listed only for valid hours, and that they add up to their files.
+    """Check that staged rows are assigned to valid buckets and add up to their files.
 
-    A group may be listed for its own hour or for a later one that was frozen.
+    Rows may be assigned to the bucket of their own hour or of a later hour.
+
+    Args:
+        database: The ledger.
+        known_frontiers: Frontiers of all types.
+
+    Yields:
+        One finding per inconsistency.
     """
     groups = tables.groups
     query = (
@@ -308,6 +329,16 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     """Check that required staged files exist, are intact and have the expected number of rows.
 
     Required are files with events that are in no closed bucket, or with unsettled audit records.
+
+    Args:
+        database: The ledger.
+        storage: The storage.
+
+    Yields:
+        One finding per missing or damaged file.
+
+    Raises:
+        StorageError: Storage is unavailable.
     """
     files = tables.staged_files.c
     batches = defaultdict[str, dict[str, int]](dict)
@@ -344,7 +375,18 @@ def _file_problems(
 
 
 def check_positions(database: Database, central: CentralCluster) -> Iterator[LedgerFinding]:
-    """Check that each staging position lies within the log of the topic that was staged."""
+    """Check that each staging position lies within the log of the topic that was staged.
+
+    Args:
+        database: The ledger.
+        central: The central cluster.
+
+    Yields:
+        One finding per position outside its log, or of a deleted or recreated topic.
+
+    Raises:
+        Unavailable: The cluster does not answer.
+    """
     # Digests are compared for themselves.
     positions = [
         from_columns(StagingPosition, row)

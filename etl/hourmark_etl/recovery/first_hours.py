@@ -55,10 +55,15 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Write a record of the types that no record of this ledger contains yet.
+    """Write a record to storage of the event types that no record of this ledger contains yet.
 
-    Damaged records are logged, and their types are recorded again. A driver calls it at startup and
-    when new types appear.
+    Damaged records are logged, and their types are recorded again. A driver calls this at startup
+    and when new types appear.
+
+    Args:
+        storage: The storage.
+        database: The ledger.
+        bucket_seconds: Length of a bucket.
 
     Raises:
         Unavailable: Storage or the ledger does not answer.

@@ -34,6 +34,11 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
     as open whose bucket exists; and the newest bucket that it knows must be its own, with a commit
     number that it has reached.
 
+    Args:
+        storage: The storage.
+        database: The ledger.
+        bucket_seconds: Length of a bucket.
+
     Raises:
         ForeignLedger: Such a bucket exists: the ledger is an older copy, or another ledger.
     """

@@ -267,10 +267,14 @@ def record_lost_ends(
 
 
 def import_recorded_gaps(storage: Storage, database: Database) -> None:
-    """Add gaps from the offset records to a ledger that does not know them.
+    """Add offset gaps from the records on storage that the ledger does not know.
 
     They are missing if the ledger is an older copy that is used again. An open gap counts as known
-    if the ledger has it as open or as accepted. A driver calls it at startup.
+    if the ledger has it as open or as accepted. A driver calls this at startup.
+
+    Args:
+        storage: The storage.
+        database: The ledger.
     """
     found = read_offset_records(storage, database.identity()[0])
     for note in found.notes:

@@ -71,10 +71,15 @@ def audit_next(manifest: Manifest) -> AuditOffsets:
 def read_chain(
     storage: Storage, event_type: str, bucket_seconds: int
 ) -> list[tuple[Hour, Manifest]]:
-    """Return the hours and manifests of a type's buckets in order, and verify how they are linked.
+    """Return the hours and manifests of a type's buckets, and verify their links.
+
+    Args:
+        storage: The storage.
+        event_type: Name of the event type.
+        bucket_seconds: Length of a bucket.
 
     Returns:
-        Pairs of hour and manifest; empty if the type has no bucket.
+        Pairs of hour and manifest in ascending order; empty if the type has no bucket.
 
     Raises:
         NotClosed: A bucket's folder has no marker.

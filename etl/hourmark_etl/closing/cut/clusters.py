@@ -41,7 +41,14 @@ class KafkaSiteClusters:
     def connect(
         cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock
     ) -> KafkaSiteClusters:
-        """Connect to the clusters that the settings name."""
+        """Create clients for the clusters that the settings name.
+
+        Args:
+            kafka: The Kafka settings with all sites.
+            database: The ledger.
+            lease: The closer's lease.
+            clock: Clock for the time of checks.
+        """
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
             only = EdgeSite(

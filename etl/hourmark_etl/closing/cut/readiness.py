@@ -76,7 +76,7 @@ class LatestReports:
 
 
 def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
-    """Return whether the reporter's lines or requests may become events of the type."""
+    """Return whether events of the frontier's type may come from this reporter."""
     return (
         reporter.source in frontier.sources
         or reporter.source == API_SOURCE
@@ -134,6 +134,11 @@ def are_still_behind(
     """Return whether all waived sources are still behind according to later reports.
 
     A source that has caught up in the meantime must be awaited after all.
+
+    Args:
+        frontier: The frontier of the type that waived the sources.
+        waived: The sources, as reported when they were waived.
+        later: Later reports of all sources.
     """
     for r in waived:
         now = later.all.get((r.host_id, r.source))
@@ -177,11 +182,16 @@ def describe_missing_service(reports: LatestReports) -> str | None:
 
 
 def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None:
-    """Return a readable description of clocks that disagree; None if they agree.
+    """Compare the closer's clock with the newest report of a live delivery service.
 
-    The closer's clock is compared with the newest report of the live delivery services. If no
-    service is live, the result says so. Services that have fallen silent while others report are
-    ignored.
+    Services that have fallen silent while others report are ignored.
+
+    Args:
+        reports: The latest reports of all sources.
+        now_ms: The closer's clock in Unix milliseconds.
+
+    Returns:
+        A readable description if the clocks disagree or no service is live; otherwise None.
     """
     if not reports.services:
         return describe_missing_service(reports)

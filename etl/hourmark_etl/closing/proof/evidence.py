@@ -111,7 +111,12 @@ class PromiseWindows(NamedTuple):
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
     ) -> PromiseWindows:
-        """Create windows for frontiers given by their index."""
+        """Create the windows of a round.
+
+        Args:
+            frontiers: The frontiers by their index in the round.
+            cut_offsets: Audit records below these offsets count.
+        """
         return cls(
             tuple(
                 (at, f.event_type, f.hour.start_s, f.settled_next) for at, f in frontiers.items()
@@ -221,7 +226,12 @@ def plan_file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
 def read_item(
     item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows
 ) -> RangeEvidence:
-    """Run one task: read its rows or promises and aggregate them.
+    """Run one task of a proof: read its rows or audit records and aggregate them by byte range.
+
+    Args:
+        item: The task.
+        storage: The storage.
+        windows: Selects the audit records that count.
 
     Raises:
         Unreadable: A staged file must be staged again first.

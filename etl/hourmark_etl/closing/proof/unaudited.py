@@ -136,6 +136,10 @@ class UnauditedCleaner:
 
         At most 16 files are read per call. The ledger forgets a file before it is deleted.
 
+        Args:
+            lease: The closer's lease.
+            now_ms: Current time in Unix milliseconds.
+
         Raises:
             StaleDriver: Another closer has taken over the lease.
             StorageError: Storage is unavailable.

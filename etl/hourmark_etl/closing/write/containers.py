@@ -248,9 +248,19 @@ class _OpenContainer:
 
 
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:
-    """Read a file back and return how it differs from what was written; empty if it does not.
+    """Read a file back from storage and compare it with what was written.
 
-    Digest, size, number of records and the schema's name are compared.
+    Digest, size, number of records and the name of the schema are compared.
+
+    Args:
+        storage: The storage.
+        written: The file and its expected properties.
+
+    Returns:
+        A readable difference; empty if there is none.
+
+    Raises:
+        StorageError: Storage is unavailable.
     """
     with storage.open(written.path, size=written.bytes) as file:
         seen = DigestingReader(file)
