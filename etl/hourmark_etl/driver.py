@@ -90,7 +90,7 @@ class Driver:
         exit_stack.callback(
             serve_metrics(metrics.registry, "etl", config.etl.metrics_host, config.etl.metrics_port)
         )
-        self._closer = None  # another driver's business: taking its lease would stop it
+        self._closer = None  # another driver closes; taking its lease would stop it
         if not shards or DEFAULT_SHARD in shards:
             ports = self._ports(spark, found.cluster_id, metrics)
             self._closer = wait_until_available(lambda: Closer(ports, config), self._clock)
@@ -139,7 +139,7 @@ class Driver:
                 types = self._types()
             except (
                 Unavailable
-            ) as error:  # the ledger, most likely: what runs goes on, and meets it too
+            ) as error:  # most likely the ledger; running queries continue and notice it too
                 _LOG.warning("the driver waits: %s", error)
                 self._stopping.wait(PAUSE_S)
                 continue
@@ -149,7 +149,9 @@ class Driver:
             if self._closer is not None:
                 self._recorder.poll(self._closer.lease)
                 waits = self._poll(self._closer)
-                if self._lost_ends.is_done:  # what is deleted was read
+                if (
+                    self._lost_ends.is_done
+                ):  # cleanup must not delete files that are still to be compared
                     self._cleaner.poll(self._closer.lease)
             self._progress.polled(waits or "")
             if waits is not None:
@@ -178,7 +180,7 @@ class Driver:
         except (
             Unavailable,
             Finding,
-        ) as error:  # staging goes on; closing does when the server, or the operator, is back
+        ) as error:  # staging continues; closing is retried
             return str(error)
         if not isinstance(outcome, Waiting):
             return None
@@ -216,7 +218,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
             _LOG.info("stopping on %s", signal.Signals(number).name)
             driver.stop()
 
-        stop_on_signals(on_signal)  # after Spark's session, which sets its own
+        stop_on_signals(on_signal)  # after the Spark session, which installs its own handlers
         driver.run()
 
 

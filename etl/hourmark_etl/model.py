@@ -30,7 +30,7 @@ _COLUMNS: Final = {
     "event_type": "type",
     "hour_s": "hour",
     "datum_bytes": "bytes",
-}  # of fields that are called otherwise
+}  # columns whose names differ from the fields'
 _Record = TypeVar("_Record")
 
 
@@ -127,9 +127,9 @@ class HourState(enum.Enum):
 
     OPEN = "open"
     FROZEN = "frozen"  # groups are listed, not yet proved
-    SEALED = "sealed"  # proved: what the bucket holds is fixed, for ever
+    SEALED = "sealed"  # proved: the bucket's content is fixed permanently
     DAMAGED = (
-        "damaged"  # its row is not as it was written: the type waits for an operator; never stored
+        "damaged"  # its row does not match its digest; the type waits for an operator; never stored
     )
 
 
@@ -414,7 +414,7 @@ class ReportedSource:
     heard_at_ms: int
     waived: bool = False  # a bucket timed out without it; until it reports again
     unknown_losses: int = 0
-    unrepeatable: bool = False  # its senders cannot be asked again
+    unrepeatable: bool = False  # its senders cannot resend
 
     @property
     def name(self) -> str:
@@ -576,19 +576,19 @@ class Seal:
     books: tuple[OriginHourSums, ...] = ()  # by origin hour
     listed: Sums = dataclasses.field(
         default_factory=Sums
-    )  # of its listed rows, duplicates and all: these are written, no others
+    )  # totals of listed rows with duplicates; exactly these are written
     lost: Mapping[str, int] = dataclasses.field(
         default_factory=dict
     )  # by source: bytes that hosts know to be lost
     unknown: Mapping[str, int] = dataclasses.field(
         default_factory=dict
-    )  # by source: losses that nobody can measure
-    unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot be asked again
+    )  # by source: number of losses of unknown size
+    unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot resend
     checked: int | None = (
         None  # promised events whose values a checksum proved; None in seals of version 0.3.0
     )
-    leaves_out: bool = False  # rows that cannot be written, as an override says
-    gives_up: bool = False  # what an override ordered after the seal: see `SealedHour`
+    leaves_out: bool = False  # an override omits rows that cannot be written
+    gives_up: bool = False  # set by an override after the seal: see `SealedHour`
     lacks: IncompleteRanges | None = (
         None  # None in seals of `proved`, and in those of version 0.3.0
     )
@@ -621,13 +621,13 @@ class Frontier:
     hour: Hour
     state: HourState
     sources: frozenset[str]
-    settled_next: AuditOffsets  # promises below, of hours before `hour`, are kept
+    settled_next: AuditOffsets  # audit records below are settled for hours before `hour`
     seal: Seal | None
     alarm: tuple[str, ...]
-    shard: str = DEFAULT_SHARD  # whose query stages the type
+    shard: str = DEFAULT_SHARD  # the shard whose query stages the type
     later_seals: tuple[
         Seal, ...
-    ] = ()  # of the hours that follow, where a backlog's were sealed together
+    ] = ()  # seals of the following hours, if a backlog was sealed together
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:

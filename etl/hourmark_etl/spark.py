@@ -21,7 +21,7 @@ _SETTINGS: Final = {
     # closing must not wait behind staging, nor staging behind closing
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",  # its line would run through the log lines
+    "spark.ui.showConsoleProgress": "false",  # its progress line would mix with log lines
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     # Staging and closing share their workers: Spark keeps those of SQL and of RDDs apart only where

@@ -29,7 +29,7 @@ from hourmark_etl.recovery.offset_records import import_recorded_gaps
 from hourmark_etl.storage import Storage, open_storage
 
 WAIT_S: Final = 60.0
-PAUSE_S: Final = 5.0  # between asks of a server that is away, later too
+PAUSE_S: Final = 5.0  # between attempts to reach an unavailable server, also later
 _LOG = logging.getLogger(__name__)
 _NO_WAIT_MENDS: Final = (NoLedger, DamagedRow)
 _Found = TypeVar("_Found")
@@ -104,10 +104,10 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
             )
         cluster_id = Cluster(
             config.kafka.central_cluster, "central"
-        ).cluster_id()  # before what takes long, and is asked again
+        ).cluster_id()  # fail early, before slow steps that would be repeated
         storage = open_storage(config.storage)
         check_older_copy(storage, database, length_s)
-        for damaged in damaged_rows(database, is_start=True):  # also such as no question finds
+        for damaged in damaged_rows(database, is_start=True):  # including rows that no query reads
             _LOG.error("%s", damaged)
         record_first_hours(storage, database, length_s)
         import_recorded_gaps(storage, database)

@@ -20,7 +20,7 @@ def freeze_loaded_modules() -> None:
     Every task calls it first. Imports still work: Python recreates a removed zip importer from its
     cached directory when it is needed.
     """
-    if not gc.get_freeze_count():  # once: what a task leaves behind is to be collected
+    if not gc.get_freeze_count():  # only once: objects of earlier tasks must be collected
         gc.freeze()
     for place, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimport.zipimporter):

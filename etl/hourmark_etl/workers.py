@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
                 importlib.import_module(module)
             gc.collect()
             freeze_loaded_modules()
-        # a task says it better: of a daemon that ends Spark knows no reason
+        # a task reports it better: Spark does not report why a daemon ended
         except Exception:  # noqa: BLE001
             traceback.print_exc()
     manager()  # type: ignore[no-untyped-call]

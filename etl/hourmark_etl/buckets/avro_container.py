@@ -90,7 +90,7 @@ class ContainerWriter:
                 if self._block_records:
                     self._flush_block()
                     continue
-                until = at + 1  # larger than a block by itself
+                until = at + 1  # a single datum larger than a block
             until = min(until, end)
             self._block += data[int(offsets[at]) : int(offsets[until])]
             self._block_records += until - at

@@ -66,7 +66,7 @@ def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[H
     for date, *clock in _walk_levels(
         storage, event_type, _LEVELS if bucket_seconds < 3600 else _LEVELS[:2], ()
     ):
-        with suppress(ValueError):  # a folder that is no bucket of this length
+        with suppress(ValueError):  # not a bucket of this length
             hours.append(Hour.parse(f"{date}T{':'.join(clock)}", bucket_seconds))
     return sorted(hours)
 

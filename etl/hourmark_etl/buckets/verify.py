@@ -47,10 +47,12 @@ _READ_BYTES: Final = 1 << 20
 class BucketFault(enum.StrEnum):
     """The kinds of faults that verification of a bucket can find."""
 
-    MISSING_BUCKET = "missing-bucket"  # hours close in turn, empty ones too: a gap must not be
+    MISSING_BUCKET = (
+        "missing-bucket"  # hours close in order, even empty ones, so there must be no gap
+    )
     MISSING_MARKER = "missing-marker"
     BAD_MARKER = "bad-marker"
-    CHAIN = "broken-chain"  # a marker and the one before it
+    CHAIN = "broken-chain"  # link between a marker and the previous one
     MISSING_FILE = "missing-file"
     EXTRA_FILE = "extra-file"
     SIZE = "wrong-size"
@@ -344,7 +346,7 @@ class _Check:
                     file.name,
                 )
             while reader.read(_READ_BYTES):
-                pass  # what a decoder left
+                pass  # read the rest for the digest
             content.bytes, content.digest = reader.bytes, reader.digest.hexdigest()
         return content
 
@@ -404,7 +406,7 @@ class _Check:
         if len(self._contents) != len(manifest.files) or not all(
             content.whole for content in self._contents.values()
         ):
-            return  # named above; sums over a part would only repeat it
+            return  # reported above; sums over a part would only repeat it
         total = int(_split_words(ids)[1].sum(dtype=np.uint64))
         if total != _parse_hex(manifest.id_sum):
             self.add(

@@ -11,7 +11,9 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_blockers
 from hourmark_etl.model import ClosingPhase
 
-REWORD_MS: Final = 5_000  # how often the same wait is said in other words (an offset further on)
+REWORD_MS: Final = (
+    5_000  # minimum interval between changes of only the text, for example a new offset
+)
 Blockers = Mapping[str, tuple[Hour, ClosingPhase, tuple[str, ...]]]  # by type: hour, phase, what
 
 

@@ -45,8 +45,8 @@ from hourmark_etl.storage import Storage, delete_all, entries_of
 from hourmark_etl.storage.paths import SCRATCH
 
 EVERY_SECONDS: Final = 60.0
-DAYS_AT_ONCE: Final = 1000  # of types whose oldest day is packed in one round
-FILES_AT_ONCE: Final = 200  # looked at in one call, of each kind
+DAYS_AT_ONCE: Final = 1000  # number of types whose oldest day is packed in one round
+FILES_AT_ONCE: Final = 200  # examined per call, of each kind
 FOLDERS_AT_ONCE: Final = 200
 UNFINISHED_KEPT_MS: Final = 86_400_000
 _LOG = logging.getLogger(__name__)
@@ -180,10 +180,10 @@ class Cleaner:
         batches = entries_of(self._storage, STAGING_FOLDER)
         named, epochs = ledger.folders(
             self._database
-        )  # after the listing: a folder's commit may come in between
+        )  # read after the listing, because a folder may be committed in between
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
         # Where records are lost, such a folder may hold them (an older copy of the ledger was
-        # restored): a rebuild lists it.
+        # restored); a rebuild uses it.
         may_hold = any(
             gap.accepted_at_ms is None
             or (tells_lost_end(gap) and needed_from_ms < gap.accepted_at_ms)

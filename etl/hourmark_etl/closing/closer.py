@@ -52,11 +52,9 @@ from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
 from hourmark_etl.topics import CentralTopics
 
-RETRY_SECONDS: Final = 10.0  # after a proof that failed: what is missing may be on its way
-PAUSE_SECONDS_MAX: Final = (
-    600.0  # after a staged file that cannot be made again: somebody has to bring it back
-)
-CHECK_SECONDS: Final = 30.0  # between looks for gaps; retention takes days to overtake a mirror
+RETRY_SECONDS: Final = 10.0  # after a failed proof, because missing records may still arrive
+PAUSE_SECONDS_MAX: Final = 600.0  # after a staged file that cannot be restored without an operator
+CHECK_SECONDS: Final = 30.0  # between searches for gaps; retention takes days to overtake a mirror
 _LOG = logging.getLogger(__name__)
 
 
@@ -77,9 +75,7 @@ class Closer:
             ports.database,
             ports.clock,
         )
-        self.lease = ports.database.acquire(
-            CLOSER
-        )  # what fences this closer; cleaning up goes by it too
+        self.lease = ports.database.acquire(CLOSER)  # fences this closer; cleanup uses it too
         self._sites = ports.sites(self.lease)
         self._audits = CentralTopics.from_settings(config.kafka).audits
         check_sites(ports.database, self.lease, self._audits)
@@ -110,13 +106,11 @@ class Closer:
         self._not_before_s: dict[str, float] = {}
         self._pauses_s: dict[str, float] = {}
         self._restaged: set[str] = set()  # files that were staged again
-        self._unrestorable: set[str] = set()  # files that could not be
-        self._unseen: set[str] = (
-            set()
-        )  # types of which storage may hold buckets, for all that could be seen
+        self._unrestorable: set[str] = set()  # files that could not be staged again
+        self._unseen: set[str] = set()  # types whose buckets on storage could not be checked
         self._blocked: dict[str, tuple[Hour, ClosingPhase, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
-        self._interrupted = True  # by a crash, for all this closer knows
+        self._interrupted = True  # assume that the previous closer crashed
 
     def close(self) -> None:
         """Close the connections to the clusters."""
@@ -195,7 +189,7 @@ class Closer:
             return cut
         self._sites.check(
             cut.watermarks_ms
-        )  # again, as a topic may have been recreated while the cut was taken
+        )  # a topic may have been recreated while the cut was taken
         gaps = self._sites.gaps()
         if any(topic in gaps for topic in CONTROL):
             return 0
@@ -303,7 +297,7 @@ class Closer:
         types = types_in(self._database, unreadable.path) | (
             {unreadable.event_type} if unreadable.event_type else set()
         )
-        phase = ClosingPhase.STAGED  # which an override ends
+        phase = ClosingPhase.STAGED  # an override can resolve this
         try:
             self._restaged.add(self._ports.restage(self.lease, unreadable.path))
         except DamagedRow as damaged:
@@ -332,7 +326,7 @@ class Closer:
                     2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX
                 )
                 self._pauses_s[f.event_type] = (
-                    pause_s  # growing: a poll finds one such file or row, and there may be many
+                    pause_s  # grows, because each poll finds only one such file or row
                 )
                 self._postpone(f, phase, (trouble,), pause_s)
 
@@ -471,8 +465,8 @@ class Closer:
                 *check_not_published(storage, chosen),
             ]
         except ForeignLedger:
-            # Another closer may have published it meanwhile: then this one is stale, and the ledger
-            # is not.
+            # If another closer has published it in the meantime, this closer is stale, not the
+            # ledger.
             self._database.check_lease(self.lease)
             raise
         for f, error in troubles:
@@ -538,10 +532,10 @@ class Closer:
         left_over = find_leftover_files(self._ports.storage, self._database)
         self._database.check_lease(
             self.lease
-        )  # a closer that was taken over stops here, and deletes nothing
+        )  # a closer that was replaced stops here and deletes nothing
         delete_all(
             self._ports.storage, [ATTEMPTS_FOLDER, *left_over]
-        )  # attempts of closers that were interrupted
+        )  # attempts of interrupted closers
 
     def _close_published(self, published: PublishResult) -> int:
         """Close published hours in the ledger, postpone failed ones, return the number closed."""

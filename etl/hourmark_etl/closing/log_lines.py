@@ -14,7 +14,7 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.humanize import format_count
 
-_EACH_MAX: Final = 3  # buckets of a type in one step
+_EACH_MAX: Final = 3  # buckets of a type that get a line each
 
 
 def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:

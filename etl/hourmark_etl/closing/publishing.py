@@ -374,7 +374,7 @@ class Publisher:
             ForeignLedger: A bucket was published with other contents than this ledger sealed.
         """
         chains = [f.sealed_hours for f in sealed]
-        # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
+        # An invalid manifest raises a Finding: buckets never change, so another program wrote it.
         return self._collect_manifests(
             chains, lambda f: find_manifest(self.storage, f.event_type, f.hour)
         )
@@ -409,7 +409,7 @@ class Publisher:
         texts = {schema_id: schema.text for schema_id, schema in whole.items() if schema.text}
         marks = {schema_id: schema.fingerprint for schema_id, schema in whole.items()}
         readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
-        written = self.engine.write(readable, texts, f"{folder}/_tasks")  # no type has such a name
+        written = self.engine.write(readable, texts, f"{folder}/_tasks")  # not a valid type name
         by_hour = {(w.event_type, w.hour_s): w for w in written}
         set_aside = listed_set_aside(self.database, {(f.event_type, f.hour.start_s) for f in asked})
         identity = self.database.identity()
@@ -527,7 +527,7 @@ def _publish_obstacle(
     listed, sealed = listed_sums(hour.listed), f.seal.listed
     if (
         f.seal.checked is None or listed.unchecked or sealed.unchecked
-    ):  # values are not known of all rows
+    ):  # the values of some rows are unknown
         listed, sealed = (dataclasses.replace(of, values=0, unchecked=0) for of in (listed, sealed))
     if listed != sealed:
         return LedgerChanged(

@@ -55,7 +55,7 @@ from hourmark_etl.model import ClosingPhase, Frontier, ReportedSource, Seal, Sta
 _LOG = logging.getLogger(__name__)
 EARLY_MS: Final = (
     15 * 60_000
-)  # how far past its receipt an event's time may lie: design, "plausibility"
+)  # how far after its receipt an event's time may lie: design, "plausibility"
 HOURS_MAX: Final = (
     4096  # (type, hour) pairs: some thousand folders are published in a minute or two
 )
@@ -251,9 +251,7 @@ class Sealer:
             return [], []
         try:
             found, checks = self.sites.acceptable(topics)
-        except (
-            Unavailable
-        ) as error:  # then the gaps stay, and later hours need overrides of their own
+        except Unavailable as error:  # the gaps remain, and later hours need overrides of their own
             _LOG.error("the gaps of %s are not accepted yet: %s", sorted(topics), error)
             return [], []
         if stale := sorted(topics - {h.topic for h in found}):

@@ -35,8 +35,8 @@ from hourmark_etl.storage import Storage
 
 _LISTING_COST: Final = (
     1 << 16
-)  # a listing without bytes still is a file to write: worth so many bytes of datums
-_UNIT_BYTES_MIN: Final = 1 << 20  # what is worth a task of its own
+)  # a listing of any size is a file to write, which costs as much as this many bytes
+_UNIT_BYTES_MIN: Final = 1 << 20  # smallest unit that is worth a task of its own
 
 
 class Listing(NamedTuple):
@@ -105,7 +105,7 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
     return [*units, Unit(tuple(taken))] if taken else units
 
 
-class Overfull(Exception):  # no error: it is read in parts
+class Overfull(Exception):  # control flow, not an error
     """An id range contains far more bytes than planned and must be read in two parts.
 
     This is control flow, not an error.
@@ -230,9 +230,7 @@ def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, 
 def _sums_of_runs(column: pa.ChunkedArray, counts: Int64s) -> list[int]:
     below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(column.to_numpy())])
     ends = np.cumsum(counts)
-    sums: list[int] = (
-        below[ends] - below[ends - counts]
-    ).tolist()  # they wrap at 64 bits, as they must
+    sums: list[int] = (below[ends] - below[ends - counts]).tolist()  # intended to wrap at 64 bits
     return sums
 
 
@@ -250,7 +248,9 @@ def _read_files(
         groups.sort(key=lambda of: of[1].first_row)
         rows = [Rows(g.first_row, g.rows) for _, g in groups]
         table, counts = read_rows(storage, path, rows, sorted(names), unit.slot)
-        if "datum" not in names and table.column("value_hash").null_count:  # of version 0.3.0
+        if (
+            "datum" not in names and table.column("value_hash").null_count
+        ):  # written by version 0.3.0
             table, counts = read_rows(
                 storage, path, rows, sorted(columns - {"value_hash"} | hashed), unit.slot
             )
@@ -317,7 +317,7 @@ def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit
         return None
     cut = int.from_bytes(
         ids[len(ids) // 2].ljust(16, b"\0"), "big"
-    )  # numpy takes zeros off a text's end
+    )  # numpy strips trailing zero bytes
     return unit._replace(slot=IdRange(slot.low, cut - 1)), unit._replace(
         slot=IdRange(cut, slot.high)
     )

@@ -37,12 +37,12 @@ from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import Lost, Storage, StorageError
 
-_ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
+_ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids, the smallest read
 _BLOCK: Final = np.dtype(
     [("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")]
 )
 _NUMBER_BYTES: Final = 8
-_TAIL_BYTES: Final = 65_536  # read at first
+_TAIL_BYTES: Final = 65_536  # size of the first read
 _LOG = logging.getLogger(__name__)
 
 Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as ids
@@ -173,7 +173,7 @@ def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
     ends = np.cumsum(blocks["rows"]).tolist()
     marks = [
         block["bucket"].ljust(SIZE, b"\0") for block in blocks
-    ]  # numpy takes zeros off a text's end
+    ]  # numpy strips trailing zero bytes
     written = [
         (mark, end - rows, rows)
         for mark, end, rows in zip(marks, ends, blocks["rows"].tolist(), strict=True)
@@ -246,7 +246,7 @@ def _combine_answers(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> 
     try:
         return np.isin(ids, _concatenate([lookup.answer(storage) for lookup in lookups]))
     except Finding as error:
-        return Finding(str(error))  # without what its frames hold
+        return Finding(str(error))  # without the traceback, whose frames hold large arrays
 
 
 def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
@@ -340,7 +340,7 @@ class _Index:
                 content = _read_at(self._file, start * SIZE, int(block["rows"]) * SIZE)
                 if (
                     digest_of(content) != block["digest"].tobytes()
-                ):  # a text of numpy would lose zeros at its end
+                ):  # numpy would strip trailing zero bytes of a string
                     raise ValueError(f"the ids from row {start} on are not those that were written")
                 ids = np.frombuffer(content, f"S{SIZE}")
                 at = np.searchsorted(ids, candidates)  # far cheaper than sorting them again
@@ -383,7 +383,7 @@ def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> lis
     try:
         with storage.open(path) as file:
             seen = DigestingReader(file)
-            # it reads, and nothing else
+            # only its `read` method is needed
             found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]
         if seen.digest.hexdigest() != digest:
             raise ValueError("it is not as its manifest says")

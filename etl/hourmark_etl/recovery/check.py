@@ -37,13 +37,13 @@ class LedgerFault(enum.StrEnum):
 
     OLDER_COPY = "older-copy"  # a marker that the ledger does not know
     MARKER = "marker"  # a closed bucket without its marker, or with another
-    CHAIN = "chain"  # closed hours and frontier do not make one line
+    CHAIN = "chain"  # closed hours and frontier are not contiguous
     SEAL = "seal"  # a seal without its state, or the other way round
-    LISTING = "listing"  # a group listed where it cannot be
+    LISTING = "listing"  # a group assigned to an invalid bucket
     SUMS = "sums"  # groups of a file do not add up to it
     FILE = "file"  # a staged file that is needed is missing, damaged or of another length
-    DIGEST = "digest"  # a row that is not as it was written
-    POSITION = "position"  # an offset that the topic does not have
+    DIGEST = "digest"  # a row that does not match its digest
+    POSITION = "position"  # an offset outside the topic's log
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,10 +158,12 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
             *closed_spans(connection),
             *connection.execute(select(table.type).distinct()).scalars(),
         }
-        for event_type in sorted(types):  # one by one: a year of all types does not fit into memory
+        for event_type in sorted(
+            types
+        ):  # type by type, because a year of all types does not fit into memory
             try:
                 wanted = _late_hours_of_manifests(connection, event_type, bucket_seconds)
-            except DamagedRow:  # it is named by its digest
+            except DamagedRow:  # the digest check reports it
                 continue
             query = select(table.origin, table.hour).where(table.type == event_type)
             found = {(origin_s, hour_s) for origin_s, hour_s in connection.execute(query)}
@@ -183,7 +185,7 @@ def _late_hours_of_manifests(
     for row in bucket_rows(connection, event_type):
         with contextlib.suppress(
             ValueError, KeyError, TypeError
-        ):  # a damaged manifest is named by its marker's check
+        ):  # the marker check reports damaged manifests
             late = json.loads(row.manifest)["late"]
             wanted |= {
                 (of["origin"], of["hour"])
@@ -275,7 +277,7 @@ def _closed_buckets(database: Database, f: Frontier) -> Iterator[tuple[str, Hour
     with (
         contextlib.suppress(DamagedRow),
         database.reading() as connection,
-    ):  # it is named by its digest
+    ):  # the digest check reports it
         for row in bucket_rows(connection, f.event_type):
             yield f.event_type, Hour(row.hour_s, f.hour.length_s), row.manifest
 
@@ -363,7 +365,7 @@ def _file_problems(
         try:
             rows = read_note(storage, path).rows
         except Unreadable as error:
-            if not isinstance(error.__cause__, NotFound):  # cleaned away a moment ago
+            if not isinstance(error.__cause__, NotFound):  # deleted by cleanup in the meantime
                 yield LedgerFinding(
                     LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again"
                 )
@@ -387,7 +389,7 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
     Raises:
         Unavailable: The cluster does not answer.
     """
-    # Digests are compared for themselves.
+    # Digests are checked separately.
     positions = [
         from_columns(StagingPosition, row)
         for row in database.ask(select(tables.positions)).mappings()

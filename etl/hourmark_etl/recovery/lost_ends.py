@@ -51,16 +51,18 @@ class LostEndDetector:
         )
         self._audit_ends: dict[
             Key, StagingPosition
-        ] = {}  # the least that was seen: the mirror goes on while this waits
+        ] = {}  # the smallest ends observed, because the mirror continues in the meantime
         self._epochs = defaultdict[Key, dict[int, int]](
             dict
         )  # of those files: leader epoch → offset after its last record
         self._reached: dict[Key, int] | None = (
-            None  # to where files hold a partition; None: they are not read yet
+            None  # end of each partition in staged files; None until they are read
         )
-        self._staged: set[str] = set()  # topics of those
-        self._unreadable: list[str] = []  # files of promises, perhaps
-        self._events: set[str] | None = None  # topics to be compared yet; None: promises are first
+        self._staged: set[str] = set()  # topics of these files
+        self._unreadable: list[str] = []  # unreadable files, which may contain audit records
+        self._events: set[str] | None = (
+            None  # event topics still to compare; None until audit topics are compared
+        )
 
     @property
     def is_done(self) -> bool:
@@ -84,7 +86,7 @@ class LostEndDetector:
         """
         if self._events is None:
             if self._reached is None and (unnamed := self._uncommitted_folders()):
-                self._query_audit_ends()  # first, as reading may take long
+                self._query_audit_ends()  # before reading files, which may take long
                 self._read(unnamed)
             self._store_gaps(lease, self._shorter_logs(self._audit_ends), now_ms)
             self._events = self._staged & self._topics.types.keys()
@@ -105,7 +107,7 @@ class LostEndDetector:
         standing = batch_folders(self._storage)
         named, _ = folders(
             self._database
-        )  # after the listing: a folder's commit may come in between
+        )  # read after the listing, because a folder may be committed in between
         return [folder for folder in standing if folder not in named]
 
     def _read(self, unnamed: Collection[str]) -> None:

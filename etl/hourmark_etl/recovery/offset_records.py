@@ -121,10 +121,14 @@ class OffsetRecorder:
             Unavailable: Storage or the ledger does not answer.
         """
         record = _create_record(self._database)
-        content = record.model_copy(update={"commit": 0})  # it counts up by itself
+        content = record.model_copy(
+            update={"commit": 0}
+        )  # the commit number changes without a change of content
         if content != self._kept:
             standing = [path for path, _ in _list_records(self._storage, record.ledger)]
-            self._database.check_lease(lease)  # those of a later closer come after this, and stay
+            self._database.check_lease(
+                lease
+            )  # records of a later closer are written after this and are kept
             _replace_records(self._storage, record, standing)
             self._kept = content
 
@@ -138,7 +142,7 @@ def _create_record(database: Database) -> OffsetRecord:
     checks = [check for _, check in sorted(last_checks(database).items())]
     staged = staged_audit_offsets(
         database
-    )  # before the gaps: what lost a record that is named here is a gap by then
+    )  # read before the gaps, so that any loss since is among them
     return OffsetRecord(
         format=1,
         ledger=ledger,

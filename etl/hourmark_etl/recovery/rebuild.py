@@ -154,7 +154,7 @@ class _Rebuild:
             cut = (
                 manifest.closed_at_ms,
                 audit_next(manifest),
-            )  # its audit offset may be of long after the cut began
+            )  # the audit offset may have been read long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
             self.published[manifest.attempt].append((event_type, hour.start_s))
         put_buckets(self.connection, closed)
@@ -269,7 +269,7 @@ class _Rebuild:
             query = select(table.c.manifest).where(table.c.type == of[0], table.c.hour == of[1])
             text = self.connection.execute(query).scalar()
             if text is None or of in found:
-                continue  # never sealed, or sealed and not published: the proof makes it again
+                continue  # never sealed, or not published: a new proof writes it again
             manifest = Manifest.decode(text.encode())
             try:
                 rows = read_note(self.outside.storage, file.path).rows

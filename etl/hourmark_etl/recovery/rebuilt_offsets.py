@@ -62,7 +62,7 @@ class Logs:
     live: Mapping[Key, Partition]
     starts: Mapping[Key, int]
     ends: Mapping[Key, int]
-    epochs: Mapping[Key, int]  # of their leaders; 0, the first one, where brokers do not say
+    epochs: Mapping[Key, int]  # current leader epochs; 0 if the broker does not report them
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -89,7 +89,7 @@ class OffsetsRebuild:
     promised: AuditOffsets
     changed: set[str] = dataclasses.field(
         default_factory=set
-    )  # topics (edge names) of which the lost ledger knew a lost end
+    )  # edge names of topics with a recorded lost end
 
     def run(self) -> tuple[KnownOffsets, list[OffsetGap]]:
         """Store positions, staged files, checks and gaps in the ledger.
@@ -299,7 +299,7 @@ class OffsetsRebuild:
         begins = {key: max(start, closed.get(key, 0)) for key, start in logs.starts.items()}
         for key, to in shorter.items():
             begins[key] = to if logs.live[key].topic in self.topics.audits else logs.starts[key]
-        gone = {  # of topics that are gone too: the driver says so
+        gone = {  # also for deleted topics, which the driver reports
             (o.topic_id, o.partition): Partition(o.topic, o.partition)
             for chain in self.chains.values()
             for o in chain.last.offsets
@@ -345,7 +345,7 @@ class OffsetsRebuild:
         closed = self._closed_next()
         for key, p in sorted(positions.items()):
             if p.topic in self.topics.hosts:
-                continue  # later reports say what the lost ones said, or their host is silent
+                continue  # later reports replace lost ones
             site = self.topics.audits.get(p.topic)
             needed = closed.get(key, 0) if site is None else self.promised.offset_of(site)
             for first, end in uncovered_offsets(needed, p.next_offset, staged.spans.get(key, ())):

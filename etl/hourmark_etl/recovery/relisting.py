@@ -37,10 +37,10 @@ class Relisting:
     listed: set[str] = field(default_factory=set)  # paths
     spans: defaultdict[Key, list[OffsetSpan]] = field(
         default_factory=lambda: defaultdict(list)
-    )  # that those hold and were asked for
+    )  # needed ranges that these files hold
     ends: defaultdict[Key, int] = field(
         default_factory=lambda: defaultdict(int)
-    )  # to where any file holds a partition
+    )  # highest end in any file
     epochs: defaultdict[Key, dict[int, int]] = field(
         default_factory=lambda: defaultdict(dict)
     )  # leader epoch → offset after it

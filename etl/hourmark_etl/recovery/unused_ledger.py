@@ -15,7 +15,7 @@ _NOT_ITS_OWN: Final = (
     tables.meta,
     tables.leases,
     tables.schemas,
-)  # what starts and `types apply` leave
+)  # tables that starts and `types apply` fill
 
 
 def check_unused(connection: Connection, rules: RulesBook) -> None:

@@ -35,7 +35,7 @@ class KafkaSiteClusters:
         self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database, lease: Lease
     ) -> None:
         self._edges, self._central, self._database, self._lease = edges, central, database, lease
-        self._lost_gaps: list[OffsetGap] = []  # of the central topics, by their names at the edge
+        self._lost_gaps: list[OffsetGap] = []  # lost ends of central topics, by edge name
 
     @classmethod
     def connect(
@@ -85,7 +85,7 @@ class KafkaSiteClusters:
         self._refresh_lost_gaps()
         for edge in self._edges:
             edge.check(types)
-        self.central_ends([AUDIT])  # finds those that are shorter
+        self.central_ends([AUDIT])  # detects logs that have become shorter
 
     def _refresh_lost_gaps(self) -> None:
         known, self._lost_gaps = self._lost_gaps, open_gaps(self._database)
@@ -203,7 +203,7 @@ class KafkaSiteClusters:
         asked = partitions_of([infos[name] for name in audits])
         staged = [
             at for p in asked for at in batches.positions_at(self._database, p)
-        ]  # before its end: staging goes on
+        ]  # read before the ends, because staging continues
         ends = self._central.ends(partitions_of(infos.values()), committed=False)
         return ends, [
             p

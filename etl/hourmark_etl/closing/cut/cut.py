@@ -48,15 +48,11 @@ from hourmark_etl.model import (
     ReportedSource,
 )
 
-EdgeEnds = Mapping[
-    str, Mapping[Partition, int]
-]  # by site, of its edge's topics by their names there
-OVERDUE_MS: Final = 30_000  # after its end, an hour that waits for somebody says for whom
+EdgeEnds = Mapping[str, Mapping[Partition, int]]  # end offsets by site and edge partition
+OVERDUE_MS: Final = 30_000  # an hour that waits longer than this reports what it waits for
 NAMED_MAX: Final = 20
-LAGGARD_SECONDS: Final = (
-    10.0  # how long a topic that the mirror lags on may hold up the types beside it
-)
-# the same of one of which nothing is staged; or so many times as long as its last batch took:
+LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may delay other types
+# the same for a topic without staging progress, or this many times its last batch's duration:
 STANDING_SECONDS: Final = 120.0
 _BATCHES: Final = 3
 
@@ -146,7 +142,7 @@ class ClosingCut:
 
     taken_at_ms: int
     watermarks_ms: Mapping[str, int]
-    audit_next: AuditOffsets  # promises below count
+    audit_next: AuditOffsets  # audit records below count
     waived: Mapping[str, tuple[ReportedSource, ...]] = dataclasses.field(default_factory=dict)
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
@@ -202,10 +198,10 @@ class CutTaker:
         self._events_since_s = 0.0
         self._staged: Mapping[
             Partition, tuple[int, float]
-        ] = {}  # of what was awaited last: the next to stage, and since when
+        ] = {}  # by awaited partition: next offset to stage, and since when
         self._paces_s: dict[
             Partition, float
-        ] = {}  # how long what was awaited stood before it moved last
+        ] = {}  # how long each partition stood still before its last progress
         self._steps: Mapping[
             ClosingPhase, Callable[[Collection[Frontier]], ClosingCut | ClosingPhase | Waiting]
         ] = {
@@ -247,7 +243,7 @@ class CutTaker:
         self._not_ready: dict[str, What] = {}
         self._chosen: dict[str, Readiness] = {}
         self._edge: EdgeEnds = {}
-        self._central: Mapping[Partition, int] = {}  # of these topics, asked at this time
+        self._central: Mapping[Partition, int] = {}  # ends of `_topics`, queried at `_asked_s`
         self._topics: Sequence[str] = ()
         self._asked_s = 0.0
         self._audit_next = NO_AUDIT_OFFSETS
@@ -363,7 +359,7 @@ class CutTaker:
         self._drop_unavailable_types(frontiers)
         known = self._progress.reporters()
         later, new = LatestReports(known), find_new_sources(self._seen, known)
-        # what a newly seen source promises may lie past the audit cut: the next cut will know it
+        # promises of a new source may lie past the audit cut; the next cut includes them
         for f in frontiers:
             if chosen := self._chosen.pop(f.event_type, None):
                 carried = [r for r in new if may_deliver(f, r)]
@@ -424,7 +420,7 @@ class CutTaker:
     def _arrival(self, frontiers: Collection[Frontier]) -> ClosingPhase | ClosingCut | Waiting:
         if gone := self._chosen.keys() - {
             f.event_type for f in frontiers
-        }:  # of which nothing more arrives for now
+        }:  # nothing more arrives for these types now
             self._postpone_types(gone)
             if not self._chosen:
                 self._restart()
@@ -434,7 +430,7 @@ class CutTaker:
                 return waiting
             if (
                 standing == self._chosen.keys()
-            ):  # it waits for nothing else: others whose hour has ended may join
+            ):  # nothing else is awaited; other types whose hour has ended may join
                 return self._wait_for_stalled(waiting)
             self._postpone_types(standing)
             return ClosingPhase.ARRIVAL

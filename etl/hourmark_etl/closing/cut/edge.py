@@ -60,7 +60,7 @@ class EdgeSite:
     site: str = FIRST_SITE
     gaps: dict[str, str] = dataclasses.field(
         default_factory=dict
-    )  # by topic at the edge: why records may never arrive
+    )  # by edge topic: why its records may never arrive
     _positions: Mapping[Partition, int] = dataclasses.field(default_factory=dict)
     _starts: dict[Partition, int] = dataclasses.field(default_factory=dict)
 
@@ -211,7 +211,7 @@ class EdgeSite:
     ) -> dict[str, str]:
         before = {
             p: check for p, check in before.items() if p in starts
-        }  # not of partitions that are gone
+        }  # without partitions that no longer exist
         previous_ids = {p.topic: check.topic_id for p, check in before.items()}
         found = {
             topic: (

@@ -26,7 +26,7 @@ from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_dif
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.model import AuditOffsets, Frontier
 
-_NO_DEADLINE: Final = 0  # an override waives at once
+_NO_DEADLINE: Final = 0  # an override waives immediately
 
 
 def overridden_frontiers(

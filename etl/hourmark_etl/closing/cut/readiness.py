@@ -25,8 +25,8 @@ from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.host_reports import API_SOURCE, CLOCKS_APART_MS_MAX
 from hourmark_etl.model import Frontier, HourState, ReportedSource
 
-SILENT_MS: Final = 60_000  # thirty reports of the default pace
-WITHIN_MS: Final = 60_000  # of a host's two incarnations, from one report to the other
+SILENT_MS: Final = 60_000  # thirty reports at the default interval
+WITHIN_MS: Final = 60_000  # between reports of a host's two incarnations
 
 
 class Readiness(NamedTuple):
@@ -324,7 +324,7 @@ class DuplicateHostWatch:
         self._last: dict[str, ReportedSource] = {}  # by host id: its last report
         self._left: dict[
             str, ReportedSource
-        ] = {}  # by host id: the last one of the incarnation before that
+        ] = {}  # by host id: the last report of the previous incarnation
 
     def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
         """Process the latest reports and return readable alarms.

@@ -37,8 +37,8 @@ UNAUDITED_SCHEMA: Final = pa.schema(  # files of version 0.3.0 have no `value_ha
         ("value_hash", "uint64"),
     ]
 )
-_NEVER: Final = (1 << 63) - 1  # no offset lies past it
-_FILES_IN_ITEM: Final = 16  # audit files: small
+_NEVER: Final = (1 << 63) - 1  # greater than every offset
+_FILES_IN_ITEM: Final = 16  # audit files are small
 _LOG = logging.getLogger(__name__)
 
 
@@ -105,7 +105,7 @@ class PromiseWindows(NamedTuple):
     frontiers: tuple[
         tuple[int, str, int, AuditOffsets | None], ...
     ]  # asked, type, hour, settled_next (None: no earlier hours')
-    below: AuditOffsets | None  # None: wherever they lie
+    below: AuditOffsets | None  # None: no upper limit
 
     @classmethod
     def for_frontiers(

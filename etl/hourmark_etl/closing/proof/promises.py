@@ -93,7 +93,7 @@ class UnmetPromise(NamedTuple):
     held: int
     origin: str
     checksum: int | None = None
-    same_ids: bool = False  # it has exactly its ids, and other values
+    same_ids: bool = False  # ids are equal, values differ
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -284,7 +284,7 @@ def _list_unmet(
     asked, hour = wrong.column("asked").to_numpy(), wrong.column("hour").to_numpy()
     timely = (
         hour == np.asarray(hours, np.int64)[asked]
-    )  # the last of its frontier's rows, as others are of earlier hours
+    )  # these sort last within a frontier, after earlier hours
     starts = np.flatnonzero(np.diff(asked * 2 + timely, prepend=-1))
     rank = np.arange(len(asked)) - np.repeat(starts, np.diff(np.append(starts, len(asked))))
     named = ~timely | (rank < named_max)

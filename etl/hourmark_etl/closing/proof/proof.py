@@ -120,10 +120,8 @@ from hourmark_etl.storage import Storage
 FINDINGS_MAX: Final = 20  # named per type; all are counted
 UNAUDITED_ROWS_MAX: Final = 20_000_000  # of a round: 32 bytes each, in the driver
 OLDER: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64"), ("checksum", "uint64")])
-_RANGES_HERE_MAX: Final = (
-    1_000_000  # with more promises, ranges are judged in tasks, this many in one
-)
-_WRITERS: Final = 16  # small files written at once: one on HDFS is mostly waiting
+_RANGES_HERE_MAX: Final = 1_000_000  # with more promises, ranges are compared in tasks of this size
+_WRITERS: Final = 16  # small files written in parallel, because writing to HDFS is mostly waiting
 _LOG = logging.getLogger(__name__)
 
 
@@ -283,7 +281,7 @@ class Prover:
         late = keys.filter(
             pa.array(keys.column("hour").to_numpy() < own_s[keys.column("asked").to_numpy()])
         )
-        by_path = defaultdict[AuditPath, str](str)  # → a type that asks
+        by_path = defaultdict[AuditPath, str](str)  # a type that needs the file
         for at, f in frontiers.items():
             if len(own := late.filter(pc.equal(late.column("asked"), at))):
                 for g in promises_between(
@@ -298,7 +296,7 @@ class Prover:
         )
         try:
             found = self.runner.map(work, plan_file_items(by_path))
-        except Unreadable as error:  # nothing else needs what was settled
+        except Unreadable as error:  # only this check needs settled promises
             asking = next(
                 (event_type for file, event_type in by_path.items() if file.path == error.path),
                 None,
@@ -372,9 +370,7 @@ def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> P
     rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
     if (rows.events, rows.digest) != (promises.events, promises.digest):
         return None
-    is_checked = (
-        promises.unchecked < promises.events
-    )  # where no promise has a checksum, ids alone are compared
+    is_checked = promises.unchecked < promises.events  # without any checksum, only ids are compared
     if is_checked and (rows.unchecked or promises.unchecked or rows.values != promises.values):
         return None
     books = tuple(OriginHourSums(hour, of.events, 0) for hour, of in sorted(promised.items()))

@@ -55,10 +55,12 @@ from hourmark_etl.storage import Storage
 
 RANGE: Final = ["range_id", "observed_at"]
 READING: Final = [*RANGE, "content", "values"]
-SITED: Final = AUDIT_SCHEMA.append(pa.field("site", pa.string()))  # of which site each row is
+SITED: Final = AUDIT_SCHEMA.append(pa.field("site", pa.string()))  # the site of each row
 READINGS: Final = pa.schema([AUDIT_SCHEMA.field(name) for name in READING])
 ROWS_MAX: Final = 1_000_000  # promises compared at a time: 24 bytes each, in the driver
-_HERE_MAX: Final = 8  # items that are read in the driver: a job on executors takes longer
+_HERE_MAX: Final = (
+    8  # up to this many items are read in the driver, because a Spark job takes longer
+)
 
 
 class AuditReading(NamedTuple):

@@ -38,7 +38,7 @@ from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import AlreadyExists, Storage, delete_all, entries_of
 
 UNAUDITED: Final = "unaudited"  # the kind of such a file, in its note
-FILES_AT_ONCE: Final = 16  # looked into by one call of `UnauditedCleaner.clean`
+FILES_AT_ONCE: Final = 16  # read by one call of `UnauditedCleaner.clean`
 _LOG = logging.getLogger(__name__)
 _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until it is old
 
@@ -90,7 +90,7 @@ def write_unaudited(
     note = StagedNote(ledger="", kind=UNAUDITED, rows=len(rows))
     try:
         written = write_rows(storage, stem, rows, note)
-    # by a proof that was tried before, of no seal; nobody knows what became of it since
+    # written by an earlier, failed proof; its current content is unknown
     except AlreadyExists as error:
         storage.delete(error.path)
         written = write_rows(storage, stem, rows, note)
@@ -129,7 +129,7 @@ class UnauditedCleaner:
         self._storage, self._database, self._keep_ms = storage, database, keep_ms
         self._checked_up_to: dict[
             str, AuditOffsets
-        ] = {}  # path → settled_next when it was looked into
+        ] = {}  # path → settled_next when it was last read
 
     def clean(self, lease: Lease, now_ms: int) -> int:
         """Delete files that are no longer needed and return their number.
@@ -156,7 +156,7 @@ class UnauditedCleaner:
             try:
                 if self._is_promised(f):
                     done.append(f)
-            except Unreadable as error:  # it stays, until it is old
+            except Unreadable as error:  # the file is kept until it expires
                 _LOG.warning("whether %s is still needed is not known: %s", f.path, error)
         if done:
             ledger.forget_unaudited(self._database, lease, [f.path for f in done])

@@ -25,7 +25,7 @@ from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.model import Sums
 from hourmark_etl.storage import Storage
 
-_STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
+_STEP_BYTES: Final = 8 << 20  # bytes of datums between checks of a container's size
 _Key = tuple[
     str, int, bool, int
 ]  # of a container: type, the bucket's hour, whether it is of late events, schema id
@@ -265,7 +265,7 @@ def verify_written_file(storage: Storage, written: WrittenFile) -> str:
     with storage.open(written.path, size=written.bytes) as file:
         seen = DigestingReader(file)
         try:
-            # it reads, and nothing else
+            # only its `read` method is needed
             container = ContainerReader(seen)  # type: ignore[arg-type]
             _check_type(container, written.event_type)
             records = sum(block.records for block in container)

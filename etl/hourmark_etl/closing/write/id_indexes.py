@@ -20,7 +20,7 @@ from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.storage import Storage, StorageError, delete_all, entries_of
 
-_UNNAMED_MS: Final = 86_400_000  # a file so old that the ledger does not name never will be named
+_UNNAMED_MS: Final = 86_400_000  # a file of this age that the ledger does not refer to is unused
 _LOG = logging.getLogger(__name__)
 
 

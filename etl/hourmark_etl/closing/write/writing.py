@@ -54,12 +54,10 @@ from hourmark_etl.model import StagedGroup, Sums, from_row
 from hourmark_etl.storage import Storage
 
 _Key = TypeVar("_Key")
-_OVERFULL: Final = (
-    2  # a slot is read in parts where it has so many times the bytes that it was planned for
-)
-_FAULTS_SHOWN: Final = 10  # rows of an hour that cannot be written, and are named
+_OVERFULL: Final = 2  # an id range this many times larger than planned is read in parts
+_FAULTS_SHOWN: Final = 10  # number of invalid rows of an hour that are named
 _WRITERS: Final = (
-    16  # files of small types open at once in a task: a file on HDFS is mostly waiting
+    16  # files of small types that a task writes in parallel, because HDFS is mostly waiting
 )
 
 
@@ -78,8 +76,8 @@ class SealedHour(NamedTuple):
     event_type: str
     hour: Hour
     listed: tuple[StagedGroup, ...]
-    leaves_out: bool = False  # rows that cannot be written, as an override says
-    # what only a closed bucket tells that cannot be read: late events that it holds, its marker
+    leaves_out: bool = False  # an override omits rows that cannot be written
+    # an override gives up checks that need an unreadable closed bucket
     gives_up: bool = False
 
     @property
@@ -318,7 +316,7 @@ def write_task(
             )
         except Overfull as overfull:
             parts = overfull.parts
-        for part in parts:  # what was read of the whole has been let go of
+        for part in parts:  # the rows of the whole unit have been released
             write_unit(part)
         if parts:
             return
@@ -374,7 +372,7 @@ def _select_rows(
     words = ids.view(">u8").reshape(-1, 2)
     head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
     datums = table.column("datum").cast(pa.large_binary()).combine_chunks()
-    table = table.drop_columns(["datum"])  # what is copied from here on is large
+    table = table.drop_columns(["datum"])  # release memory before the copies below
     verdicts = datum_verdicts(words.view(np.uint8).reshape(-1, 16), datums, schemas, programs)
     is_bad = verdicts != Verdict.VALID
     by_id = (tail, head, listing)
