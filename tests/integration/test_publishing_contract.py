@@ -136,7 +136,9 @@ def shorter(world: World, one: Attempt) -> Attempt:
 
 
 def troubled(_: World, one: Attempt) -> Attempt:
-    return Attempt(dataclasses.replace(one.files, trouble="it does not read back"), one.manifest)
+    return Attempt(
+        dataclasses.replace(one.files, publish_error="it does not read back"), one.manifest
+    )
 
 
 @pytest.mark.parametrize("spoil", [more, shorter, troubled])

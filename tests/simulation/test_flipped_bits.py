@@ -149,7 +149,7 @@ class Moment:
             )
         except Unreadable as error:
             return f"unreadable {error.path}"
-        if written.trouble or written.unwritable:
+        if written.publish_error or written.unwritable:
             return "not published"
         ids = [i for f in written.files for i in _ids(storage.read(f.path))]
         assert sorted(ids) == sorted(self.fresh), (

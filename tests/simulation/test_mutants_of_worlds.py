@@ -386,7 +386,7 @@ def nobody_counts(patch: Patch) -> None:
             hour_s=hour_s,
             files=files,
             duplicates=done.duplicates.get(key, {}),
-            trouble="",
+            publish_error="",
         )
 
     patch.setattr("hourmark_etl.closing.units.verify_read_rows", check_read)

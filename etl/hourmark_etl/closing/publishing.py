@@ -261,8 +261,8 @@ def publish(
         Finding: The files do not read back as written; nothing is published.
         StorageError: Storage failed.
     """
-    if written_hour.trouble:
-        raise Finding(written_hour.trouble)
+    if written_hour.publish_error:
+        raise Finding(written_hour.publish_error)
     if written_hour.unwritable:
         raise Unwritable(
             f"{written_hour.unwritable}. `hourmark bucket force` closes the hour all the same, "

@@ -185,7 +185,7 @@ class Sealer:
                             what=what,
                             found_at_ms=self.clock.now_ms(),
                         )
-                        for range_id, what in proof.otherwise[:FINDINGS_MAX]
+                        for range_id, what in proof.second_readings[:FINDINGS_MAX]
                     ]
             asked = following
         return verdict
@@ -312,7 +312,7 @@ def decide_seal(
     late = context.cut.taken_at_ms >= frontier.hour.end_ms + context.deadline_ms
     conflicting = tuple(
         dict.fromkeys(
-            (*holding(context.conflicts, frontier), *(what for _, what in proof.otherwise))
+            (*holding(context.conflicts, frontier), *(what for _, what in proof.second_readings))
         )
     )
     if override is None and (conflicting or proof.unknown or (proof.findings and not late)):
@@ -338,7 +338,7 @@ def decide_seal(
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         waived = (*limit_lines(sources), *promises, *gaps)
     twice_read = [c.range_id for c in held_by(context.conflicts, frontier)] + [
-        range_id for range_id, _ in proof.otherwise
+        range_id for range_id, _ in proof.second_readings
     ]
     lacks = proof.lacks | to_incomplete_ranges([*dict.fromkeys(twice_read)], len(gaps))
     lost, unknown = losses_of(frontier.hour, frontier.sources, context.losses)

@@ -193,7 +193,7 @@ def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(
     files = done.files
     assert (
         len(files) >= 10
-        and not any(f.trouble for f in files)
+        and not any(f.read_back_error for f in files)
         and sum(f.records for f in files) == 20_000
     )
     assert [run.first_row for f in files for run in f.index] == list(
@@ -268,7 +268,7 @@ def publish_written(
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone on"])
 def test_what_does_not_read_back_is_named(world: World, damage: str) -> None:
     (written,) = world.write(FIRST, world.stage(some_ids(50))).files
-    assert written.trouble == "" and verify_written_file(world.storage, written) == ""
+    assert written.read_back_error == "" and verify_written_file(world.storage, written) == ""
     file = world.root / written.path
     content = file.read_bytes()
     flipped = content[:-30] + bytes([content[-30] ^ 1]) + content[-29:]
@@ -304,10 +304,10 @@ def test_a_container_under_a_schema_with_which_its_datums_were_not_written_is_no
 ) -> None:
     schema, why = OTHERS[variant]
     listed = world.stage(some_ids(events), size=300)
-    assert world.write(FIRST, listed).trouble == ""
+    assert world.write(FIRST, listed).publish_error == ""
     monkeypatch.setitem(SCHEMAS, 1, schema)
     written = world.write(FIRST, listed, "two")
-    assert why in (written.trouble or written.unwritable)
+    assert why in (written.publish_error or written.unwritable)
     with pytest.raises(Finding, match=r"schema|cannot be written"):
         publish_written(world, written, listed, "two")
 
@@ -349,7 +349,7 @@ def test_of_two_rows_with_one_id_the_valid_one_is_written(world: World) -> None:
     ]
     for groups in (listed, listed[::-1]):
         written = world.write(FIRST, groups, uuid.uuid4().hex)
-        assert (written.trouble, written.unwritable, written.left_out) == ("", "", {})
+        assert (written.publish_error, written.unwritable, written.left_out) == ("", "", {})
         assert [f.records for f in written.files] == [1]
         assert sum(of.events for of in written.duplicates.values()) == 1
 
@@ -453,7 +453,7 @@ def test_an_hour_of_which_not_all_listed_rows_were_written_or_proven_duplicates_
             ContainerSet, "write", lambda self, run: real(self, run if run.late else fault(run))
         )
         written = world.write(hour_at(1), listed)
-    assert "rows of click" in written.trouble and "are listed" in written.trouble
+    assert "rows of click" in written.publish_error and "are listed" in written.publish_error
     with pytest.raises(Finding, match="not published, and written again"):
         publish_written(world, written, listed)
     assert world.close(hour_at(1), listed).duplicates_removed == 5

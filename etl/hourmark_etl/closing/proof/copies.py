@@ -55,11 +55,11 @@ class LateRowsCheck(NamedTuple):
     """The result of checking one frontier's late rows.
 
     Attributes:
-        otherwise: Ranges with late rows that are not copies.
+        second_readings: Ranges with late rows that are not copies.
         unknown: Readable reasons why some rows could not be checked.
     """
 
-    otherwise: tuple[SecondReading, ...] = ()
+    second_readings: tuple[SecondReading, ...] = ()
     unknown: tuple[str, ...] = ()
 
 

@@ -141,7 +141,7 @@ class Proof:
         books: Totals by origin hour.
         unaudited_file: The file in which rows without a promise were stored, if any.
         listed: Totals of all listed rows.
-        otherwise: Ranges with late rows that differ from those in closed buckets.
+        second_readings: Ranges with late rows that differ from those in closed buckets.
         unknown: Readable reasons why late rows could not be checked.
     """
 
@@ -155,7 +155,7 @@ class Proof:
     books: tuple[OriginHourSums, ...] = ()
     unaudited_file: UnauditedFile | None = None
     listed: Sums = dataclasses.field(default_factory=Sums)
-    otherwise: tuple[SecondReading, ...] = ()
+    second_readings: tuple[SecondReading, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
@@ -472,7 +472,7 @@ def build_proof(
         lacks=to_incomplete_ranges([u.range_id for u in unmet], unnamed),
         books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=unaudited_file,
-        otherwise=late_rows.otherwise,
+        second_readings=late_rows.second_readings,
         unknown=late_rows.unknown,
     )
 

@@ -48,7 +48,7 @@ class WrittenFile:
         hours: Totals of the written rows by origin hour (Unix seconds).
         index: The rows of the id index that belong to the file.
         index_digest: Digest of that index in hex.
-        trouble: Readable difference found when reading back; empty if there is none.
+        read_back_error: Readable difference found when reading back; empty if there is none.
     """
 
     event_type: str
@@ -63,7 +63,7 @@ class WrittenFile:
     hours: Mapping[int, Sums]
     index: tuple[IdRun, ...] = ()
     index_digest: str = ""  # of the file that `index` names
-    trouble: str = ""
+    read_back_error: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,10 +76,10 @@ class WrittenHour:
         files: The files.
         duplicates: Totals of dropped duplicates by origin hour; their ids are in this bucket or in
             an earlier one.
-        trouble: Why the bucket must not be published; empty if it may be.
+        publish_error: Why the bucket must not be published; empty if it may be.
         left_out: Totals of rows whose datums are invalid, by origin hour.
         faults: Readable reasons for some of these rows.
-        unwritable: Like `trouble`, for reasons that an override can give up.
+        unwritable: Like `publish_error`, for reasons that an override can give up.
         unverified: Checks that were not possible.
     """
 
@@ -87,7 +87,7 @@ class WrittenHour:
     hour_s: int
     files: tuple[WrittenFile, ...]
     duplicates: Mapping[int, Sums]
-    trouble: str
+    publish_error: str
     left_out: Mapping[int, Sums] = dataclasses.field(default_factory=dict)
     faults: tuple[str, ...] = ()
     unwritable: str = ""
@@ -244,7 +244,9 @@ class _OpenContainer:
             hours=self._hours,
             index=tuple(self._index),
         )
-        return dataclasses.replace(written, trouble=verify_written_file(self._storage, written))
+        return dataclasses.replace(
+            written, read_back_error=verify_written_file(self._storage, written)
+        )
 
 
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:

@@ -125,7 +125,7 @@ class WriteResult:
         duplicates: Totals of dropped duplicates by origin hour.
         left_out: Totals of invalid rows by origin hour.
         faults: Readable reasons for some invalid rows.
-        troubles: Why duplicates could not be determined.
+        lookup_errors: Why duplicates could not be determined.
     """
 
     files: list[WrittenFile] = dataclasses.field(default_factory=list)
@@ -135,12 +135,12 @@ class WriteResult:
     faults: dict[tuple[str, int], list[str]] = dataclasses.field(
         default_factory=dict
     )  # of some rows that were left out
-    troubles: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+    lookup_errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
     def add(self, other: WriteResult) -> None:
         """Add the results of other tasks to this object."""
         self.files.extend(other.files)
-        self.troubles.update(other.troubles)
+        self.lookup_errors.update(other.lookup_errors)
         _add(self.read, other.read)
         for mine, others in ((self.duplicates, other.duplicates), (self.left_out, other.left_out)):
             for key, by_hour in others.items():
@@ -166,7 +166,7 @@ def write_hours(
     """Write sealed hours into a new folder and return what was written, in order.
 
     A failed call can be repeated with another folder. An error of a single hour is returned in its
-    `trouble` or `unwritable`.
+    `publish_error` or `unwritable`.
 
     Args:
         runner: Runs the write tasks.
@@ -204,8 +204,8 @@ def _written_hour(
         _add(listed, {g.hour_s: dataclasses.replace(row_sums(g), records=0)})
     for part in (duplicates, left_out, *(f.hours for f in files)):
         _add(found, part)
-    unknown = [done.troubles[key]] if key in done.troubles else []
-    troubles = [f.trouble for f in files]
+    unknown = [done.lookup_errors[key]] if key in done.lookup_errors else []
+    troubles = [f.read_back_error for f in files]
     for start_s in sorted(listed.keys() | found.keys()):
         wanted, got = listed.get(start_s, Sums()), found.get(start_s, Sums())
         if wanted.unchecked:  # groups of version 0.3.0 are listed without a checksum
@@ -387,7 +387,9 @@ def _select_rows(
     told = find_held_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
     for (at, own), is_held in zip(asked, told, strict=True):
         if isinstance(is_held, Finding):
-            result.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(is_held)
+            result.lookup_errors[unit.listings[at].event_type, unit.listings[at].hour_s] = str(
+                is_held
+            )
         else:
             keep[own] = ~is_held
     for left, rows in ((result.duplicates, ~keep), (result.left_out, keep & is_bad[order])):
