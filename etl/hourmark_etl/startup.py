@@ -100,7 +100,7 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
         types = frozenset(type_shards(database))
         if not types:
             raise NoLedger(
-                "the ledger knows no event types yet; `hourmark types apply --dir types` tells it"
+                "the ledger knows no event types yet; `hourmark types apply --dir types` adds them"
             )
         cluster_id = Cluster(
             config.kafka.central_cluster, "central"

@@ -127,7 +127,7 @@ def resolve_positions(
     if missing := [t for t in absent if t in required]:
         raise EtlStop(
             f"the {central.name} cluster lacks the topics {missing}; run `hourmark types "
-            "apply`, which makes them"
+            "apply`, which creates them"
         )
     by_id = {(p.topic_id, p.partition): p for p in known_positions}
     cluster_id = central.cluster_id()

@@ -162,7 +162,7 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
             hour.length_s,
         ):
             raise ValueError(
-                f"it speaks of {manifest.type} {manifest.hour} in buckets of "
+                f"it is the manifest of {manifest.type} {manifest.hour} in buckets of "
                 f"{manifest.bucket_seconds} s"
             )
     except ValueError as error:

@@ -276,7 +276,7 @@ class _Check:
         listed = {file.name: file for file in manifest.files}
         for name in sorted(sizes.keys() - listed.keys() - {MARKER}):
             self.add(
-                BucketFault.EXTRA_FILE, "stands in the folder, the manifest does not list it", name
+                BucketFault.EXTRA_FILE, "is in the folder but not listed in the manifest", name
             )
         if len(listed) != len(manifest.files):
             self.add(BucketFault.BAD_MARKER, "the manifest lists a file twice")

@@ -110,20 +110,20 @@ class Cleaner:
                 for f in frontiers(self._database, self._bucket_seconds)
             ):
                 _LOG.error(
-                    "nothing is deleted by a ledger with damaged rows: `hourmark ledger "
-                    "check` names them"
+                    "nothing is deleted while the ledger has damaged rows; `hourmark ledger "
+                    "check` lists them"
                 )
                 return
             cleaned = self.clean(lease, self._clock.now_ms())
         except (Unavailable, Finding) as error:
             _LOG.warning(
-                "cleaning up was interrupted and goes on in %.0f s: %s", EVERY_SECONDS, error
+                "cleanup was interrupted and continues in %.0f s: %s", EVERY_SECONDS, error
             )
             return
         if any(dataclasses.astuple(cleaned)):
             _LOG.info(
-                "deleted %d event and %d audit files, %d batches or uploads never "
-                "finished, %d unaudited and %d id files",
+                "deleted %d event and %d audit files, %d unfinished batches or "
+                "uploads, %d unaudited and %d id files",
                 *dataclasses.astuple(cleaned),
             )
 

@@ -517,7 +517,7 @@ class Closer:
         if frozen := [f for f in frontiers if f.state is HourState.FROZEN]:
             names = ", ".join(f"{f.event_type} {f.hour}" for f in frozen[:20])
             _LOG.info(
-                "%d hours were frozen when a closer ended: unfrozen, to be proved anew (%s)",
+                "unfroze %d hours that an interrupted closer had frozen; they are proved again (%s)",
                 len(frozen),
                 names,
             )
@@ -528,7 +528,7 @@ class Closer:
             if sealed
             else 0
         ):
-            _LOG.info("%d hours that were published when a closer ended are closed", recovered)
+            _LOG.info("closed %d hours that an interrupted closer had published", recovered)
         left_over = find_leftover_files(self._ports.storage, self._database)
         self._database.check_lease(
             self.lease

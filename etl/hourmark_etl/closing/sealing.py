@@ -256,11 +256,10 @@ class Sealer:
             return [], []
         if stale := sorted(topics - {h.topic for h in found}):
             _LOG.error(
-                "the gaps of %s are not accepted: the topic is gone, or the mirror's position "
-                "in it is an older one's, or it is "
-                "shorter on the central cluster than what was staged of it. Make the mirror "
-                "begin anew there (`hourmark mirror "
-                "reset-offsets`), and order again",
+                "the gaps of %s are not accepted: the topic does not exist, or the mirror's "
+                "position belongs to a deleted topic of this name, or the topic is shorter on the "
+                "central cluster than what was staged of it. Reset the mirror's position "
+                "(`hourmark mirror reset-offsets`), then repeat the override",
                 stale,
             )
         now_ms, reason = self.clock.now_ms(), overrides[forced[0]].reason

@@ -311,10 +311,10 @@ def _marker_problem(
             detail = (
                 f"closed, but {folder} has no marker"
                 if known
-                else f"{folder} stands without a marker"
+                else f"{folder} exists without a marker"
             )
         elif known is not None:
-            detail = "its marker says otherwise than the ledger remembers"
+            detail = "its marker differs from the ledger's manifest"
         else:
             ledger, commit = database.identity()
             kind, by = (

@@ -275,7 +275,7 @@ class _Rebuild:
                 rows = read_note(self.outside.storage, file.path).rows
             except Unreadable as error:
                 self.done.notes.append(
-                    f"{file.path} is not to be read ({error.why}): a promise that it "
+                    f"{file.path} cannot be read ({error.why}): a promise that it "
                     "would keep stays unmet"
                 )
                 continue

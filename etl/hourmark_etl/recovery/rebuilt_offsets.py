@@ -207,7 +207,7 @@ class OffsetsRebuild:
             )
         self.done.staged_files = len(staged.listed)
         self.done.notes += [
-            f"{path} is not to be read ({error.why})" for path, error in staged.unreadable.items()
+            f"{path} cannot be read ({error.why})" for path, error in staged.unreadable.items()
         ]
         return shorter
 

@@ -97,7 +97,7 @@ def read_chain(
                 f"{event_type} {after} does not follow the marker of {hour} as it stands: one "
                 "of the two was changed "
                 f"since; bring it back from a copy. `hourmark bucket verify {event_type} "
-                f"{hour}` tells more"
+                f"{hour}` shows details"
             )
     return chain
 

@@ -207,7 +207,7 @@ TWO = Range(1, ((0, 1), (0, 2)))
         ),
         (
             evidence.PromiseWindows,
-            "counting",
+            "select_counting",
             lambda self, rows, site: promises.PROMISED.empty_table(),
             [Send(TWO, (0,))],
         ),
