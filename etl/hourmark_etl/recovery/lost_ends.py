@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class LostEndDetector:
-    """Searches for lost ends of logs once after a driver has started.
+    """Detects Kafka logs that lost records at their end, once after a driver has started.
 
     Args:
         storage: The storage with staged files.

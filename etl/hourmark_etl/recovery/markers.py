@@ -85,7 +85,13 @@ def _contradictions(
 
 
 def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
-    """Return why a type's markers contradict the ledger; empty if they do not."""
+    """Return why the markers on storage contradict the ledger, for one type; empty if they do not.
+
+    Args:
+        storage: The storage.
+        frontier: The type's frontier in the ledger.
+        identity: The ledger's id and commit number.
+    """
     unsealed = first_unsealed(frontier)
     if found := find_manifest(storage, frontier.event_type, unsealed):
         return (

@@ -85,6 +85,8 @@ def rebuild(
 
 @dataclasses.dataclass(kw_only=True)
 class _Rebuild:
+    """One run of a rebuild, inside the transaction that fills the new ledger."""
+
     connection: Connection
     outside: RebuildSources
     say: Callable[[str], None]
@@ -163,7 +165,7 @@ class _Rebuild:
             self.done.buckets += len(closed)
 
     def _put_indexes(self) -> None:
-        """Reuse the index rows of buckets that the index's own attempt published.
+        """Record the id indexes on storage for the buckets that the index's own attempt published.
 
         An index may also contain ids of buckets that were never published.
         """
@@ -258,7 +260,7 @@ class _Rebuild:
         return functools.reduce(AuditOffsets.minimum, first) if first else NO_AUDIT_OFFSETS
 
     def _put_unaudited(self) -> None:
-        """Reuse the unaudited file of each closed hour whose number of rows matches the manifest.
+        """Record the file of unaudited rows of each closed hour, if its size matches the manifest.
 
         Other files are left over from failed proofs.
         """

@@ -29,7 +29,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaSiteClusters:
-    """The edge clusters of all sites and the central cluster, as needed by a cut."""
+    """The edge clusters of all sites and the central cluster.
+
+    It answers what is needed to decide whether an hour is complete.
+    """
 
     def __init__(
         self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database, lease: Lease
@@ -75,12 +78,17 @@ class KafkaSiteClusters:
             edge.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Search the topics of these types and the control topics for gaps.
+        """Search the topics of these types and the control topics for missing records.
 
-        The mirrors' current positions are stored in the ledger for the next check.
+        The result is available from `gaps`. The mirrors' current positions are stored in the ledger
+        for the next check.
+
+        Args:
+            types: Event types to check.
 
         Raises:
             Unavailable: A cluster does not answer or lacks a required topic.
+            StaleDriver: Another closer has taken over the lease.
         """
         self._refresh_lost_gaps()
         for edge in self._edges:

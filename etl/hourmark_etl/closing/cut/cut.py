@@ -58,15 +58,19 @@ _BATCHES: Final = 3
 
 
 class SiteClusters(Protocol):
-    """The Kafka clusters of all sites, as needed by a cut.
+    """The Kafka clusters of all sites, as needed to decide whether an hour is complete.
 
     Topics have their names at the edge; offsets are the next to read.
     """
 
     def check(self, types: Collection[str]) -> None:
-        """Search the topics of these event types and the control topics for gaps.
+        """Search the topics of these event types and the control topics for missing records.
 
-        The mirrors' current positions are recorded for the next check.
+        The result is available from `gaps`. The mirrors' current positions are recorded for the
+        next check.
+
+        Args:
+            types: Event types to check.
         """
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
@@ -108,7 +112,7 @@ class SiteClusters(Protocol):
 
 
 class StagingProgress(Protocol):
-    """How far records are staged, as needed by a cut."""
+    """How far records are staged, as needed to decide whether an hour is complete."""
 
     def reporters(self) -> list[ReportedSource]:
         """Return the latest staged report of every source."""

@@ -70,10 +70,13 @@ class EdgeSite:
             self.mirror.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Search the topics of these types and the control topics for gaps.
+        """Search the topics of these types and the control topics for missing records.
 
-        Updates `gaps`; those of other topics are kept. The mirror's current positions are stored in
-        the ledger.
+        The result is stored in `gaps`; those of other topics are kept. The mirror's current
+        positions are stored in the ledger.
+
+        Args:
+            types: Event types to check.
 
         Raises:
             Unavailable: A cluster does not answer, or a control topic does not exist.

@@ -50,7 +50,7 @@ def take_forced_cut(
     audits: Mapping[str, str],
     clock: Clock,
 ) -> ClosingCut:
-    """Take a cut of overridden hours without waiting.
+    """Return a cut of hours that an operator forces to close, without waiting for completeness.
 
     Unavailable clusters are recorded as unverified instead of raising.
 

@@ -44,7 +44,7 @@ _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until 
 
 
 class UnauditedFile(NamedTuple):
-    """A file with the unaudited rows of one bucket.
+    """A file with the rows of one bucket for which no audit record existed.
 
     Attributes:
         event_type: The bucket's event type.
@@ -114,10 +114,10 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
 
 
 class UnauditedCleaner:
-    """Deletes files of unaudited rows once all rows are promised or audit records have expired.
+    """Deletes stored rows without audit record once they are no longer needed.
 
-    A row counts as promised if an audit record of its range, at or after the cut of the row's seal,
-    lies below its type's `settled_next`: that promise was settled by a seal.
+    A file is deleted when audit records for all of its rows have arrived and were settled by a
+    later seal, or when audit records have expired.
 
     Args:
         storage: The storage.
