@@ -31,8 +31,8 @@ from hourmark_etl.storage import Storage, open_storage
 WAIT_S: Final = 60.0
 PAUSE_S: Final = 5.0  # between attempts to reach an unavailable server, also later
 _LOG = logging.getLogger(__name__)
-_NO_WAIT_MENDS: Final = (NoLedger, DamagedRow)
-_Found = TypeVar("_Found")
+_NOT_RETRIED: Final = (NoLedger, DamagedRow)
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class StartupResources:
     cluster_id: str
 
 
-def wait_until_available(call: Callable[[], _Found], clock: Clock) -> _Found:
+def wait_until_available(call: Callable[[], _Result], clock: Clock) -> _Result:
     """Call a function until its server is available, and return the function's result.
 
     Each `Unavailable` error is logged, and the call is repeated after 5 s.
@@ -69,7 +69,7 @@ def wait_until_available(call: Callable[[], _Found], clock: Clock) -> _Found:
     while True:
         try:
             return call()
-        except _NO_WAIT_MENDS:
+        except _NOT_RETRIED:
             raise
         except Unavailable as error:
             if clock.monotonic_s() >= until_s:
