@@ -140,7 +140,7 @@ def _measure(folder: Path) -> dict[str, float]:
         (written,) = write_hours(
             Runner(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits
         )
-        assert sum(f.records for f in written.files) == EVENTS and not written.trouble
+        assert sum(f.records for f in written.files) == EVENTS and not written.publish_error
 
     staged = EVENTS + each
     content = events.values[:, 5:].tobytes()

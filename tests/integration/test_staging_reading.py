@@ -22,7 +22,7 @@ from hourmark.records.event_id import LineIds
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.model import FIRST_SITE, Span
+from hourmark_etl.model import FIRST_SITE, OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import FETCH_BYTES, Piece, SpanReader
@@ -81,7 +81,8 @@ def spans(central: Cluster, topic: str, bytes_max: int = 1 << 30) -> list[ReadSp
     ends = central.ends([Partition(topic, 0), Partition(topic, 1)])
     return [
         ReadSpan(
-            Span(topic=topic, topic_id="id", partition=p.partition, start=0, end=end), bytes_max
+            OffsetSpan(topic=topic, topic_id="id", partition=p.partition, start=0, end=end),
+            bytes_max,
         )
         for p, end in ends.items()
     ]

@@ -32,7 +32,7 @@ from hourmark_etl.ledger.batches import commit_batch, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import all_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, read_errors
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.staging.consumer import batch_of, begin_truncated, unread_of
 from hourmark_etl.staging.planner import Planner, stage_plan
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
@@ -90,7 +90,7 @@ class Stager:
             staged += sum(g.rows for g in batch.groups)
         return staged
 
-    def position(self) -> Position:
+    def position(self) -> StagingPosition:
         return next(p for p in positions(self.database, self.cluster_id) if p.topic == self.topic)
 
     def held(self) -> list[int]:

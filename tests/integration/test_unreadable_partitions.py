@@ -29,7 +29,7 @@ from hourmark_etl.ledger.batches import begin_positions, commit_batch, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, ReadError, read_errors
-from hourmark_etl.model import FIRST_SITE, Position, Span, StagedBatch
+from hourmark_etl.model import FIRST_SITE, OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.consumer import unread_of
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
@@ -89,7 +89,7 @@ def staged(config: Config, *topics: str, start: int = 0, end: int = EVENTS) -> l
         ledger="a ledger",
     )
     spans = [
-        ReadSpan(Span(topic=t, topic_id="id", partition=0, start=start, end=end), 1 << 30)
+        ReadSpan(OffsetSpan(topic=t, topic_id="id", partition=0, start=start, end=end), 1 << 30)
         for t in topics
     ]
     return list(
@@ -116,7 +116,9 @@ def test_an_operator_skips_the_damaged_batch_alone_and_it_is_a_gap_by_topic_part
     broker: PlainBroker, config: Config
 ) -> None:
     damaged = topic_of_events(broker, "damaged")
-    at_it = Position(cluster_id="c", topic_id="id", topic=damaged, partition=0, next_offset=BATCH)
+    at_it = StagingPosition(
+        cluster_id="c", topic_id="id", topic=damaged, partition=0, next_offset=BATCH
+    )
     with Database(config.etl.ledger) as database:
         lease = database.acquire("consumer:default")
         begin_positions(database, lease, [at_it])
@@ -199,7 +201,7 @@ def test_an_operator_skips_records_of_promises_that_no_service_wrote_and_none_th
             database,
             lease,
             [
-                Position(
+                StagingPosition(
                     cluster_id="c", topic_id="id", topic=AUDIT, partition=0, next_offset=start + at
                 )
             ],

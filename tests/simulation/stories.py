@@ -101,6 +101,8 @@ def without_epochs(patch: Patch) -> None:
     """
     patch.setattr("hourmark_etl.staging.plan.begin_of", lambda *_: None)
     patch.setattr(
-        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._truncated", lambda *_: set()
+        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._truncated_logs", lambda *_: set()
     )
-    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._unproven", lambda *_: [])
+    patch.setattr(
+        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._unproven_logs", lambda *_: []
+    )

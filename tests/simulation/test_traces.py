@@ -27,7 +27,7 @@ from hourmark.kafka.committed_reader import MessageRun
 from hourmark.kafka.partitions_reader import RecordRun
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.event_id import EventId
-from hourmark_etl.buckets.reader import list_hours, read_events, standing_manifest
+from hourmark_etl.buckets.reader import find_manifest, list_hours, read_events
 from hourmark_etl.operators.tracing import topics
 from hourmark_etl.operators.tracing.kept import Kept
 from hourmark_etl.operators.tracing.question import OfEvent
@@ -130,7 +130,7 @@ def in_buckets(world: World) -> set[EventId]:
         for hour in list_hours(world.storage, event_type, LENGTH_S):
             if (
                 hour < frontier
-                and (manifest := standing_manifest(world.storage, event_type, hour)) is not None
+                and (manifest := find_manifest(world.storage, event_type, hour)) is not None
             ):
                 found |= {
                     EventId(e["event_id"])

@@ -24,14 +24,14 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event, read_events
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.containers import WrittenHour
-from hourmark_etl.closing.write.id_indexes import keep_indexes
+from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import Frontier, StagedGroup, State
+from hourmark_etl.model import Frontier, HourState, StagedGroup
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import LocalDisk, Storage
 
@@ -129,7 +129,7 @@ class World:
         attempt = uuid.uuid4().hex
         written = self.write(hour, listed, attempt)
         f = frontier(hour)
-        made = manifest_of(
+        made = build_manifest(
             f,
             written,
             listed=listed,
@@ -141,7 +141,7 @@ class World:
         )
         manifest = publish(self.storage, f, written, made)
         if indexed:
-            keep_indexes(
+            publish_indexes(
                 self.storage, self.database, self.lease, attempt, [manifest], [written], hour.end_ms
             )
         with self.database.transaction(self.lease) as connection:
@@ -156,4 +156,4 @@ class World:
 
 def frontier(hour: Hour) -> Frontier:
     """Sealed as proved."""
-    return open_frontier(hour=hour, state=State.SEALED, seal=seal())
+    return open_frontier(hour=hour, state=HourState.SEALED, seal=seal())

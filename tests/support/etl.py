@@ -29,7 +29,7 @@ from hourmark_declare.apply import apply_declarations
 from hourmark_declare.servers import open_targets
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.storage import NotFound, Storage, open_storage
 from hourmark_etl.topics import CentralTopics
 
@@ -229,7 +229,7 @@ class EtlRun:
     def _skip_what_others_reported(self) -> None:
         """Reports and promises of other tests on the same stack are none of this ETL's business."""
         cluster = Cluster(self.config.kafka.central_cluster, "central")
-        topics = CentralTopics.of(self.config.kafka, ())
+        topics = CentralTopics.from_settings(self.config.kafka, ())
         infos = cluster.topics([*topics.audits, *topics.hosts])
         ends = cluster.ends([Partition(t, 0) for t in infos])
         database = Database(self.config.etl.ledger)
@@ -239,7 +239,7 @@ class EtlRun:
             database,
             lease,
             [
-                Position(
+                StagingPosition(
                     cluster_id=cluster_id,
                     topic_id=infos[p.topic].topic_id,
                     topic=p.topic,

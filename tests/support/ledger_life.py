@@ -36,17 +36,17 @@ from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark.rules.event_types import EventType, Source
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
-from hourmark_etl.closing.publishing import previous_of
+from hourmark_etl.closing.publishing import read_previous_marker
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, Position, StagedBatch
+from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, StagedBatch, StagingPosition
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.offset_records import OffsetRecorder
-from hourmark_etl.recovery.rebuilt import Outside
+from hourmark_etl.recovery.rebuild_result import RebuildSources
 from hourmark_etl.staging.consumer import batch_of
 from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import Central, CentralTopics
+from hourmark_etl.topics import CentralCluster, CentralTopics
 
 CLUSTER = "cluster"
 LENGTH_S = 3600
@@ -54,7 +54,7 @@ FIRST = Hour(1_800_000_000 // LENGTH_S * LENGTH_S)
 
 
 @dataclasses.dataclass
-class Topics(Central):
+class Topics(CentralCluster):
     """The central cluster: each topic one partition, a list of (key, value)."""
 
     logs: dict[str, list[tuple[bytes, bytes]]]
@@ -102,7 +102,7 @@ class Life:
         self.declared = [EventType(name=t, fields=[{"name": "n", "type": "long"}]) for t in types]
         self.sources = [Source(name="app", types=list(types))]
         self.kafka = KafkaSettings()
-        topics = CentralTopics.of(self.kafka, types)
+        topics = CentralTopics.from_settings(self.kafka, types)
         self.topics = Topics({name: [] for name in topics.all})
         self._plan = stage_plan(types=dict(topics.types))
         put_rules(Config(etl=EtlSettings(ledger=url)), self.declared, self.sources, first)
@@ -126,7 +126,7 @@ class Life:
         """
         self._lease = self.database.acquire("consumer:default")
         record_first_hours(self.storage, self.database, LENGTH_S)
-        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).keep(self.closer)
+        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).update(self.closer)
         begun = [position(topic=name) for name in self.topics.logs]
         known = {p.topic: p for p in batches.positions(self.database, CLUSTER)}
         batches.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])
@@ -204,11 +204,11 @@ class Life:
             batches.commit_batch(self.database, self._lease, batch)
         return batch
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[StagingPosition]:
         """As the ledger has them."""
         return batches.positions(self.database, CLUSTER)
 
-    def freeze(self, event_type: str) -> tuple[Position, ...]:
+    def freeze(self, event_type: str) -> tuple[StagingPosition, ...]:
         """As a closer that dies before its proof."""
         topics = {event_type: [f"events.{event_type}"]}
         return frontiers.freeze(self.database, self.closer, [self.frontier(event_type)], topics)[
@@ -258,7 +258,7 @@ class Life:
             grade=grade,
             events=book.events,
             ledger=ledger,
-            previous=previous_of(self.storage, opened),
+            previous=read_previous_marker(self.storage, opened),
             software="hourmark 0.3.0",
             files=[BucketFile.model_validate(file)] if book.events else [],
             evidence=evidence(**counts, audit_next={"0": audit.next_offset}),
@@ -302,9 +302,9 @@ class Life:
         self.database, self.closer = rebuilt, rebuilt.acquire("closer")
         self.start_driver()
 
-    def outside(self) -> Outside:
+    def outside(self) -> RebuildSources:
         """What a rebuild may look at."""
-        return Outside(
+        return RebuildSources(
             storage=self.storage,
             kafka=self.kafka,
             central=self.topics,

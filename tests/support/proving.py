@@ -162,9 +162,9 @@ class Site:
         """
         self.stage()
         f = self.frontier()
-        settled = f.settled_next.at(FIRST_SITE)
+        settled = f.settled_next.offset_of(FIRST_SITE)
         cut = max(settled, self._staged_audits - back)
-        below = AuditOffsets.of(cut)
+        below = AuditOffsets.from_offsets(cut)
         frontiers.freeze(self.database, self.lease, [f], {TYPE: [EVENTS]})
         (proof,) = self.prover.prove([f], below)
         expected = self._expected((f.hour.start_s - FIRST.start_s) // 3600, settled, cut)

@@ -15,7 +15,7 @@ from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.rebuild import rebuild
-from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 
 
 class CentralCluster(FakeCluster):
@@ -34,7 +34,7 @@ def begin(world: World) -> None:
     record_first_hours(world.storage, world.database, FIRST_HOUR.length_s)
 
 
-def lose_ledger(world: World) -> Rebuilt:
+def lose_ledger(world: World) -> RebuildResult:
     """The ledger is gone; the driver goes on with the rebuilt one, as after its start."""
     world.pipeline.losses.pass_over(world.pipeline.positions())
     world.pipeline.losses.rebuild()
@@ -53,7 +53,7 @@ def lose_ledger(world: World) -> Rebuilt:
         sequence=1, types=types, sources={s.name: s for s in SOURCES}, parsing=ParsingSettings()
     )
     central = CentralCluster(world.pipeline.central)
-    outside = Outside(
+    outside = RebuildSources(
         storage=world.storage,
         kafka=world.config.kafka,
         central=central,

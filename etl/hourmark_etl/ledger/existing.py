@@ -11,7 +11,7 @@ from sqlalchemy import select
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import Unavailable
-from hourmark_etl.buckets.reader import any_marker, list_types
+from hourmark_etl.buckets.reader import find_marker, list_types
 from hourmark_etl.errors import NoLedger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
@@ -70,7 +70,7 @@ def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
     storage = open_storage(config.storage)
     try:
         marker = next(
-            filter(None, (any_marker(storage, event_type) for event_type in list_types(storage))),
+            filter(None, (find_marker(storage, event_type) for event_type in list_types(storage))),
             None,
         )
     except StorageError as error:

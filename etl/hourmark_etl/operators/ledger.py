@@ -23,11 +23,11 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.stepping_down import put_back, step_down
 from hourmark_etl.operators.rollback import for_good
-from hourmark_etl.options import say
+from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
 if TYPE_CHECKING:
-    from hourmark_etl.recovery.rebuilt import Rebuilt
+    from hourmark_etl.recovery.rebuild_result import RebuildResult
 
 
 @click.group()
@@ -63,7 +63,7 @@ def check(as_json: bool, config: Config) -> None:
         findings = [dataclasses.asdict(f) for f in found]
         print_json({"ledger": uuid, "commit": commit, "findings": findings})
     else:
-        say(found)
+        print_lines(found)
         click.echo(f"ledger {uuid}, commit {commit}: {len(found)} findings")
     if found:
         raise Finding(
@@ -94,11 +94,11 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
       hourmark ledger rebuild --into sqlite:////var/lib/hourmark/rebuilt.sqlite
     """
     from hourmark_etl.recovery.rebuild import rebuild as make_anew  # loads Arrow
-    from hourmark_etl.recovery.rebuilt import Outside
+    from hourmark_etl.recovery.rebuild_result import RebuildSources
 
     central = config.kafka.central_cluster
     with Database(into) as target:
-        outside = Outside(
+        outside = RebuildSources(
             storage=open_storage(config.storage),
             kafka=config.kafka,
             central=Cluster(central, "central"),
@@ -110,7 +110,7 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
-        say(_told(done, into))
+        print_lines(_told(done, into))
 
 
 @ledger.command()
@@ -180,7 +180,7 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
     )
 
 
-def _told(done: Rebuilt, into: str) -> list[str]:
+def _told(done: RebuildResult, into: str) -> list[str]:
     return [
         f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed "
         "buckets, "

@@ -17,7 +17,7 @@ from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.set_aside import SetAsideRow, mark_reviewed, set_aside_rows
-from hourmark_etl.options import say
+from hourmark_etl.options import print_lines
 
 _OFFSETS_SHOWN: Final = 5
 _OPTIONAL_TYPE: Final = click.argument("event_type", metavar="[TYPE]", required=False)
@@ -50,7 +50,7 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
     if as_json:
         print_json({"set_aside": [_json(row, config.parsing.bucket_seconds) for row in rows]})
     else:
-        say(_printed(rows, config.parsing.bucket_seconds))
+        print_lines(_printed(rows, config.parsing.bucket_seconds))
 
 
 @set_aside.command("review")

@@ -22,7 +22,7 @@ from hourmark_etl.operators.tracing.question import HostSays, Question, parsed, 
 from hourmark_etl.operators.tracing.story import Story, Verdict, printable, told
 from hourmark_etl.operators.tracing.topics import RECORDS_MAX, Topics
 from hourmark_etl.operators.tracing.walk import Walk, Window
-from hourmark_etl.options import say
+from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
 _CLOCKS_APART_MS = 900_000
@@ -105,7 +105,7 @@ def trace(
     if as_json:
         print_json(_as_object(story, facts, alias))
     else:
-        say(_text(story, facts, alias))
+        print_lines(_text(story, facts, alias))
     if not story.verdict.is_found:
         raise SystemExit(1)
 

@@ -31,7 +31,7 @@ from hourmark.kafka.partitions_reader import (
     RecordRun,
 )
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.model import Span
+from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.plan import ReadSpan
 
 FETCH_BYTES: Final = (
@@ -85,7 +85,7 @@ class Piece(NamedTuple):
     """
 
     table: pa.Table
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetSpan, ...]
     one_epoch: frozenset[Partition] = frozenset()
 
 
@@ -93,7 +93,7 @@ class Piece(NamedTuple):
 class _Reading:
     """How far a span was read: `next_offset` of it, `begun` at the last piece's end.
 
-    `epoch`, `epoch_next`: of the last record since then, as of `Span`. `epochs`: of all records
+    `epoch`, `epoch_next`: of the last record since then, as of `OffsetSpan`. `epochs`: of all records
     since then.
     """
 
@@ -309,7 +309,7 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
         yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans), one_epoch)
 
 
-def _span(r: _Reading) -> Span:
+def _span(r: _Reading) -> OffsetSpan:
     """What was read since the last piece."""
     epoch_next = None if r.epoch is None else r.epoch_next
     return dataclasses.replace(

@@ -128,21 +128,19 @@ class Verification:
         """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
-        recreated_topics = recreated_topics(
+        recreated = recreated_topics(
             self._known_ids(), {t.name: t.topic_id for t in self._topics.values()}
         )
         found = [
             Alarm(AlarmName.TOPIC_RECREATED, topic, self._recreated_text(topic), topic)
-            for topic in recreated_topics
+            for topic in recreated
         ]
-        trusted = [p for p in partitions if self._accept or p.topic not in recreated_topics]
+        trusted = [p for p in partitions if self._accept or p.topic not in recreated]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
         starts = self._edge.starts(
             trusted
         )  # read after the positions, to detect retention that passed the last known ones
-        found += self._gaps(
-            {p: start for p, start in starts.items() if p.topic not in recreated_topics}
-        )
+        found += self._gaps({p: start for p, start in starts.items() if p.topic not in recreated})
         found = self._without_reported([*found, *self._only_central()])
         found += self._stale(trusted, positions)
         remotes = self._sites.existing_remotes(sorted(trusted))

@@ -53,7 +53,7 @@ from hourmark_etl.ledger.frontier_rows import carriers
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import _Rebuild
-from hourmark_etl.recovery.rebuilt import Outside as RebuildOutside
+from hourmark_etl.recovery.rebuild_result import RebuildSources as RebuildOutside
 
 At = Callable[[str], None] | None
 
@@ -208,7 +208,7 @@ def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_
         ),
         say=lambda _: None,
     )
-    assert work._declared("click")[0] == {"app", "web"}
+    assert work._declared_sources("click")[0] == {"app", "web"}
 
 
 APPLY_OR_REPAIR = pytest.mark.parametrize(

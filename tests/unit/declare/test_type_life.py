@@ -23,7 +23,7 @@ from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import parse_range
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.frontiers import frontiers
@@ -123,7 +123,7 @@ class TypeLife:
         (written,) = engine.write(
             [SealedHour("click", hour, tuple(listed))], texts, f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
         )
-        made = manifest_of(
+        made = build_manifest(
             frontier(hour),
             written,
             listed=listed,

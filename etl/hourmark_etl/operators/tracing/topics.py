@@ -35,7 +35,7 @@ from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import KEY_SIZE, RecordKey
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.reader import Event
-from hourmark_etl.humanize import counted, iso
+from hourmark_etl.humanize import format_count, format_iso
 from hourmark_etl.operators.letters_read import Progress, Say
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,
@@ -379,13 +379,13 @@ def _is_sought(message: Message, sought: ById | ByPosition) -> bool:
 def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:
     if spans.is_missing:
         return f"{topic}: there is no such topic"
-    span = f"written from {iso(max(0, from_ms))} to {iso(to_ms)}"
+    span = f"written from {format_iso(max(0, from_ms))} to {format_iso(to_ms)}"
     left = (
         ""
         if spans.whole
         else "; the log has lost some, or more were not looked at (--since, --until, --records-max)"
     )
-    return f"{topic}: {counted(spans.records, 'record')} {span}{left}"
+    return f"{topic}: {format_count(spans.records, 'record')} {span}{left}"
 
 
 def _place(message: Message) -> str:

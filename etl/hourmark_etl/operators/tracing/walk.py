@@ -19,7 +19,7 @@ from hourmark.records.audit import AuditRecord
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark.records.ranges import RangeId
-from hourmark_etl.model import Reporter
+from hourmark_etl.model import ReportedSource
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,
     ById,
@@ -73,7 +73,7 @@ class Topics(Protocol):
 class Kept(Protocol):
     """`tracing.kept.Kept`."""
 
-    def reported(self, host: str) -> Looked[tuple[Reporter, ...]]: ...
+    def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]: ...
     def standing(self, event_type: str) -> Looked[Standing]: ...
     def staging(self, central: Partition) -> Looked[int]: ...
     def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]: ...

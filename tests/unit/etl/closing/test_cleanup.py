@@ -24,7 +24,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import lost_behind
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
-from hourmark_etl.model import EARLIEST_MS, Position
+from hourmark_etl.model import EARLIEST_MS, StagingPosition
 from hourmark_etl.storage import AccessDenied, LocalDisk, StorageError
 from hourmark_etl.storage.paths import SCRATCH
 
@@ -171,7 +171,7 @@ def test_they_stay_while_an_hour_is_open_that_a_log_may_have_lost_events_of(
     folder = f"_staging/{life.database.acquire('consumer:default').epoch:012d}-default-{'a' * 32}"
     life.database.acquire("consumer:default")
     life.storage.write_new(f"{folder}/events", b"rows")
-    position = Position(
+    position = StagingPosition(
         cluster_id="c", topic_id="t", topic="events.click", partition=0, next_offset=9
     )
     found = lost_behind("events.click", position)

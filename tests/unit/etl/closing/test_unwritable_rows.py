@@ -36,7 +36,7 @@ from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.overrides import changes_nothing
-from hourmark_etl.model import State
+from hourmark_etl.model import HourState
 
 UNKNOWN = 77
 AT_MS = FIRST_HOUR.start_s * 1000 + 600_000
@@ -86,7 +86,7 @@ def test_an_unknown_schema_id_holds_its_hour_before_the_seal_until_an_override_l
     append(world, framing_header(UNKNOWN) + b"datum")
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
-    assert (frontier(world).state, wait_of(world).phase) == (State.OPEN, "unwritable")
+    assert (frontier(world).state, wait_of(world).phase) == (HourState.OPEN, "unwritable")
     assert f"no schema with the id {UNKNOWN}" in wait_of(world).what[0]
     override(world)
     poll_again(world)
@@ -106,7 +106,7 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
     as_staged_by_version_0_3_0(world, monkeypatch)
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
-    assert (frontier(world).state, wait_of(world).phase) == (State.SEALED, "unwritable")
+    assert (frontier(world).state, wait_of(world).phase) == (HourState.SEALED, "unwritable")
     assert (
         "1 rows cannot be written: event " in wait_of(world).what[0]
         and "bucket force" in wait_of(world).what[0]
@@ -197,7 +197,7 @@ def test_a_damaged_row_of_a_schema_is_repaired_and_not_overridden(world: World) 
     poll_again(world)
     assert (
         not world.storage.exists(FIRST_HOUR.bucket_path("click"))
-        and frontier(world).state is State.OPEN
+        and frontier(world).state is HourState.OPEN
     )
     with world.database.transaction() as connection:
         connection.execute(delete(tables.schemas).where(own))

@@ -30,7 +30,7 @@ from hourmark.avro.framing import framing_header, unframe
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark.records.audit import AuditRecord
-from hourmark_etl.model import Phase
+from hourmark_etl.model import ClosingPhase
 from hourmark_etl.operators.bucket_text import described
 
 START_MS = FIRST_HOUR.start_s * 1000 + 600_000
@@ -103,7 +103,7 @@ def test_an_hour_with_a_changed_value_is_not_proved_and_an_override_names_its_ra
     change(world, CLICKS, 1, another_number)
     settle(world, FIRST_HOUR)
     blocked = wait_of(world)
-    assert blocked.phase is Phase.PROOF and "values differ" in str(blocked)
+    assert blocked.phase is ClosingPhase.PROOF and "values differ" in str(blocked)
     override(world)
     world.clock.advance(11)
     settle(world)
@@ -160,7 +160,7 @@ def test_a_second_record_with_equal_ids_and_other_values_is_a_conflict(world: Wo
     change(world, AUDITS, 1, other_checksums)
     send(world, ["click"], hour(1).start_s * 1000 + 1000)
     settle(world, hour(1))
-    assert wait_of(world).phase is Phase.CONFLICT and frontier(world).hour == hour(1)
+    assert wait_of(world).phase is ClosingPhase.CONFLICT and frontier(world).hour == hour(1)
     assert "checksums of values, differ" in str(wait_of(world))
 
 

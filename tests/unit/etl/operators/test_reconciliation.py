@@ -113,7 +113,7 @@ class History:
             event_type="click",
             length_s=LENGTH,
             frontier_s=at(self.frontier),
-            settled_next=AuditOffsets.of(self.settled_next),
+            settled_next=AuditOffsets.from_offsets(self.settled_next),
             alarm=(),
             listed=dict(listed),
             promised=promised,

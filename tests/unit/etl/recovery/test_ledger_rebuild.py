@@ -29,7 +29,7 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.evidence import UNAUDITED_SCHEMA
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.proof.unaudited import write_unaudited
-from hourmark_etl.ids.kept import kept_path
+from hourmark_etl.ids.index_files import published_index_path
 from hourmark_etl.ids.lookups import IndexWriter
 from hourmark_etl.ledger import frontiers, tables
 from hourmark_etl.ledger.closed import IdRun, closed_buckets, paths
@@ -40,7 +40,7 @@ from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.rebuild import rebuild
-from hourmark_etl.recovery.rebuilt import Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult
 from hourmark_etl.storage import Storage
 
 SECOND = FIRST.next()
@@ -53,7 +53,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     made.close()
 
 
-def rebuilt(life: Life, target: Database) -> Rebuilt:
+def rebuilt(life: Life, target: Database) -> RebuildResult:
     return rebuild(life.outside(), target, lambda _: None)
 
 
@@ -135,7 +135,9 @@ def put_index(storage: Storage, attempt: str, buckets: Sequence[tuple[str, Hour]
         for event_type, hour in buckets:
             index.write(event_type, hour.start_s, np.zeros((5, SIZE), np.uint8))
         index.finish()
-    storage.rename_new("written.ids", path := kept_path("task", index.digest, attempt, 0))
+    storage.rename_new(
+        "written.ids", path := published_index_path("task", index.digest, attempt, 0)
+    )
     return path
 
 
@@ -163,7 +165,7 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(
     click, view = frontiers.frontiers(target, LENGTH_S)
     assert (click.hour, click.state.value) == (FIRST, "open")
     assert (view.hour, view.state.value) == (SECOND, "open")
-    assert view.settled_next == AuditOffsets.of(2)
+    assert view.settled_next == AuditOffsets.from_offsets(2)
 
 
 def lose(life: Life, path: str, how: str) -> None:
@@ -194,9 +196,9 @@ def proved(life: Life) -> Proof:
     opened = life.frontier("click")
     frontiers.freeze(life.database, life.closer, [opened], {"click": ["events.click"]})
     below = len(life.topics.logs["hourmark.audit"])
-    return Engine(life.storage, life.database, Config()).prove([opened], AuditOffsets.of(below))[
-        "click"
-    ]
+    return Engine(life.storage, life.database, Config()).prove(
+        [opened], AuditOffsets.from_offsets(below)
+    )["click"]
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:

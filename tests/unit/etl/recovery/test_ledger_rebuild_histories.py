@@ -173,8 +173,8 @@ def test_a_planted_fault_is_noticed(
         case "looks for no promise":
             monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda *_: ())
             monkeypatch.setattr(
-                "hourmark_etl.recovery.rebuild._Rebuild._first_promise",
-                lambda _: AuditOffsets.of(1 << 60),
+                "hourmark_etl.recovery.rebuild._Rebuild._first_needed_promise",
+                lambda _: AuditOffsets.from_offsets(1 << 60),
             )
     found = compared(FAULTS[fault], str(tmp_path / "again"))
     assert found.missing or found.missing_promises

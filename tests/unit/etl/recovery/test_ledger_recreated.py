@@ -28,7 +28,7 @@ from hourmark_etl.ledger.overrides import put_override
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import rebuild
-from hourmark_etl.recovery.rebuilt import Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult
 
 SECOND = FIRST.next()
 
@@ -54,7 +54,7 @@ def started_over(life: Life, url: str, first: Hour = SECOND) -> Database:
     return made
 
 
-def filled(life: Life, made: Database) -> Rebuilt:
+def filled(life: Life, made: Database) -> RebuildResult:
     """The same, where the topic has the rules of this ledger."""
     return rebuild(
         dataclasses.replace(life.outside(), rules=LedgerRules(made).book()), made, lambda _: None

@@ -18,7 +18,7 @@ from hourmark_etl.staging.pieces import StagedNote, StagedPiece
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
-NAMING = CentralTopics.of(KafkaSettings(), ())
+NAMING = CentralTopics.from_settings(KafkaSettings(), ())
 (AUDIT_TOPIC,) = NAMING.audits
 
 

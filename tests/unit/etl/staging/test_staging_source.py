@@ -10,12 +10,13 @@ from typing import Any
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import remember_brokers
 from hourmark_etl.ledger.database import Lease
-from hourmark_etl.model import Span
+from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
 from hourmark_etl.staging.planner import Schemas, StreamReader
 
 BATCH = PlannedBatch(
-    "_staging/one", ((ReadSpan(Span(topic="t", topic_id="id", partition=0, start=0, end=5), 100),),)
+    "_staging/one",
+    ((ReadSpan(OffsetSpan(topic="t", topic_id="id", partition=0, start=0, end=5), 100),),),
 )
 
 

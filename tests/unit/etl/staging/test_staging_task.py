@@ -29,7 +29,7 @@ from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.errors import BadRecord
 from hourmark_etl.ledger.reporters import reporters_of
-from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, Span
+from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, OffsetSpan
 from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
 from hourmark_etl.staging.read import Piece
@@ -77,7 +77,7 @@ def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedPi
     return piece
 
 
-def spans_of(table: pa.Table) -> list[Span]:
+def spans_of(table: pa.Table) -> list[OffsetSpan]:
     """Each topic-partition of the table as one span."""
     topics = [str(t) for t in table.column("topic").to_pylist()]
     places = [
@@ -89,7 +89,7 @@ def spans_of(table: pa.Table) -> list[Span]:
         )
     ]
     return [
-        Span(
+        OffsetSpan(
             topic=topic,
             topic_id="id",
             partition=partition,

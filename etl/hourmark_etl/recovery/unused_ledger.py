@@ -1,4 +1,4 @@
-"""Whether a ledger has done anything: then it is not one that was made in place of a lost one."""
+"""Check that a rebuild does not overwrite a ledger that has been used."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from sqlalchemy import Connection, or_, select
 from hourmark.errors import UsageError
 from hourmark.rules.revision import RulesBook
 from hourmark_etl.ledger import tables
-from hourmark_etl.model import State
+from hourmark_etl.model import HourState
 
 _NOT_ITS_OWN: Final = (
     tables.meta,
     tables.leases,
     tables.schemas,
-)  # what starts and `types apply` leave
+)  # tables that starts and `types apply` fill
 
 
-def refuse_filled(connection: Connection, rules: RulesBook) -> None:
-    """UsageError if the ledger has done anything: then it is not one that was made in place of a
-    lost one.
+def check_unused(connection: Connection, rules: RulesBook) -> None:
+    """Check that a ledger has not been used, so that a rebuild may fill it.
 
-    `rules`: those of the topic. What the ledger alone has of them is its own, too.
+    Args:
+        connection: Connection to the ledger.
+        rules: The rules revisions that the rules topic contains; other revisions in the ledger
+            count as use.
+
+    Raises:
+        UsageError: The ledger contains data; nothing was changed.
     """
     f = tables.frontiers.c
     moved = or_(
         f.hour != f.first_hour,
-        f.state != State.OPEN.value,
+        f.state != HourState.OPEN.value,
         f.settled_next != 0,
         f.settled_further.is_not(None),
         f.seal.is_not(None),

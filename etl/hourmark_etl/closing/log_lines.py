@@ -1,7 +1,7 @@
-"""What the log says of buckets that were closed in one step. Pure.
+"""Log lines about buckets that were closed in one step. Pure.
 
-One at a time they have a line each. A backlog's come by hundreds (a cluster was away, or the first
-hour is long ago): those of a type have one together, as `hourmark bucket ls` shows each.
+Up to three buckets of a type get one line each. The many buckets of a backlog share one line per
+type, because `hourmark bucket ls` shows each of them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from typing import Final
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.humanize import counted
+from hourmark_etl.humanize import format_count
 
-_EACH_MAX: Final = 3  # buckets of a type in one step
+_EACH_MAX: Final = 3  # buckets of a type that get a line each
 
 
 def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """Lines about closed buckets, of each type in the order in which they were closed."""
+    """Yield log lines about closed buckets, grouped by type.
+
+    Args:
+        manifests: Manifests of the closed buckets, in the order of closing for each type.
+    """
     of: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         of.setdefault(manifest.type, []).append(manifest)
@@ -26,7 +30,7 @@ def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
         if len(closed) > _EACH_MAX:
             grades = Counter(manifest.grade.value for manifest in closed)
             graded = ", ".join(
-                f"{counted(number, 'bucket')} closed as {grade}"
+                f"{format_count(number, 'bucket')} closed as {grade}"
                 for grade, number in grades.most_common()
             )
             yield f"{name} {closed[0].hour} to {closed[-1].hour}: {graded}: {_counts(closed)}"
@@ -37,13 +41,12 @@ def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
 
 
 def _counts(closed: Sequence[Manifest]) -> str:
-    """What is in these, and how long after its end the last was closed."""
     last = closed[-1]
     end_ms = Hour.parse(last.hour, last.bucket_seconds).end_ms
     return (
-        f"{counted(sum(one.events for one in closed), 'event')}, "
+        f"{format_count(sum(one.events for one in closed), 'event')}, "
         f"{sum(sum(one.late.values()) for one in closed):,} late, "
-        f"{counted(sum(one.duplicates_removed for one in closed), 'duplicate')} removed, "
+        f"{format_count(sum(one.duplicates_removed for one in closed), 'duplicate')} removed, "
         f"{sum(one.unaudited for one in closed):,} unaudited, "
         f"{(last.closed_at_ms - end_ms) / 1000:.1f} s after its end"
     )
