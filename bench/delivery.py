@@ -104,7 +104,8 @@ class Bench:
         assert rules is not None
         compiled = CompiledRules(rules)
         parsed = (
-            RangeParser(posting.byte_range, posting.body, compiled).whole() for posting in ranges
+            RangeParser(posting.byte_range, posting.body, compiled).parse_all()
+            for posting in ranges
         )
         records = [(record.key, record.value) for one in parsed for record in one.records]
         write(self.folder / "records", records)

@@ -18,7 +18,7 @@ from hourmark.config.groups import ParsingSettings
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser
 
 LINE_BYTES: Final = 300
@@ -223,7 +223,7 @@ def _prepared(shape: Shape, lines: int) -> Callable[[], float]:
                 len(c)
                 for some in part.messages.values()
                 for c in some.chunks
-                if isinstance(c, Packed)
+                if isinstance(c, PackedMessages)
             )
         parser.audit().encode()
         assert (parser.event_count, parser.dead_letter_count) == (lines, 0), (

@@ -23,7 +23,7 @@ from hourmark.config.groups import ParsingSettings
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, RangeParser, parse
+from hourmark_delivery_service.parsing import CompiledRules, RangeParser, parse_range
 
 EVENTS, ROUNDS = 5000, 9
 NOW_MS = 1_795_225_200_000
@@ -92,7 +92,7 @@ def measure() -> dict[str, float]:
         path="/log",
         host_name="web-1",
     )
-    assert parse(byte_range, body, compiled).events == EVENTS
+    assert parse_range(byte_range, body, compiled).events == EVENTS
     schema = fastavro.parse_schema({"type": "record", "name": "plain", "fields": TYPE.fields})
 
     def structured() -> None:

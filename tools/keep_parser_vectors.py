@@ -20,7 +20,12 @@ from tools import parser_cases, parser_extras
 from hourmark.errors import UsageError
 from hourmark.process.durable import write_durably
 from hourmark.rules.revision import PARSER
-from hourmark_delivery_service.parsing.parser_check import EXTRAS, FOLDER, Vectors, made_with
+from hourmark_delivery_service.parsing.parser_check import (
+    EXTRAS,
+    FOLDER,
+    ParserVectors,
+    dependency_versions,
+)
 
 
 def main(folder: Path = FOLDER, name: str = str(PARSER.parser)) -> None:
@@ -46,13 +51,13 @@ def made(of: ModuleType = parser_cases) -> dict[str, Any]:
     inputs = list(of.cases())
     bodies = list(dict.fromkeys(json.dumps(case["body"]) for case in inputs))
     content: dict[str, Any] = {
-        "made_with": made_with(),
+        "made_with": dependency_versions(),
         "ranges": parser_cases.RANGES,
         "rules": list(dict(record for rules in of.REVISIONS for record in rules.records()).items()),
         "bodies": [json.loads(body) for body in bodies],
         "vectors": [{**case, "body": bodies.index(json.dumps(case["body"]))} for case in inputs],
     }
-    vectors = Vectors(content)
+    vectors = ParserVectors(content)
     for vector in content["vectors"]:
         vector["digest"] = vectors.digest(vector)
     return content

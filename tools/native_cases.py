@@ -509,7 +509,7 @@ def python_alone() -> Iterator[None]:
 def parsed(case: Case, rules: CompiledRules) -> tuple[ParsedRange, dict[str, int]]:
     """All that parsing gives, and the counts by reason."""
     parser = RangeParser(range_of(case), case.body, rules)
-    return parser.whole(), dict(parser.reasons)
+    return parser.parse_all(), dict(parser.reasons)
 
 
 def difference(case: Case) -> str:

@@ -12,15 +12,15 @@ from typing import Final
 
 from hourmark.config.loading import Config
 from hourmark_delivery_service.errors import QueueError
-from hourmark_delivery_service.message import END_SIZE, Chunk, Messages, Packed
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.message import END_SIZE, Chunk, Messages, PackedMessages
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
 from hourmark_delivery_service.queue.running_producer import make_producer
 
 _APPENDS: Final = 40
 
 
-def packed(rng: random.Random) -> Packed:
+def packed(rng: random.Random) -> PackedMessages:
     """Records of random sizes."""
     values = [
         rng.randbytes(rng.choice((1, 30, 240, 5000)))
@@ -31,7 +31,7 @@ def packed(rng: random.Random) -> Packed:
         size += len(value)
         ends.append(size)
     as_bytes = memoryview(b"".join(end.to_bytes(END_SIZE, "little") for end in ends))
-    return Packed(rng.randbytes(24 * len(values)), b"".join(values), as_bytes.tobytes())
+    return PackedMessages(rng.randbytes(24 * len(values)), b"".join(values), as_bytes.tobytes())
 
 
 async def send_at_random(seed: int) -> int:
@@ -48,10 +48,10 @@ async def send_at_random(seed: int) -> int:
         settings["message.max.bytes"] = 4000
     queue = KafkaQueue(
         Config(service={"delivery_timeout_seconds": 3}),
-        Metrics(),
+        ServiceMetrics(),
         lambda all_of_it: make_producer({**all_of_it, **settings}),
     )
-    assert queue._current.takes_packed
+    assert queue._current.supports_packed
     done = sum(await asyncio.gather(*(_append(queue, rng) for _ in range(_APPENDS))))
     await queue.close(rng.choice((0, 2)))
     return done

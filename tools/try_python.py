@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 TESTS: Final = (
     "tests/contract",
     "tests/unit/core",
-    "tests/unit/delivery_service/test_parsing_forms.py",
+    "tests/unit/delivery_service/parsing/test_parsing_forms.py",
 )
 MARKS: Final = "not stack and not chaos and not long"
 

@@ -17,7 +17,7 @@ from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Declarations, Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, parse
+from hourmark_delivery_service.parsing import CompiledRules, parse_range
 
 _NOBODY: Final = "0" * 32
 
@@ -125,7 +125,7 @@ class Trial:
             yield dataclasses.replace(tried, line=number)
 
     def _of_body(self, source: str, body: bytes, place: Place, start: int) -> Iterator[Tried]:
-        parsed = parse(
+        parsed = parse_range(
             _range(place, source, self._rules.id, start, len(body)), body, self._compiled
         )
         if not parsed.records:

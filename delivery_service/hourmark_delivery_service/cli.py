@@ -1,4 +1,4 @@
-"""`hourmark serve`."""
+"""The command `hourmark serve`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hourmark.log import set_up_logging
 )
 @config_option
 def serve(config: Config, port: Port | None, workers: int | None) -> None:
-    """Run the Event Delivery Service: tailers and clients post to it, it acknowledges what Kafka holds.
+    """Run the event delivery service, which accepts data over HTTP and acknowledges what Kafka has stored.
 
-    Listens on loopback, elsewhere only with TLS and tokens or clients' certificates, and prints its address; ends with SIGTERM,
-    after everything under way is answered. SIGHUP reads certificates again; with several workers it starts them anew, one after
-    the other, with the configuration as it stands then.
+    Listens on loopback by default; other addresses require TLS, and tokens or client certificates. Prints its URL.
+    SIGTERM stops the service after all requests in flight are answered. SIGHUP reloads the certificates; with several
+    workers it replaces them one by one, with the current configuration.
 
     \b
     Examples:

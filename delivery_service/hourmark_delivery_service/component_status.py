@@ -1,5 +1,7 @@
-"""How delivery services and tailers stand: the service is asked itself, both are known by their
-reports in `hourmark.hosts`.
+"""Status of delivery services and tailers for `hourmark status`.
+
+The service of the configuration is queried over HTTP. Other instances are known by their host
+reports in the topic `hourmark.hosts`.
 """
 
 from __future__ import annotations
@@ -33,8 +35,13 @@ _NAMED_MAX: Final = 5
 
 
 def service(config: Config, now_ms: int) -> ComponentStatus:
-    """The service of this configuration, asked at /readyz; where it does not answer, whoever
-    reported last.
+    """Return the status of the configured delivery service from its `/readyz` endpoint.
+
+    If the endpoint does not answer, the status is derived from the latest host reports in Kafka.
+
+    Args:
+        config: Configuration with the address and certificate of the service.
+        now_ms: Current time in Unix milliseconds.
     """
     address, opener = _address(config.service), _opener(config.service.tls)
     pid = StateFolder(config.service.state_dir, "service").holder()
@@ -66,7 +73,14 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
 
 
 def tailers(config: Config, now_ms: int) -> ComponentStatus:
-    """Of all hosts, by their reports; the one of this configuration also by its state folder."""
+    """Return the combined status of the tailers on all hosts, based on their host reports in Kafka.
+
+    The state is `RUNNING` as well if this machine runs a tailer with the configured state folder.
+
+    Args:
+        config: Configuration with the Kafka cluster and the tailer's state folder.
+        now_ms: Current time in Unix milliseconds.
+    """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
     return _heard_of(config, "tailer", pid, now_ms, ComponentState.UNKNOWN)
 
@@ -79,12 +93,9 @@ def _heard_of(
     otherwise: ComponentState,
     told: str = "",
 ) -> ComponentStatus:
-    """By the reports of that kind, `otherwise` where none can be read; running where there is a
-    process here.
-    """
     try:
         check_listening(config.kafka.edge, "edge")
-        known = of_reports(
+        known = status_from_reports(
             [r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms
         )
     except Unavailable as error:
@@ -94,9 +105,16 @@ def _heard_of(
     )
 
 
-def of_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
-    """The last report of each: running where one is fresh, silent where one stopped without a
-    goodbye. Pure.
+def status_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
+    """Return the combined status of components from their latest host reports.
+
+    Args:
+        reports: The latest report of each component.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        `RUNNING` if a report is recent, else `SILENT` if a component stopped reporting without a
+        final report, else `NOT_RUNNING`. The detail names up to five components of each group.
     """
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
     gone = [r for r in reports if r.goodbye]
@@ -139,13 +157,12 @@ def _told(answer: IO[bytes], member: str) -> list[str]:
 
 
 def _address(settings: ServiceSettings) -> str:
-    """Where this machine asks it: one that listens everywhere is asked on loopback."""
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
     return f"{'http' if settings.tls.certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def _opener(settings: ServiceTls) -> OpenerDirector:
-    """Believes the service's own certificate and no other, whatever names it has."""
+    # Trusts only the service's own certificate, whatever host names it contains.
     if settings.certificate is None:
         return LOOPBACK
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -153,7 +170,9 @@ def _opener(settings: ServiceTls) -> OpenerDirector:
     context.verify_flags |= (
         ssl.VERIFY_X509_PARTIAL_CHAIN
     )  # the certificate itself is the anchor, not its CA
-    with contextlib.suppress(ConfigError):  # then nothing is believed, and the answer says why
+    with contextlib.suppress(
+        ConfigError
+    ):  # then no certificate is trusted, and the error of the request states why
         load_ca_certificates(context, "service.tls.certificate", settings.certificate)
         if settings.client_ca is not None:
             load_certificate(context, "service.tls", settings.certificate, settings.key)

@@ -1,23 +1,23 @@
-"""What the service answers when it does not answer 200, and what may go wrong behind it.
+"""HTTP error responses of the delivery service, and errors of its queue.
 
 HourmarkError
-├── ServiceError            becomes an HTTP answer: a problem of RFC 9457, with a code and a next step
-│   ├── BadRequest          400  the same request will never be accepted
-│   ├── Unauthorized        401  no token, or none that is in force
-│   ├── Forbidden           403  the token does not cover this
-│   ├── NotFound            404
-│   ├── TooSlow             408  the body did not come in time
-│   ├── TooLarge            413
-│   ├── UnknownEncoding     415
-│   ├── BatchRejected       422  a batch that is taken whole or not at all has an event that cannot be taken
-│   ├── TooMuch             429  with Retry-After: the token's rate is used up; send the same again
-│   ├── HeadersTooLarge     431
-│   ├── NotSupported        501  a transfer coding that this service does not read
-│   └── NotNow              503  with Retry-After: nothing was acknowledged, send the same again
+├── ServiceError            an HTTP response: a problem (RFC 9457) with a code and a next step
+│   ├── BadRequest            400  the same request can never be accepted
+│   ├── Unauthorized          401  no token, or a token that is not valid
+│   ├── Forbidden             403  the token does not cover the request
+│   ├── ResourceNotFound      404
+│   ├── RequestTimeout        408  the body did not arrive in time
+│   ├── ContentTooLarge       413
+│   ├── UnsupportedMediaType  415
+│   ├── BatchRejected         422  an event of an atomic batch is invalid, so the batch is rejected
+│   ├── TooManyRequests       429  with Retry-After: the token's rate is exceeded
+│   ├── HeadersTooLarge       431
+│   ├── NotSupported          501  a transfer coding that this service does not implement
+│   └── ServiceUnavailable    503  with Retry-After: nothing was acknowledged; retry the request
 └── Unavailable
-    └── QueueError          nothing may be acknowledged; trying again may help
-        ├── QueueUnavailable    the queue does not take records now
-        └── NotDelivered        it took them, and they did not reach all in-sync replicas in time
+    └── QueueError          nothing may be acknowledged; a retry may succeed
+        ├── QueueUnavailable    the queue does not accept records now
+        └── NotDelivered        the records did not reach all in-sync replicas in time
 """
 
 from __future__ import annotations
@@ -30,9 +30,15 @@ from hourmark.errors import HourmarkError, Unavailable
 
 
 class ServiceError(HourmarkError):
-    """Base of HTTP answers other than 200.
+    """Base class of errors that the service answers with an HTTP problem response (RFC 9457).
 
-    `code` is stable, `message` and `next_step` are human-readable.
+    Subclasses set the HTTP status.
+
+    Attributes:
+        status: HTTP status code of the response.
+        code: Stable, machine-readable error code.
+        problem: Members of the JSON problem document: `detail`, `code`, `next_step`.
+        retry_after_s: Value of the `Retry-After` header in seconds, or None for no header.
     """
 
     status: ClassVar[int] = 500
@@ -49,19 +55,27 @@ class ServiceError(HourmarkError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the answer's headers say of it."""
+        """Return the additional response headers that this error requires, such as `Retry-After`."""
         return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
 
 class BadRequest(ServiceError):
-    """The request contradicts the contract."""
+    """HTTP 400: the request violates the API contract, and a retry cannot succeed."""
 
     status = 400
 
 
 @contextlib.contextmanager
 def bad_request(code: str, next_step: str) -> Iterator[None]:
-    """A ValueError within is the client's fault, and says what is wrong."""
+    """Return a context manager that converts a `ValueError` in its block to `BadRequest`.
+
+    Args:
+        code: Stable error code of the response.
+        next_step: What the client should do to correct the request.
+
+    Raises:
+        BadRequest: If the block raises `ValueError`. Its message becomes the problem's `detail`.
+    """
     try:
         yield
     except ValueError as error:
@@ -69,9 +83,9 @@ def bad_request(code: str, next_step: str) -> Iterator[None]:
 
 
 class Unauthorized(ServiceError):
-    """Whoever this is has no token that is in force.
+    """HTTP 401: the request carries no valid token.
 
-    The connection ends: nothing of its body is read.
+    The service closes the connection without reading the request body.
     """
 
     status = 401
@@ -82,7 +96,7 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """The token does not cover what is posted."""
+    """HTTP 403: the token does not cover the type, host or report of the request."""
 
     status = 403
 
@@ -94,32 +108,35 @@ class Forbidden(ServiceError):
         )
 
 
-class NotFound(ServiceError):
-    """There is nothing of that name."""
+class ResourceNotFound(ServiceError):
+    """HTTP 404: the requested resource, such as an event type, does not exist."""
 
     status = 404
 
 
-class TooSlow(ServiceError):
-    """The body did not come in time."""
+class RequestTimeout(ServiceError):
+    """HTTP 408: the client did not send the headers or the body in time."""
 
     status = 408
 
 
-class TooLarge(ServiceError):
-    """The body is over a limit."""
+class ContentTooLarge(ServiceError):
+    """HTTP 413: the request body exceeds a size limit."""
 
     status = 413
 
 
-class UnknownEncoding(ServiceError):
-    """The body's encoding or media type is not understood."""
+class UnsupportedMediaType(ServiceError):
+    """HTTP 415: the content encoding or the media type of the body is not supported."""
 
     status = 415
 
 
 class BatchRejected(ServiceError):
-    """An event of an atomic batch cannot be taken, so nothing of the batch was."""
+    """HTTP 422: at least one event of an atomic batch is invalid, so no event was accepted.
+
+    The problem document lists the invalid events in its member `rejected`.
+    """
 
     status = 422
 
@@ -133,13 +150,13 @@ class BatchRejected(ServiceError):
 
 
 class HeadersTooLarge(ServiceError):
-    """The headers are over a limit."""
+    """HTTP 431: the request headers exceed a limit on their size or number."""
 
     status = 431
 
 
-class TooMuch(ServiceError):
-    """More than the token's rate; nothing was acknowledged."""
+class TooManyRequests(ServiceError):
+    """HTTP 429: the token's rate limit is exceeded; nothing was acknowledged."""
 
     status = 429
 
@@ -153,13 +170,13 @@ class TooMuch(ServiceError):
 
 
 class NotSupported(ServiceError):
-    """The request needs what this service does not implement."""
+    """HTTP 501: the request needs an HTTP feature that this service does not implement."""
 
     status = 501
 
 
-class NotNow(ServiceError):
-    """Nothing was acknowledged; the same request may be accepted later."""
+class ServiceUnavailable(ServiceError):
+    """HTTP 503: nothing was acknowledged, and the client may retry the same request."""
 
     status = 503
 
@@ -169,12 +186,12 @@ class NotNow(ServiceError):
 
 
 class QueueError(Unavailable):
-    """The durable queue did not take everything: nothing of it may be acknowledged."""
+    """Base class of errors of the durable queue: the caller must not acknowledge the records."""
 
 
 class QueueUnavailable(QueueError):
-    """The queue does not take records now."""
+    """The durable queue does not accept records at the moment."""
 
 
 class NotDelivered(QueueError):
-    """Records did not reach all in-sync replicas in time. They may be there nevertheless."""
+    """Records did not reach all in-sync replicas in time; some may have been written nevertheless."""

@@ -1,6 +1,4 @@
-"""Kafka records without their topic: as dicts, which confluent_kafka takes, or many of them packed
-into bytes.
-"""
+"""Kafka records of one topic, as dicts for confluent_kafka or packed into byte strings."""
 
 from __future__ import annotations
 
@@ -14,12 +12,21 @@ Message = dict[str, bytes]  # `key` and `value`
 END_SIZE: Final = 4
 
 
-class Packed(Sequence[Message]):
-    """Records as the native pass makes them: no Python object each, until one is asked for."""
+class PackedMessages(Sequence[Message]):
+    """An immutable sequence of Kafka records that are stored in three byte strings.
+
+    The native parser returns records in this form, which needs no Python object per record.
+    Indexing and iteration create the dicts on demand.
+    """
 
     def __init__(self, keys: bytes, values: bytes, ends: bytes) -> None:
-        """Keys of `KEY_SIZE` bytes and values, one after the other; where each value ends, 4 bytes
-        in the processor's order.
+        """Create a sequence over packed records.
+
+        Args:
+            keys: The record keys, `KEY_SIZE` bytes each, concatenated.
+            values: The record values, concatenated.
+            ends: The end offset of each value in `values`, as unsigned 32-bit integers in native
+                byte order.
         """
         self.keys = keys
         self.values = values
@@ -47,17 +54,17 @@ class Packed(Sequence[Message]):
         return {"key": key, "value": self.values[start : self._offsets[index]]}
 
 
-Chunk = list[Message] | Packed
+Chunk = list[Message] | PackedMessages
 
 
 class Messages(Sequence[Message]):
-    """Records of one topic in their order, some of them packed."""
+    """An append-only sequence of the Kafka records of one topic, stored in chunks."""
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
 
     def add(self, chunk: Chunk) -> None:
-        """Records after those that are there."""
+        """Append a list of records or a packed chunk of records."""
         last = self.chunks[-1] if self.chunks else None
         if isinstance(last, list) and isinstance(chunk, list):
             last += chunk
@@ -79,6 +86,10 @@ class Messages(Sequence[Message]):
             yield from chunk
 
 
-def chunks_of(messages: Sequence[Message]) -> Sequence[Chunk]:
-    """The same records, in the parts that they were made in."""
+def message_chunks(messages: Sequence[Message]) -> Sequence[Chunk]:
+    """Return the records of a sequence in the chunks in which they were added, without a copy.
+
+    Args:
+        messages: A `Messages` object, or any other sequence, which becomes a single chunk.
+    """
     return messages.chunks if isinstance(messages, Messages) else [list(messages)]

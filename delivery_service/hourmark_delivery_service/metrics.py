@@ -1,4 +1,4 @@
-"""All metrics of the service, in one place: names, kinds, meanings."""
+"""All Prometheus metrics of the delivery service: names, types and descriptions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ DEAD_LETTER_SERIES_MAX: Final = 2000  # a thousand types may be refused for a fe
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
-class Metrics:
-    """One set of metrics with a registry of its own, so that tests can have many."""
+class ServiceMetrics:
+    """The Prometheus metrics of one service process.
+
+    Each instance has a registry of its own, so that tests can create several.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -108,7 +111,17 @@ class Metrics:
         )
 
     def count_dead_letters(self, event_type: str, source: str, reason: str, count: int) -> None:
-        """Beyond so many series, what is rare is counted by reason alone."""
+        """Increment the counter of acknowledged dead letters.
+
+        The number of label combinations is limited to `DEAD_LETTER_SERIES_MAX`. Beyond that limit,
+        new combinations are counted as type and source `(other)`.
+
+        Args:
+            event_type: Declared type that the lines claimed to be, or an empty string.
+            source: Declared source of the lines, or an empty string.
+            reason: Why the lines were rejected.
+            count: Number of dead letters to add.
+        """
         labels = (event_type, source, reason)
         if (
             labels not in self._dead_letter_series
@@ -119,7 +132,7 @@ class Metrics:
         self.dead_letters.labels(*labels).inc(count)
 
     def exposition(self) -> bytes:
-        """Prometheus' text format; of all workers, where there are several."""
+        """Return all metrics in the Prometheus text format, aggregated over all worker processes."""
         if METRICS_VARIABLE not in os.environ:
             return generate_latest(self.registry)
         together = CollectorRegistry()

@@ -1,6 +1,4 @@
-"""What keeps delivery services from going back to an older version: rules revisions in their
-topic.
-"""
+"""Obstacles to a downgrade of the delivery service: rules revisions that an older version rejects."""
 
 from __future__ import annotations
 
@@ -15,6 +13,14 @@ from hourmark.rules.rules_topic import read_rules
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Unavailable where no broker answers."""
+    """Yield the rules revisions in Kafka that an older version of the service cannot use.
+
+    Args:
+        config: Configuration that names the edge Kafka cluster.
+        older: The version to check against.
+
+    Raises:
+        Unavailable: If no Kafka broker can be reached.
+    """
     check_listening(config.kafka.edge, "edge")
     yield from unusable_rules(read_rules(config.kafka.edge).revisions, older)

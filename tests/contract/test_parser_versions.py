@@ -25,13 +25,19 @@ from hourmark.records import cri, dead_letters
 from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.record_start import RecordStart
 from hourmark.rules.revision import PARSER
-from hourmark_delivery_service.parsing import Record, json_payload, parser_check, records, zones
-from hourmark_delivery_service.parsing.parser_check import EXTRAS, KEPT, Vectors, check_parser
+from hourmark_delivery_service.parsing import (
+    ParsedRecord,
+    json_payload,
+    parser_check,
+    records,
+    zones,
+)
+from hourmark_delivery_service.parsing.parser_check import EXTRAS, KEPT, ParserVectors, check_parser
 from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 from hourmark_delivery_service.parsing.values import patterns, primitives
-from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.values.patterns import LinePattern
 from hourmark_delivery_service.parsing.zones import FOLDER, zone_versions
 from hourmark_delivery_service.process.server import run
 
@@ -96,7 +102,7 @@ def test_a_zone_that_is_altered_missing_or_renamed_is_found() -> None:
 
 def test_each_parser_gives_what_was_kept() -> None:
     for number in KEPT:
-        assert Vectors.of(number).different() == []
+        assert ParserVectors.load(number).failing_names() == []
     check_parser()
 
 
@@ -115,22 +121,22 @@ def test_every_parser_has_its_vectors_and_no_other_has_some() -> None:
 
 
 def test_the_vectors_cover_every_reason_type_and_zone() -> None:
-    vectors = Vectors.of(PARSER.parser)
+    vectors = ParserVectors.load(PARSER.parser)
     reasons, types, names = set[str](), set[str](), set[str]()
-    for vector in vectors.all:
+    for vector in vectors.vectors:
         names |= set(vector.get("range", {}).get("zones", ()))
-        for parsed in vectors.parsed(vector):
+        for parsed in vectors.parse(vector):
             types |= {record.event_type for record in parsed.records}
             reasons |= {
                 r.value
                 for r in DeadLetterReason
                 if any(_says(record, r) for record in parsed.records)
             }
-    (extras,) = map(Vectors.of, EXTRAS)
+    (extras,) = map(ParserVectors.load, EXTRAS)
     of_extras = [
         record
-        for vector in extras.all
-        for parsed in extras.parsed(vector)
+        for vector in extras.vectors
+        for parsed in extras.parse(vector)
         for record in parsed.records
     ]
     reasons |= {r.value for r in DeadLetterReason if any(_says(record, r) for record in of_extras)}
@@ -144,7 +150,7 @@ def test_the_vectors_cover_every_reason_type_and_zone() -> None:
     )
 
 
-def _says(record: Record, reason: DeadLetterReason) -> bool:
+def _says(record: ParsedRecord, reason: DeadLetterReason) -> bool:
     return (
         record.event_type == dead_letters.TYPE
         and reason.value.encode() in record.value[5 + 16 :][:200]
@@ -153,7 +159,7 @@ def _says(record: Record, reason: DeadLetterReason) -> bool:
 
 def accepted(pattern: str) -> bool:
     try:
-        return "other" not in Pattern(pattern).groups
+        return "other" not in LinePattern(pattern).groups
     except ValueError:
         return False
 
@@ -216,19 +222,19 @@ def test_a_planted_change_of_one_zone_is_found(
     kept = kept_zones(FOLDER / f"{PARSER.zones}.zip")
     (tmp_path / f"{PARSER.zones}.zip").write_bytes(zipped({**kept, zone: kept["Etc/GMT+9"]}))
     monkeypatch.setattr(zones, "FOLDER", tmp_path)
-    found = Vectors.of(PARSER.parser).different()
+    found = ParserVectors.load(PARSER.parser).failing_names()
     assert any(name.startswith(f"zones {zone.partition('/')[0]}") for name in found)
 
 
 def test_those_of_extras_find_a_record_that_begins_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (extras,) = map(Vectors.of, EXTRAS)
-    assert len(extras.all) > 100 and extras.different() == []
+    (extras,) = map(ParserVectors.load, EXTRAS)
+    assert len(extras.vectors) > 100 and extras.failing_names() == []
     monkeypatch.setattr(RecordStart, "steps", lambda self, body, at, end: iter([None]))
-    assert any(name.startswith("records ") for name in extras.different())
+    assert any(name.startswith("records ") for name in extras.failing_names())
     monkeypatch.setattr(cri, "STREAMS", (b"stdout",))
-    assert any(name.startswith("container ") for name in extras.different())
+    assert any(name.startswith("container ") for name in extras.failing_names())
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"rules": [["rules/1-x", "{}"]]}'])
@@ -279,7 +285,7 @@ def test_keeping_vectors_is_reproducible_and_never_replaces(
     (file,) = tmp_path.iterdir()
     content = json.loads(file.read_text())
     assert file.read_text() == keep_parser_vectors.rendered(keep_parser_vectors.made())
-    assert Vectors(content).different() == []
+    assert ParserVectors(content).failing_names() == []
     names = [vector["name"] for vector in content["vectors"]]
     assert len(set(names)) == len(names) > 300
     with pytest.raises(UsageError, match=r"what it gives never changes"):

@@ -14,8 +14,8 @@ from tests.support.service.forms import SYSTEM, Tried
 
 from hourmark.rules.event_types import SYSLOG, Source
 from hourmark.rules.revision import PARSER, ParserVersion, RulesBook
-from hourmark_delivery_service.parsing import CompiledRules, parse
-from hourmark_delivery_service.parsing.syslog.forms import take_apart_forms
+from hourmark_delivery_service.parsing import CompiledRules, parse_range
+from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
 FILE = Path(__file__).parent / "vectors" / "syslog_forms.jsonl"
 FORMS: list[dict[str, Any]] = [json.loads(line) for line in FILE.read_text().splitlines()]
@@ -68,9 +68,11 @@ def test_a_revision_of_0_3_0_is_parsed_by_the_parser_that_it_names() -> None:
         (b"2026-11-21T02:00:00 web7 sshd[2]: x\n", 0),
         (b"Nov 21 02:00:00 h p: x\n", 1),
     ):
-        assert parse(range_of(line, "system", rules=latest.id), line, rules).events == events
+        assert parse_range(range_of(line, "system", rules=latest.id), line, rules).events == events
         assert (
-            parse(range_of(line, "system", rules=SYSTEM.rules.id), line, SYSTEM.compiled).events
+            parse_range(
+                range_of(line, "system", rules=SYSTEM.rules.id), line, SYSTEM.compiled
+            ).events
             == 1
         )
 
@@ -112,7 +114,7 @@ def test_hostile_lines_cost_time_linear_in_their_length(start: bytes) -> None:
     for piece in HOSTILE:
         line = start + piece * ((1 << 20) // len(piece))
         began = time.process_time()
-        take_apart_forms(line)
+        parse_syslog_forms(line)
         assert time.process_time() - began < 0.5, (start, piece)
 
 

@@ -31,7 +31,7 @@ from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_declare.cli import types
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
 from hourmark_etl.operators.dead_letters import dead_letters
 from hourmark_infra.stack import Stack
@@ -225,7 +225,7 @@ def test_queue_contract(config: Config, check: Check) -> None:
             return [(seen.key, seen.value) for seen in StockReader(config).records(topic)]
 
     async def main() -> None:
-        queue = KafkaQueue(config, Metrics())
+        queue = KafkaQueue(config, ServiceMetrics())
         try:
             await check(Readable(queue))
         finally:

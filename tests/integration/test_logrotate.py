@@ -29,7 +29,7 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.kafka.topic_names import HOSTS, event_type_of_topic
 from hourmark.records.host_reports import HostReport
-from hourmark_delivery_service.parsing import Record
+from hourmark_delivery_service.parsing import ParsedRecord
 
 # rotations, one of them in its first moment: with compress, files are made, rotated and packed
 # within it
@@ -107,7 +107,7 @@ def delivered(harness: Harness) -> Counter[bytes]:
     for record in list(harness.queue.records):
         event_type = event_type_of_topic(record.topic)
         if event_type is not None:
-            row = decoded(Record(event_type, record.key, record.value, 0))
+            row = decoded(ParsedRecord(event_type, record.key, record.value, 0))
             assert event_type == RAW.name, row
             assert events.setdefault(row["event_id"], row["line"]) == row["line"]
     return Counter(line + b"\n" for line in events.values())

@@ -23,10 +23,10 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.compacted_topic import read_topic
 from hourmark.kafka.topic_names import TOKENS
-from hourmark_delivery_service.access.book import TokenBook
 from hourmark_delivery_service.access.cli import token as token_command
-from hourmark_delivery_service.access.token import digest_of
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.access.token import token_digest
+from hourmark_delivery_service.access.token_store import TokenStore
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.process.store_follower import StoreFollower
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
 from hourmark_infra.stack import Stack
@@ -83,7 +83,7 @@ def test_tokens_are_created_followed_and_revoked_within_five_seconds(
     file = written(tmp_path, cluster)
     made = run(file, "create", f"by {way}", "--type", "click", "--expires-in", "1h")
     text, token_id = str(made["token"]), str(made["id"])
-    books = [TokenBook(SystemClock(), Metrics()) for _ in range(3)]
+    books = [TokenStore(SystemClock(), ServiceMetrics()) for _ in range(3)]
     followers = [StoreFollower(Config(kafka={"edge": cluster}), TOKENS, book) for book in books]
     for follower in followers:
         follower.start()
@@ -92,7 +92,7 @@ def test_tokens_are_created_followed_and_revoked_within_five_seconds(
         known = books[0].get(token_id)
         assert (
             known is not None
-            and known.digest == digest_of(text)
+            and known.digest == token_digest(text)
             and not known.revoked
             and known.types == ("click",)
         )
@@ -123,7 +123,7 @@ def test_the_service_s_queue_appends_there(broker: SecureBroker, way: str) -> No
     cluster: KafkaCluster = getattr(broker, way)
 
     async def main() -> None:
-        queue = KafkaQueue(Config(kafka={"edge": cluster}), Metrics())
+        queue = KafkaQueue(Config(kafka={"edge": cluster}), ServiceMetrics())
         await queue.append({TOKENS: [{"key": b"x" * 16, "value": b"{}"}]})
         assert await queue.problems([TOKENS]) == []
         await queue.close(10)

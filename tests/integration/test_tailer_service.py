@@ -24,7 +24,7 @@ from hourmark.kafka.topic_names import AUDIT, HOSTS
 from hourmark.records.audit import AuditRecord
 from hourmark.records.host_reports import HostReport
 from hourmark_delivery_service.edge.app import create_app
-from hourmark_delivery_service.parsing import Record
+from hourmark_delivery_service.parsing import ParsedRecord
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def test_records_of_more_than_one_line_are_one_each_however_the_file_grows(tmp_p
                 time.sleep(0.02)
         summary = host.drain()
     rows = [
-        decoded(Record("raw", record.key, record.value, 0))
+        decoded(ParsedRecord("raw", record.key, record.value, 0))
         for record in harness.queue.of("events.raw")
     ]
     made = {row["position"]: row["line"] for row in rows}
@@ -144,7 +144,7 @@ def test_what_a_container_wrote_on_a_line_is_one_event_across_a_rotation_and_a_r
         (host.state / "checkpoint.sqlite").unlink()
         host.drain(reread=True)
     rows = [
-        decoded(Record("raw", record.key, record.value, 0))
+        decoded(ParsedRecord("raw", record.key, record.value, 0))
         for record in harness.queue.of("events.raw")
     ]
     assert {record.key[:16] for record in harness.queue.of("events.raw")} == first, (

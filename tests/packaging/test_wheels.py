@@ -226,6 +226,8 @@ LACKING = {  # what some of its modules import that is not for this place
     "hourmark-producer": {"confluent_kafka", "fastavro", "prometheus_client", "xxhash"},
     "hourmark-mirror": NO_RECORDS,
     "hourmark-infra": NO_RECORDS | {"prometheus_client"},
+    "hourmark-verify": NO_RECORDS | {"prometheus_client"},
+    "hourmark-evaluate": NO_RECORDS | {"prometheus_client"},
     FULL: NO_RECORDS,
     "hourmark-etl": NO_SPARK | NO_ARROW | NO_RECORDS,
     "hourmark-etl[arrow]": NO_SPARK | NO_RECORDS,

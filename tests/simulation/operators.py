@@ -28,8 +28,8 @@ from hourmark.rules import change
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_declare.apply import apply, repair
-from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse, zones
+from hourmark_delivery_service.metrics import ServiceMetrics
+from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse_range, zones
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import carriers
@@ -67,7 +67,7 @@ class Service:
     """A delivery service: what it knows of rules, and how far it read."""
 
     def __init__(self) -> None:
-        self.store = RulesStore(Metrics())
+        self.store = RulesStore(ServiceMetrics())
         self._made, self._next = -1, 0
 
     def poll(self, topic: MemoryTopic) -> None:
@@ -76,7 +76,9 @@ class Service:
         if anew:
             self._made, self._next = topic.made, 0
         new = [(offset, record) for offset, record in topic.log if offset >= self._next]
-        self.store.feed([(key.encode(), value.encode()) for _, (key, value) in new], anew=anew)
+        self.store.feed(
+            [(key.encode(), value.encode()) for _, (key, value) in new], from_start=anew
+        )
         self._next = max([self._next, *(offset + 1 for offset, _ in new)])
 
 
@@ -224,7 +226,7 @@ class World:
             path="/log",
             host_name="h",
         )
-        self.sent.append(Sent(taken, body, number, parse(taken, body, rules)))
+        self.sent.append(Sent(taken, body, number, parse_range(taken, body, rules)))
 
     def send_again(self) -> None:
         """Any range, through any service: the same, byte for byte, or refused."""
@@ -271,7 +273,7 @@ class World:
                 if rules is None:
                     raise Broken(
                         f"{sent.range.rules} stays unknown: "
-                        f"{service.store.why_not(sent.range.rules)}"
+                        f"{service.store.unavailable_reason(sent.range.rules)}"
                     )
                 self._same(sent, rules)
         self.check()
@@ -284,7 +286,7 @@ class World:
             repair(outside(self.ledger, self.registry, self.topic), HOUR)
 
     def _same(self, sent: Sent, rules: CompiledRules | None) -> None:
-        if rules is not None and parse(sent.range, sent.body, rules) != sent.result:
+        if rules is not None and parse_range(sent.range, sent.body, rules) != sent.result:
             raise Broken(f"range {sent.number} became something else under {sent.range.rules}")
 
     def _applied(self, declared: Declarations, at: Callable[[str], None] | None = None) -> bool:

@@ -136,8 +136,8 @@ def _frontiers_of_the_last(patch: pytest.MonkeyPatch) -> None:
 def _zones_of_today(patch: pytest.MonkeyPatch) -> None:
     """Whatever the revision names, a service reads times with the newest zone data that it has."""
     patch.setattr(
-        "hourmark_delivery_service.parsing.placing.zone_of",
-        lambda name, _: zones.zone_of(name, max(zones.zone_versions())),
+        "hourmark_delivery_service.parsing.time_and_host.zone_of",
+        lambda name, _: zones.load_zone(name, max(zones.zone_versions())),
     )
 
 

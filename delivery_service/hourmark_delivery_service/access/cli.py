@@ -1,4 +1,4 @@
-"""`hourmark token`: create, list, revoke."""
+"""`hourmark token`: create, list and revoke access tokens."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @click.group()
 def token() -> None:
-    """Tokens of those who may post to delivery services (service.tokens_required): create, list,
-    revoke.
-    """
+    """Create, list and revoke access tokens of delivery services (see service.tokens_required)."""
 
 
 @token.command()
@@ -53,28 +51,28 @@ def token() -> None:
     "--reports",
     multiple=True,
     metavar="PATTERN",
-    help="A host name whose tailer reports with it. Tailers need one. Default: none.",
+    help="A host name whose tailer may report with it. Required for tailers. Default: none.",
 )
 @click.option(
     "--service-reports",
     multiple=True,
     metavar="PATTERN",
-    help="A service name that reports with it over HTTP. Default: none.",
+    help="A service name that may report with it over HTTP. Default: none.",
 )
 @click.option(
     "--expires-in",
     metavar="TIME",
-    help="How long it is in force, such as 90d or 12h. Default: until revoked.",
+    help="Validity of the token, such as 90d or 12h. Default: until revoked.",
 )
 @click.option(
     "--bytes-per-second",
     type=click.IntRange(min=1),
-    help="At each service instance, inflated. Default: no limit.",
+    help="Rate limit at each service instance, decompressed. Default: no limit.",
 )
 @click.option(
     "--events-per-second",
     type=click.IntRange(min=1),
-    help="At each service instance. Default: no limit.",
+    help="Rate limit at each service instance. Default: no limit.",
 )
 @json_option
 @config_option
@@ -91,10 +89,11 @@ def create(
     events_per_second: int | None,
     as_json: bool,
 ) -> None:
-    """Create a token called NAME, and show it once: Kafka holds its digest alone.
+    """Create a token called NAME and print it once; Kafka stores only its digest.
 
-    A range needs both: its host, and every type that its source may carry. Hours close by what host reports say, so reports need
-    a permission of their own (--reports), bound to named hosts. Services know a new token within seconds.
+    To send a range, a token must cover its host and every type that its source may contain. Host reports
+    determine when hours close, so they need a separate permission (--reports) that names the hosts.
+    Services accept a new token within seconds.
 
     \b
     Examples:
@@ -139,7 +138,7 @@ def create(
 @json_option
 @config_option
 def list_tokens(config: Config, as_json: bool) -> None:
-    """List tokens, revoked ones too; none of them can be had from here.
+    """List all tokens, including revoked ones. The secret text of a token cannot be recovered.
 
     Example:  hourmark token list --json
     """
@@ -164,13 +163,14 @@ def list_tokens(config: Config, as_json: bool) -> None:
 @click.option(
     "--unlisted",
     is_flag=True,
-    help="Also if hourmark.tokens does not hold it: it may have lost it.",
+    help="Revoke it even if hourmark.tokens does not contain it, for example after data loss.",
 )
 @json_option
 @config_option
 def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None:
-    """Refuse the token of this ID, as `hourmark token list` has it, from now on: within 5 s
-    wherever Kafka is heard.
+    """Revoke the token with this ID, as shown by `hourmark token list`.
+
+    Services that can read from Kafka reject the token within 5 seconds.
 
     Example:  hourmark token revoke 3f2a90c1b7d4e856
     """

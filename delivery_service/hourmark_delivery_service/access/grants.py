@@ -1,8 +1,8 @@
-"""What a request may do: who is let in (401), to what (403), and how much of it (429).
+"""Authorization of a request: authentication (401), coverage (403) and rate limits (429).
 
-Who it is, is settled before anything of the body is read; a request that is under way when its
-token expires or is revoked is finished. What it may post is asked by the endpoints, of what they
-have read themselves, so that nothing is read in two ways.
+The token is checked before the body is read. A request in flight completes even if its token
+expires or is revoked meanwhile. The endpoints check types and hosts with the values that they have
+parsed themselves, so that no value is interpreted in two ways.
 """
 
 from __future__ import annotations
@@ -15,30 +15,42 @@ from starlette.requests import Request
 
 from hourmark.clock import Clock
 from hourmark.records.host_reports import HostReport
-from hourmark_delivery_service.access.book import TokenBook
-from hourmark_delivery_service.access.rates import Allowance
-from hourmark_delivery_service.access.token import Token, id_in, is_text_of
-from hourmark_delivery_service.errors import Forbidden, NotNow, TooMuch, Unauthorized
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.access.rate_limits import TokenRateLimiter
+from hourmark_delivery_service.access.token import Token, parse_token_id, verify_token
+from hourmark_delivery_service.access.token_store import TokenStore
+from hourmark_delivery_service.errors import (
+    Forbidden,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
+from hourmark_delivery_service.metrics import ServiceMetrics
 
 GRANT: Final = "hourmark.grant"  # in a request's scope
 _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: Bearer TOKEN`"
 
 
 class Grant:
-    """What one request may do. Without an allowance, everything: no tokens are asked for."""
+    """The permissions of one request.
 
-    def __init__(self, metrics: Metrics, allowance: Allowance | None = None) -> None:
+    A grant without a rate limiter permits everything; it is used if the service requires no tokens.
+    """
+
+    def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:
         self._metrics = metrics
         self._allowance = allowance
 
     @property
     def token_id(self) -> str:
-        """Whose it is; empty where no tokens are asked for."""
+        """Return the id of the request's token, or an empty string if no tokens are required."""
         return "" if self._allowance is None else self._allowance.token.id
 
     def check_types(self, event_types: Iterable[str]) -> None:
-        """Forbidden unless the token covers all of them."""
+        """Check that the token covers all of these event types.
+
+        Raises:
+            Forbidden: If the token does not cover one of them.
+        """
         if self._allowance is None:
             return
         token = self._allowance.token
@@ -49,7 +61,15 @@ class Grant:
                 )
 
     def check_host(self, name: str, host_id: str) -> None:
-        """Forbidden unless the token covers the host."""
+        """Check that the token covers the host of a byte range.
+
+        Args:
+            name: Host name.
+            host_id: Host id, 32 hexadecimal digits.
+
+        Raises:
+            Forbidden: If the token does not cover the host.
+        """
         if self._allowance is None:
             return
         token = self._allowance.token
@@ -60,8 +80,10 @@ class Grant:
             )
 
     def check_report(self, report: HostReport) -> None:
-        """Raise Forbidden unless the token may report for the host: whose hours wait for it, and no
-        other's.
+        """Check that the token may send this host report, which determines when hours can close.
+
+        Raises:
+            Forbidden: If the token does not cover reports of this host.
         """
         if self._allowance is None:
             return
@@ -77,16 +99,25 @@ class Grant:
             )
 
     def check_rate(self) -> None:
-        """TooMuch while what was sent before has used up the token's rate."""
+        """Check that the token's rate limit is not exhausted by earlier requests.
+
+        Raises:
+            TooManyRequests: If it is. The error states after how many seconds to retry.
+        """
         if self._allowance is not None and (wait_s := self._allowance.retry_after_s()):
             self._metrics.denied.labels("rate").inc()
-            raise TooMuch(
+            raise TooManyRequests(
                 f"the token {self._allowance.token.id} has used up its rate at this instance",
                 wait_s,
             )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
-        """What the request brought."""
+        """Deduct the size of a request from the token's rate limit.
+
+        Args:
+            size: Number of decompressed bytes.
+            events: Number of events and dead letters.
+        """
         if self._allowance is not None:
             self._allowance.charge(size=size, events=events)
 
@@ -100,33 +131,41 @@ class Grant:
         )
 
 
-class Access:
-    """The tokens of this instance, and the grants it gives for them."""
+class AccessControl:
+    """Authenticates requests with the tokens that this instance has read.
 
-    def __init__(self, clock: Clock, metrics: Metrics, *, required: bool) -> None:
+    Attributes:
+        required: Whether the service requires tokens.
+        token_store: The known tokens.
+    """
+
+    def __init__(self, clock: Clock, metrics: ServiceMetrics, *, required: bool) -> None:
         self.required = required
-        self.book = TokenBook(clock, metrics)
+        self.token_store = TokenStore(clock, metrics)
         self._clock = clock
         self._metrics = metrics
         self._everything = Grant(metrics)
-        self._allowances: dict[str, Allowance] = {}
+        self._allowances: dict[str, TokenRateLimiter] = {}
 
-    def waits(self) -> list[str]:
-        """What is missing before anybody is let in."""
-        if not self.required or self.book.caught_up:
+    def not_ready_reasons(self) -> list[str]:
+        """Return why no request can be authenticated yet, or an empty list if the service is ready."""
+        if not self.required or self.token_store.caught_up:
             return []
         return [
             "no tokens are known yet: hourmark.tokens was not read, or `hourmark token "
-            f"create` never ran{self.book.trouble}"
+            f"create` never ran{self.token_store.read_error}"
         ]
 
     def warnings(self) -> list[str]:
-        """What is not as it should be although requests are taken."""
-        return self.book.warnings() if self.required else []
+        """Return problems with tokens that an operator should know although requests are accepted."""
+        return self.token_store.warnings() if self.required else []
 
     def grant(self, headers: Headers) -> Grant:
-        """What a request with these headers may do. Unauthorized; NotNow before any
-        token is known.
+        """Authenticate a request by its headers and return its permissions.
+
+        Raises:
+            Unauthorized: If the request has no valid token.
+            ServiceUnavailable: If tokens are required but none have been read yet.
         """
         if not self.required:
             return self._everything
@@ -138,10 +177,10 @@ class Access:
 
     def _authenticated(self, headers: Headers) -> Token:
         text = _bearer(headers)
-        if waits := self.waits():
-            raise NotNow("not_ready", "; ".join(waits))
-        token = self.book.get(id_in(text) or "")
-        if not is_text_of(token, text):
+        if waits := self.not_ready_reasons():
+            raise ServiceUnavailable("not_ready", "; ".join(waits))
+        token = self.token_store.get(parse_token_id(text) or "")
+        if not verify_token(token, text):
             raise Unauthorized("unknown_token", "this token is not known here", _CREATE)
         assert token is not None, "is_text_of says so"
         if token.revoked:
@@ -154,24 +193,21 @@ class Access:
             )
         return token
 
-    def _allowance(self, token: Token) -> Allowance:
+    def _allowance(self, token: Token) -> TokenRateLimiter:
         known = self._allowances.get(token.id)
         if known is None or known.token != token:
-            known = self._allowances[token.id] = Allowance(token, self._clock)
+            known = self._allowances[token.id] = TokenRateLimiter(token, self._clock)
         return known
 
 
-def grant_of(request: Request) -> Grant:
-    """What the gate let this request do."""
+def request_grant(request: Request) -> Grant:
+    """Return the grant that the authentication middleware attached to a request."""
     grant = request.scope[GRANT]
     assert isinstance(grant, Grant)
     return grant
 
 
 def _bearer(headers: Headers) -> str:
-    """The token's text; Unauthorized where there is none, or more than one header that could hold
-    it.
-    """
     given = headers.getlist("authorization")
     if len(given) != 1:
         many = (

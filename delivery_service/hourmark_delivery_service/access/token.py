@@ -1,6 +1,6 @@
-"""One bearer token.
+"""A bearer token and its text form `hmk_<id>_<secret>`.
 
-Its text is `hmk_<id>_<secret>`: found by scanners for leaked secrets, and by its id without the
+The fixed prefix lets secret scanners detect leaked tokens. The id identifies a token without its
 secret.
 """
 
@@ -29,9 +29,20 @@ Rate = Annotated[int, Field(ge=1, lt=1 << 53)]
 
 
 class Token(BaseModel):
-    """A token as the topic has it.
+    """The record of a bearer token, without its secret.
 
-    Fields that are not known are refused: they may narrow what it covers.
+    Unknown fields are rejected, because they may restrict what the token covers. Patterns are shell
+    patterns with `*` and `?`.
+
+    Attributes:
+        digest: SHA-256 digest of the token's text, in hexadecimal.
+        types: Patterns of the event types that may be posted.
+        hosts: Patterns of the host names whose ranges may be posted.
+        host_ids: Ids of the hosts covered, or empty for all.
+        reports: Patterns of the host names whose tailers may report, or None for a token created by
+            version 0.3.0 or earlier.
+        service_reports: Patterns of the names of delivery services that may report over HTTP.
+        bytes_per_second: Rate limit at each service instance, or None.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,9 +54,8 @@ class Token(BaseModel):
     hosts: Patterns = ("*",)
     host_ids: Patterns = ()
     reports: Patterns | None = None
-    """names of hosts whose tailers may report with it; None: created by 0.3.0 or earlier, which did not ask"""
+    # None: created by 0.3.0 or earlier, which had no such permission
     service_reports: Patterns = ()
-    """names of delivery services that may report with it"""
     created_at_ms: Milliseconds
     expires_at_ms: Milliseconds | None = None
     bytes_per_second: Rate | None = None
@@ -54,28 +64,31 @@ class Token(BaseModel):
 
     @property
     def revoked(self) -> bool:
-        """Whether it is refused for ever."""
+        """Return whether the token has been revoked."""
         return self.revoked_at_ms is not None
 
     def expired(self, now_ms: int) -> bool:
-        """Whether its time is over, by the clock of whoever asks."""
+        """Return whether the token has expired at `now_ms`, in Unix milliseconds."""
         return self.expires_at_ms is not None and now_ms >= self.expires_at_ms
 
     def covers_type(self, event_type: str) -> bool:
-        """Whether events of this type may be posted with it."""
+        """Return whether events of this type may be posted with the token."""
         return _fits(event_type, self.types)
 
     def covers_host(self, name: str, host_id: str) -> bool:
-        """Return whether ranges of this host may be posted with it."""
+        """Return whether byte ranges of this host may be posted with the token."""
         return _fits(name, self.hosts) and self._covers_id(host_id)
 
     def covers_report(self, kind: str, name: str, host_id: str) -> bool:
-        """Return whether a host report may be posted with it.
+        """Return whether a host report may be posted with the token.
 
-        `kind`: of the host, `tailer` or `service`.
+        A token created by version 0.3.0 or earlier covers the tailers of its hosts, so that they
+        keep reporting after an upgrade.
 
-        A token of 0.3.0 or earlier covers the tailers of its hosts, so that they go on reporting
-        after an upgrade.
+        Args:
+            kind: Component that reports: `tailer` or `service`.
+            name: Host name in the report.
+            host_id: Host id in the report.
         """
         if kind == "service":
             return _fits(name, self.service_reports) and self._covers_id(host_id)
@@ -87,12 +100,17 @@ class Token(BaseModel):
         return not self.host_ids or host_id in self.host_ids
 
     def revoke(self, now_ms: int) -> Token:
-        """The same, refused from now on; one that is revoked stays as it is."""
+        """Return a revoked copy of the token, or the token itself if it is already revoked.
+
+        Args:
+            now_ms: Time of the revocation in Unix milliseconds.
+        """
         return self if self.revoked else self.model_copy(update={"revoked_at_ms": now_ms})
 
     def to_json(self) -> str:
-        """Return the value of its record; the key is its id. 0.3.0 reads what it wrote itself,
-        revoked or not.
+        """Return the token as JSON, which is the value of its Kafka record; the key is its id.
+
+        Fields that version 0.3.0 does not know are omitted for tokens that it created.
         """
         return self.model_dump_json(
             exclude={"reports", "service_reports"} if self.reports is None else None
@@ -100,7 +118,11 @@ class Token(BaseModel):
 
     @classmethod
     def from_json(cls, key: str, text: bytes) -> Token:
-        """The inverse; ValueError says what is wrong."""
+        """Parse a token from the key and value of its Kafka record.
+
+        Raises:
+            ValueError: If the value is not a valid token, or its id differs from the key.
+        """
         token = cls.model_validate_json(text)
         if token.id != key:
             raise ValueError(f"the record of {key} holds the token {token.id}")
@@ -108,7 +130,12 @@ class Token(BaseModel):
 
 
 class NewToken(NamedTuple):
-    """A token, and its text, which is kept nowhere."""
+    """A newly created token together with its secret text, which is not stored anywhere.
+
+    Attributes:
+        token: Record of the token.
+        text: Text form of the token, including the secret.
+    """
 
     token: Token
     text: str
@@ -127,14 +154,23 @@ def new_token(
     bytes_per_second: int | None = None,
     events_per_second: int | None = None,
 ) -> NewToken:
-    """Return a new token.
+    """Create a token with a random id and secret.
 
     Args:
-        reports: Names of hosts, or patterns of them, whose tailers may report with it.
-        service_reports: Likewise of delivery services.
+        name: Name for operators.
+        now_ms: Time of creation in Unix milliseconds.
+        types: Patterns of the event types that may be posted.
+        hosts: Patterns of the host names whose ranges may be posted.
+        host_ids: Ids of the hosts covered, or empty for all.
+        reports: Patterns of the host names whose tailers may report with the token.
+        service_reports: Patterns of the service names that may report with the token.
+        expires_at_ms: Time of expiry in Unix milliseconds, or None for no expiry.
+        bytes_per_second: Rate limit at each service instance, or None.
+        events_per_second: Rate limit at each service instance, or None.
 
-    Raises: ValueError: If a value is not allowed. A pattern of reports must name hosts: `*` alone
-        is refused without host ids.
+    Raises:
+        ValueError: If a value is invalid, or a report pattern such as `*` matches all hosts and no
+            host ids are given.
     """
     for pattern in (*reports, *service_reports):
         if not (host_ids or pattern.strip("*?")):
@@ -146,7 +182,7 @@ def new_token(
     text = f"hmk_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     token = Token(
         id=token_id,
-        digest=digest_of(text),
+        digest=token_digest(text),
         name=name,
         types=types,
         hosts=hosts,
@@ -161,22 +197,27 @@ def new_token(
     return NewToken(token, text)
 
 
-def id_in(text: str) -> str | None:
-    """The id that a token's text names; None where it has not a token's form."""
+def parse_token_id(text: str) -> str | None:
+    """Return the id in a token's text, or None if the text does not have the form of a token."""
     form = _TEXT.fullmatch(text)
     return form[1] if form else None
 
 
-def digest_of(text: str) -> str:
-    """What is kept of a token's text."""
+def token_digest(text: str) -> str:
+    """Return the SHA-256 digest of a token's text in hexadecimal.
+
+    Records contain this digest instead of the text.
+    """
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_text_of(token: Token | None, text: str) -> bool:
-    """Whether this is the token's text, in a time that tells nothing of it, nor whether there is
-    such a token.
+def verify_token(token: Token | None, text: str) -> bool:
+    """Return whether a text is the text of this token, in constant time.
+
+    The time does not reveal whether the token exists either: pass None for an unknown token, and
+    the result is False.
     """
-    same = hmac.compare_digest(digest_of(text), token.digest if token is not None else NO_SECRET)
+    same = hmac.compare_digest(token_digest(text), token.digest if token is not None else NO_SECRET)
     return same and token is not None
 
 

@@ -1,6 +1,7 @@
-"""The topic `hourmark.tokens`: made with the first token, compacted, at the edge alone.
+"""The compacted topic `hourmark.tokens`, which exists at the edge site only.
 
-Whoever may write to it lets in whom they like: that is for Kafka's ACLs to say.
+It is created with the first token. Anyone who can write to the topic can create valid tokens, so
+restrict it with Kafka ACLs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ TOKEN_BYTES_MAX: Final = (
 
 
 def read_tokens(kafka: KafkaSettings) -> dict[str, Token]:
-    """By id, as the topic has them now. What cannot be read is said, and left out, as
-    services do.
+    """Return all tokens in the topic by id.
+
+    Records that are not valid tokens are logged and skipped.
     """
     found: dict[str, Token] = {}
     for key, value in read_topic(kafka.edge, TOKENS, cluster_name="edge"):
@@ -40,7 +42,14 @@ def read_tokens(kafka: KafkaSettings) -> dict[str, Token]:
 
 
 def write_token(kafka: KafkaSettings, token: Token) -> None:
-    """Returns once all in-sync replicas have it. Unavailable, Finding."""
+    """Write a token to the topic, creating the topic if necessary.
+
+    Returns once all in-sync replicas have stored the record.
+
+    Raises:
+        Unavailable: If KafkaSettings cannot be reached.
+        Finding: If the topic exists with other settings than required.
+    """
     ensure_topics(Cluster(kafka.edge, "edge"), [_wanted(kafka)])
     append_all(kafka.edge, TOKENS, [(token.id, token.to_json())], TOKEN_BYTES_MAX)
 

@@ -1,4 +1,4 @@
-"""The HTTP application: `hourmark.records.wire` in Starlette's terms. See docs/http-api.md."""
+"""The HTTP application: routes, middleware and error handlers. See docs/http-api.md."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from hourmark.records.wire import EVENTS_PATH, HELLO_PATH, RANGES_PATH, REPORTS_PATH
+from hourmark_delivery_service.edge.authentication import AuthenticationMiddleware
 from hourmark_delivery_service.edge.events_endpoint import EventsEndpoint
-from hourmark_delivery_service.edge.gate import Gate
 from hourmark_delivery_service.edge.openapi import OPENAPI_PATH
 from hourmark_delivery_service.edge.probes import Probes
 from hourmark_delivery_service.edge.ranges_endpoint import RangesEndpoint
 from hourmark_delivery_service.edge.reports_endpoint import ReportsEndpoint
 from hourmark_delivery_service.edge.responses import (
-    EveryAnswer,
-    fault,
-    gone,
+    ResponseMiddleware,
+    client_disconnected,
     http_error,
+    internal_error,
     service_error,
 )
 from hourmark_delivery_service.errors import ServiceError
-from hourmark_delivery_service.work.service import Service
+from hourmark_delivery_service.work.service import DeliveryService
 
 
-def create_app(service: Service) -> ASGIApp:
-    """The application over `service`."""
+def create_app(service: DeliveryService) -> ASGIApp:
+    """Return the ASGI application that serves the HTTP API of a delivery service.
+
+    The application authenticates requests, converts `ServiceError` to problem responses (RFC 9457),
+    and records request metrics.
+    """
     probes = Probes(service)
     routes = [
         Route(RANGES_PATH, RangesEndpoint(service).post, methods=["POST"]),
@@ -42,11 +46,9 @@ def create_app(service: Service) -> ASGIApp:
     handlers = {
         ServiceError: service_error,
         HTTPException: http_error,
-        ClientDisconnect: gone,
-        Exception: fault,
+        ClientDisconnect: client_disconnected,
+        Exception: internal_error,
     }
     app = Starlette(routes=list(routes), exception_handlers=handlers)
-    app.router.redirect_slashes = (
-        False  # a path with a slash more is no path, and is said to be none
-    )
-    return EveryAnswer(Gate(app, service.access), service, routes)
+    app.router.redirect_slashes = False  # a path with a trailing slash is answered with 404
+    return ResponseMiddleware(AuthenticationMiddleware(app, service.access), service, routes)

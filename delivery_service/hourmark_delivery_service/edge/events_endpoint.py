@@ -1,6 +1,4 @@
-"""`POST /v1/events/{type}`: events of one type, from any client, as NDJSON or as a JSON array or
-object.
-"""
+"""`POST /v1/events/{type}`: accepts events of one type as NDJSON, a JSON array or a JSON object."""
 
 from __future__ import annotations
 
@@ -22,30 +20,30 @@ from hourmark.records.wire import (
     OBSERVED_AT_HEADER,
     RULES_HEADER,
 )
-from hourmark_delivery_service.access.grants import grant_of
+from hourmark_delivery_service.access.grants import request_grant
 from hourmark_delivery_service.edge.request_headers import check_headers
-from hourmark_delivery_service.edge.responses import json_answer
+from hourmark_delivery_service.edge.responses import json_response
 from hourmark_delivery_service.errors import (
     BadRequest,
     BatchRejected,
-    NotFound,
+    ContentTooLarge,
+    ResourceNotFound,
     ServiceError,
-    TooLarge,
-    UnknownEncoding,
+    UnsupportedMediaType,
     bad_request,
 )
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.parsing.json_bodies import as_lines
-from hourmark_delivery_service.work.body import encoding_of
-from hourmark_delivery_service.work.peer import Peer, peer_of
-from hourmark_delivery_service.work.service import Service, check_observed_at
+from hourmark_delivery_service.parsing.json_bodies import json_body_to_lines
+from hourmark_delivery_service.work.body import content_encoding
+from hourmark_delivery_service.work.peer import ClientPeer, peer_of
+from hourmark_delivery_service.work.service import DeliveryService, check_observed_at
 from hourmark_delivery_service.work.turns import Job
 from hourmark_delivery_service.work.workers import LONG_BYTES
 
 _TIMES_MS: Final = range(
     946_684_800_000, 4_102_444_800_000
-)  # 2000 to 2099; others are what looks like a time by chance
+)  # 2000 to 2099; other values are random bits, not times
 _UUID7: Final = re.compile(
     r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 )
@@ -53,10 +51,13 @@ _ULID: Final = re.compile(r"([0-7][0-9a-hjkmnp-tv-z]{9})[0-9a-hjkmnp-tv-z]{16}")
 _CROCKFORD: Final = {digit: value for value, digit in enumerate("0123456789abcdefghjkmnpqrstvwxyz")}
 
 
-def time_of_key(key: str) -> int | None:
-    """Unix milliseconds, or None.
+def idempotency_key_time_ms(key: str) -> int | None:
+    """Return the timestamp contained in an idempotency key that is a UUIDv7 or a ULID.
 
-    Letters may be capitals, and some clients put a key between double quotes.
+    Letters may be upper case, and the key may be enclosed in double quotes.
+
+    Returns:
+        Unix milliseconds, or None if the key has another form or its time is not in 2000 to 2099.
     """
     text = key.removeprefix('"').removesuffix('"').lower()
     if match := _UUID7.fullmatch(text):
@@ -81,46 +82,47 @@ _NEXT_STEP: Final = (
 
 
 class _Fixed(NamedTuple):
-    """Whether the request itself says the batch's key and time; what it leaves out is another one
-    on every try.
-    """
-
     key: bool
     time: bool
 
 
 class EventsEndpoint:
-    """A bad line becomes a dead letter and is counted in the answer; only a batch that is none is
-    refused.
+    """HTTP endpoint that accepts batches of events from any client.
+
+    An invalid event becomes a dead letter and is counted in the response. The request itself fails
+    only if the body is not a batch, or if the client requested an atomic batch.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: DeliveryService) -> None:
         self._service = service
         self._line_max = service.settings.line_bytes_max
         self._batch_max = service.settings.range_bytes_max
 
     async def post(self, http: Request) -> Response:
-        """200 once everything is on all in-sync replicas.
+        """Store a batch of events and respond with 200 once it is on all in-sync replicas.
 
-        `repeat` in the answer, of an error too, holds the headers with which a retry is the same
-        batch.
+        The member `repeat` of the response contains the headers that make a retry the same batch.
+        Error responses contain it as well, once the batch is known.
+
+        Raises:
+            ServiceError: If the request is rejected. The error becomes the HTTP response.
         """
         service = self._service
-        with service.inflight.request() as request:
-            grant = grant_of(http)
+        with service.inflight.track() as request:
+            grant = request_grant(http)
             grant.check_types((http.path_params["type"],))
             grant.check_rate()
             check_headers(http.headers)
-            encoding_of(http)
+            content_encoding(http)
             _check_media_type(http)
             atomic = _atomic(http)
             service.check_accepting()
             batch, fixed = self._batch(http, request.start_ms)
             try:
                 service.check_clock(batch.observed_at_ms)
-                rules = service.rules_of(batch.rules)
+                rules = service.rules_for(batch.rules)
                 _check_type(batch.event_type, rules)
-                body = await service.bodies.plain(http, request, self._line_max + 1)
+                body = await service.bodies.read(http, request, self._line_max + 1)
                 grant.charge(size=len(body))
                 _check_no_form(http, body)
                 if rules.parser.reads_json_bodies:
@@ -135,10 +137,10 @@ class EventsEndpoint:
             except ServiceError as error:
                 error.problem["repeat"] = _repeat(batch)
                 raise
-            exactly = (fixed.key or not parser.rests_on_key) and (
-                fixed.time or not parser.rests_on_time
+            exactly = (fixed.key or not parser.depends_on_key) and (
+                fixed.time or not parser.depends_on_time
             )
-            return json_answer(
+            return json_response(
                 {
                     "events": parser.event_count,
                     "dead_letters": parser.dead_letter_count,
@@ -155,7 +157,6 @@ class EventsEndpoint:
             )
 
     def _batch(self, http: Request, start_ms: int) -> tuple[Batch, _Fixed]:
-        """Who sent what; and what of it a plain retry says again."""
         key = _name(http, IDEMPOTENCY_HEADER)
         time_ms = _time_ms(http, key)
         latest = self._service.rules.latest
@@ -169,24 +170,23 @@ class EventsEndpoint:
         )
         return batch, _Fixed(key is not None, time_ms is not None)
 
-    async def _check_all(self, parser: BatchParser, body: bytes, peer: Peer) -> None:
-        """Raise BatchRejected if any event cannot be taken.
-
-        Parsing is pure: the delivery parses the batch in the same way.
-        """
-        await self._service.read_through(parser, body, peer)
+    async def _check_all(self, parser: BatchParser, body: bytes, peer: ClientPeer) -> None:
+        # Parsing is pure, so the delivery parses the batch with the same result.
+        await self._service.parse_only(parser, body, peer)
         if count := parser.dead_letter_count:
             which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
             raise BatchRejected(which, _rejected(parser))
 
-    async def _as_lines(self, body: bytes, peer: Peer) -> bytes:
+    async def _as_lines(self, body: bytes, peer: ClientPeer) -> bytes:
         if len(body) <= LONG_BYTES:
-            return as_lines(body)
-        return await self._service.workers.beside(Job(), functools.partial(as_lines, body), peer)
+            return json_body_to_lines(body)
+        return await self._service.executor.run_in_thread(
+            Job(), functools.partial(json_body_to_lines, body), peer
+        )
 
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):
-            raise TooLarge(
+            raise ContentTooLarge(
                 "too_large",
                 f"a batch of several lines may have {self._batch_max} bytes",
                 "send smaller batches",
@@ -203,10 +203,7 @@ def _check_media_type(http: Request) -> None:
 
 
 def _check_no_form(http: Request, body: bytes) -> None:
-    """Raise UnknownEncoding for a body in the form encoding.
-
-    `curl -d` calls JSON a form: by itself that means nothing.
-    """
+    # `curl -d` labels JSON as a form, so the media type alone proves nothing.
     if _media_type(http) == "application/x-www-form-urlencoded" and body.lstrip(_SPACE)[:1] not in (
         b"",
         b"{",
@@ -215,12 +212,12 @@ def _check_no_form(http: Request, body: bytes) -> None:
         raise _unknown_media_type(http)
 
 
-def _unknown_media_type(http: Request) -> UnknownEncoding:
+def _unknown_media_type(http: Request) -> UnsupportedMediaType:
     command = (
         "curl -H 'Content-Type: application/x-ndjson' --data-binary @events.ndjson "
         f"{http.url.replace(query='')}"
     )
-    return UnknownEncoding(
+    return UnsupportedMediaType(
         "media_type",
         f"the body is {_media_type(http):.80}, not JSON",
         f"send an event a line: {command}",
@@ -229,14 +226,14 @@ def _unknown_media_type(http: Request) -> UnknownEncoding:
 
 def _check_type(event_type: str, rules: CompiledRules) -> None:
     if event_type == dead_letters.TYPE:
-        raise NotFound(
+        raise ResourceNotFound(
             "unknown_type",
             "dead letters are made by the service alone",
             "post events of a declared type",
         )
     if event_type not in rules.types:
         known = ", ".join(sorted(set(rules.types) - {dead_letters.TYPE})[:50])
-        raise NotFound(
+        raise ResourceNotFound(
             "unknown_type",
             f"there is no type {event_type!r:.120}; there are {known}",
             "`hourmark types apply` adds types",
@@ -251,10 +248,7 @@ def _atomic(http: Request) -> bool:
 
 
 def _rejected(parser: BatchParser) -> list[dict[str, Any]]:
-    """Return the rejected events as the answer names them.
-
-    Details quote the payload, so a type that redacts has none.
-    """
+    # Details quote the payload, so they are omitted for types with redaction.
     rows = [dataclasses.asdict(event) for event in parser.rejected]
     if parser.withholds:
         for row in rows:
@@ -263,10 +257,9 @@ def _rejected(parser: BatchParser) -> list[dict[str, Any]]:
 
 
 def _time_ms(http: Request, key: str | None) -> int | None:
-    """The batch's time as the request says it: in its header, else in its key."""
     text = http.headers.get(OBSERVED_AT_HEADER)
     if text is None:
-        return None if key is None else time_of_key(key)
+        return None if key is None else idempotency_key_time_ms(key)
     with bad_request("headers", "repeat what the first answer said"):
         observed_at_ms = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
         check_observed_at(observed_at_ms)
@@ -274,10 +267,7 @@ def _time_ms(http: Request, key: str | None) -> int | None:
 
 
 def _name(http: Request, header: str) -> str | None:
-    """A header that names something; percent-encoding is undone. None where it is not sent.
-
-    What is not UTF-8 then is refused: two names must never be read as one.
-    """
+    # A name that is not valid UTF-8 is rejected, so that two names are never read as one.
     text = http.headers.get(header)
     if text is None:
         return None

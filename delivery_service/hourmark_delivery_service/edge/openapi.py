@@ -1,8 +1,7 @@
-"""The service's interface as an OpenAPI 3.1 document, with the limits of this instance: `GET
-/openapi.json`.
+"""The HTTP API as an OpenAPI 3.1 document with the limits of this instance: `GET /openapi.json`.
 
-It is written by hand, as docs/http-api.md is, and held against the running service by schemathesis:
-an answer with a status, a media type or a form that does not stand here fails a test.
+The document is maintained by hand, like docs/http-api.md. Tests check it with schemathesis against
+the running service: a response with an undocumented status, media type or schema fails a test.
 """
 
 from __future__ import annotations
@@ -85,8 +84,12 @@ _DENIED: Final = (403, 429)  # by what a token covers
 _BODY: Final = (400, 408, 413, 415, 501)  # what may be wrong with a body
 
 
-def document(settings: ServiceSettings) -> _Json:
-    """The document, ready to be written as JSON."""
+def openapi_document(settings: ServiceSettings) -> _Json:
+    """Return the OpenAPI 3.1 document of the service as a JSON-serializable dict.
+
+    Args:
+        settings: Settings of the service, whose limits appear in the document.
+    """
     return {
         "openapi": "3.1.0",
         "info": {
@@ -317,7 +320,6 @@ def _problem() -> _Json:
 
 
 def _problems(*statuses: int) -> _Json:
-    """Answers other than 200, each a problem."""
     return {
         str(status): _answer(
             HTTPStatus(status).phrase, {"$ref": "#/components/schemas/Problem"}, PROBLEM
@@ -336,7 +338,7 @@ def _answer(description: str, schema: _Json, media_type: str = _JSON) -> _Json:
 
 
 def _object(**properties: _Json) -> _Json:
-    """An object that has all of these, and may have more one day."""
+    # All properties are required; later versions may add further ones.
     return {"type": "object", "required": list(properties), "properties": properties}
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the service itself: hello, health, readiness, metrics, and its interface."""
+"""Operational endpoints: hello, health, readiness, metrics, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
-from hourmark_delivery_service.edge.openapi import document
-from hourmark_delivery_service.edge.responses import json_answer
-from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.edge.openapi import openapi_document
+from hourmark_delivery_service.edge.responses import json_response
+from hourmark_delivery_service.errors import ServiceUnavailable
 from hourmark_delivery_service.parsing import native
-from hourmark_delivery_service.work.duplicates import Twins
+from hourmark_delivery_service.work.duplicates import RequestCoalescer
 from hourmark_delivery_service.work.peer import peer_of
-from hourmark_delivery_service.work.service import Service, clock_trouble
+from hourmark_delivery_service.work.service import DeliveryService, clock_problem
 from hourmark_delivery_service.work.turns import Job
 
 _ELSEWHERE: Final = ["the service says what, asked from its own machine"]
@@ -25,32 +25,40 @@ _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 
 
 class Probes:
-    """Cheap, and answered under load too."""
+    """HTTP endpoints for monitoring and discovery: hello, health, readiness, metrics and OpenAPI.
 
-    def __init__(self, service: Service) -> None:
+    They respond under load too, and need no durable queue except for readiness.
+    """
+
+    def __init__(self, service: DeliveryService) -> None:
         self._service = service
         self._problems: tuple[float, list[str]] | None = None
         self._asking = asyncio.Lock()
-        self._expositions: Twins[bytes] = Twins()
+        self._expositions: RequestCoalescer[bytes] = RequestCoalescer()
 
     async def hello(self, _: Request) -> Response:
-        """The clock and the rules revision; 503 while no revision is known, or the clock cannot be
-        right.
+        """Respond with the service's clock and the id of the latest rules revision.
+
+        Raises:
+            ServiceUnavailable: If no revision is known yet, or the clock cannot be correct.
         """
         latest, now_ms = self._service.rules.latest, self._service.clock.now_ms()
-        if latest is None or clock_trouble(now_ms):
-            raise NotNow("not_ready", "; ".join(self._service.waits()))
-        return json_answer({"clock_ms": now_ms, "rules": latest.id})
+        if latest is None or clock_problem(now_ms):
+            raise ServiceUnavailable("not_ready", "; ".join(self._service.not_ready_reasons()))
+        return json_response({"clock_ms": now_ms, "rules": latest.id})
 
     async def alive(self, _: Request) -> Response:
-        """The process runs and its event loop turns; says nothing of Kafka."""
-        return json_answer({"alive": True})
+        """Respond with 200 if the process is alive. The response does not depend on Kafka."""
+        return json_response({"alive": True})
 
     async def ready(self, http: Request) -> Response:
-        """200 if a range could be taken now, else 503 with every reason; and what is not as it
-        should be all the same.
+        """Respond with 200 if the service can accept data now, otherwise with 503.
+
+        The JSON response lists all reasons, and warnings that do not affect readiness. If tokens
+        are required, only requests from the local machine see the texts, which name brokers and
+        topics.
         """
-        reasons = self._service.waits() + await self._queue_problems()
+        reasons = self._service.not_ready_reasons() + await self._queue_problems()
         warnings = self._service.access.warnings()
         told = {
             "ready": not reasons,
@@ -62,12 +70,12 @@ class Probes:
             http
         ):  # they name brokers and topics
             told |= {"reasons": _ELSEWHERE[: len(reasons)], "warnings": _ELSEWHERE[: len(warnings)]}
-        return json_answer(told, 503, {"Retry-After": "1"}) if reasons else json_answer(told)
+        return json_response(told, 503, {"Retry-After": "1"}) if reasons else json_response(told)
 
     async def metrics(self, http: Request) -> Response:
-        """Prometheus' text format.
+        """Respond with all metrics in the Prometheus text format.
 
-        It takes milliseconds: so it takes a turn, and all who wait for one get the same.
+        Concurrent requests share one result, because rendering the metrics takes milliseconds.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)
@@ -75,11 +83,11 @@ class Probes:
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def openapi(self, _: Request) -> Response:
-        """The interface as an OpenAPI document."""
-        return json_answer(document(self._service.settings))
+        """Respond with the OpenAPI document of the HTTP API."""
+        return json_response(openapi_document(self._service.settings))
 
     async def _exposition(self) -> bytes:
-        return await self._service.workers.short(Job(), self._service.metrics.exposition)
+        return await self._service.executor.run_in_loop(Job(), self._service.metrics.exposition)
 
     async def _queue_problems(self) -> list[str]:
         async with self._asking:

@@ -1,4 +1,4 @@
-"""`POST /v1/ranges`: a byte range of a file, from a tailer."""
+"""`POST /v1/ranges`: accepts byte ranges of files from tailers."""
 
 from __future__ import annotations
 
@@ -9,53 +9,59 @@ from starlette.responses import Response
 
 from hourmark.records.ranges import ByteRange, Part
 from hourmark.records.wire import RangeResponse, parse_range_headers
-from hourmark_delivery_service.access.grants import grant_of
+from hourmark_delivery_service.access.grants import request_grant
 from hourmark_delivery_service.edge.request_headers import check_headers
-from hourmark_delivery_service.edge.responses import json_answer
-from hourmark_delivery_service.errors import BadRequest, TooLarge, bad_request
+from hourmark_delivery_service.edge.responses import json_response
+from hourmark_delivery_service.errors import BadRequest, ContentTooLarge, bad_request
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser
-from hourmark_delivery_service.work.body import encoding_of
+from hourmark_delivery_service.work.body import content_encoding
 from hourmark_delivery_service.work.peer import peer_of
-from hourmark_delivery_service.work.service import Service, check_observed_at
+from hourmark_delivery_service.work.service import DeliveryService, check_observed_at
 
 
 class RangesEndpoint:
-    """Refuses (4xx) only what no tailer makes: whatever a file holds becomes events and dead
-    letters.
+    """HTTP endpoint that accepts byte ranges of files.
+
+    Any file contents are accepted: each line becomes an event or a dead letter, or is counted as
+    blank. Only requests that no correct tailer sends are rejected with a 4xx status.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: DeliveryService) -> None:
         self._service = service
         self._inflated_max = (
             service.settings.line_bytes_max + 1
         )  # a single record of the longest line, with its LF
 
     async def post(self, http: Request) -> Response:
-        """200 once everything is on all in-sync replicas; a retry of the same range gets the same
-        answer.
+        """Store a byte range and respond with 200 once it is on all in-sync replicas.
+
+        A retry of the same range gets the same response.
+
+        Raises:
+            ServiceError: If the request is rejected. The error becomes the HTTP response.
         """
         service = self._service
-        with service.inflight.request() as request:
+        with service.inflight.track() as request:
             check_headers(http.headers)
             with bad_request("headers", "send the headers that docs/http-api.md lists"):
                 byte_range = parse_range_headers(http.headers)
                 check_observed_at(byte_range.observed_at_ms)
-            grant = grant_of(http)
+            grant = request_grant(http)
             grant.check_host(byte_range.host_name, byte_range.host_id)
             grant.check_rate()
-            encoding_of(http)
+            content_encoding(http)
             size = byte_range.end - byte_range.start
             if size > self._inflated_max:
-                raise TooLarge(
+                raise ContentTooLarge(
                     "too_large",
                     f"the range has {size} bytes, allowed are {self._inflated_max}",
                     "send smaller ranges",
                 )
             service.check_accepting()
             service.check_clock(byte_range.observed_at_ms)
-            rules = service.rules_of(byte_range.rules)
+            rules = service.rules_for(byte_range.rules)
             grant.check_types(_types_of(byte_range.source, rules))
-            body = await service.bodies.plain(http, request, self._inflated_max)
+            body = await service.bodies.read(http, request, self._inflated_max)
             grant.charge(size=len(body))
             self._check_size(byte_range, body)
             with bad_request("range", "cut the range as docs/http-api.md says"):
@@ -69,7 +75,7 @@ class RangesEndpoint:
                 blanks=parser.blanks,
                 dead_letter_reasons=dict(parser.reasons),
             )
-            return json_answer(dataclasses.asdict(answer))
+            return json_response(dataclasses.asdict(answer))
 
     def _check_size(self, byte_range: ByteRange, body: bytes) -> None:
         size = byte_range.end - byte_range.start
@@ -83,7 +89,7 @@ class RangesEndpoint:
         joined = byte_range.record_start or byte_range.format  # records may be more than one line
         single = joined or byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
         if len(body) > limit and not single:
-            raise TooLarge(
+            raise ContentTooLarge(
                 "too_large",
                 f"a range of several lines may have {limit} bytes",
                 "send smaller ranges",
@@ -91,9 +97,8 @@ class RangesEndpoint:
 
 
 def _types_of(source: str, rules: CompiledRules) -> list[str]:
-    """What lines of the source may become: a token for one type must not get others in by way of a
-    file.
-    """
+    # All types that lines of the source may become: a token for one type must not allow others
+    # through a file.
     declared = rules.sources.get(source)
     if declared is None:
         return []

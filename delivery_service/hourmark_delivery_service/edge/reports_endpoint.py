@@ -1,4 +1,4 @@
-"""`POST /v1/reports`: a tailer's host report."""
+"""`POST /v1/reports`: accepts host reports of tailers."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark.records.wire import report_from_json
-from hourmark_delivery_service.access.grants import Grant, grant_of
-from hourmark_delivery_service.edge.responses import json_answer
-from hourmark_delivery_service.errors import NotNow, QueueError, bad_request
-from hourmark_delivery_service.work.service import Service, clock_trouble
+from hourmark_delivery_service.access.grants import Grant, request_grant
+from hourmark_delivery_service.edge.responses import json_response
+from hourmark_delivery_service.errors import QueueError, ServiceUnavailable, bad_request
+from hourmark_delivery_service.work.service import DeliveryService, clock_problem
 
 REPORT_BYTES_MAX: Final = 1 << 20
 
 
 class ReportsEndpoint:
-    """Stamps reports with this service's clock, and keeps them."""
+    """HTTP endpoint that adds the reception time to host reports and stores them in the queue."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: DeliveryService) -> None:
         self._service = service
 
     async def post(self, http: Request) -> Response:
-        """200 once the report is on all in-sync replicas."""
+        """Store a host report and respond with 200 once it is on all in-sync replicas.
+
+        Raises:
+            ServiceError: If the report is rejected. The error becomes the HTTP response.
+        """
         service = self._service
-        if trouble := clock_trouble(service.clock.now_ms()):
-            raise NotNow("not_ready", trouble)
-        with service.inflight.request() as request:
+        if trouble := clock_problem(service.clock.now_ms()):
+            raise ServiceUnavailable("not_ready", trouble)
+        with service.inflight.track() as request:
             return await self._keep(
-                await service.bodies.plain(http, request, REPORT_BYTES_MAX), grant_of(http)
+                await service.bodies.read(http, request, REPORT_BYTES_MAX), request_grant(http)
             )
 
     async def _keep(self, body: bytes, grant: Grant) -> Response:
@@ -52,5 +56,5 @@ class ReportsEndpoint:
         try:
             await self._service.append_report(report)
         except QueueError as error:
-            raise NotNow("queue", f"the report was not kept: {error}") from error
-        return json_answer({"received_at_ms": report.received_at_ms})
+            raise ServiceUnavailable("queue", f"the report was not kept: {error}") from error
+        return json_response({"received_at_ms": report.received_at_ms})

@@ -1,6 +1,4 @@
-"""Checks of the headers of a range or a batch before any of them is read: one request must not have
-two readings.
-"""
+"""Validation of request headers, so that a request has only one interpretation."""
 
 from __future__ import annotations
 
@@ -15,8 +13,11 @@ _OURS: Final = "hourmark-"
 
 
 def check_headers(headers: Headers) -> None:
-    """Raise BadRequest if a header of Hourmark comes twice with different values, or Hourmark-Rules
-    names no revision.
+    """Check that Hourmark's request headers are unambiguous.
+
+    Raises:
+        BadRequest: If a `Hourmark-*` header or the idempotency key occurs more than once with
+            different values, or if `Hourmark-Rules` is empty.
     """
     for name in {name.lower() for name in headers if name.lower().startswith(_OURS)} | {
         IDEMPOTENCY_HEADER.lower()

@@ -1,4 +1,4 @@
-"""Answers: JSON, errors as problems of RFC 9457, and the two headers that every answer carries."""
+"""HTTP responses: JSON, problems (RFC 9457), and the headers and metrics of every response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hourmark.records.wire import CLOCK_HEADER, RULES_HEADER
 from hourmark_delivery_service.errors import ServiceError
-from hourmark_delivery_service.work.service import Service, clock_trouble
+from hourmark_delivery_service.work.service import DeliveryService, clock_problem
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,17 +30,31 @@ REFUSED: Final = "hourmark.refused"
 _CLOSE: Final = {"Connection": "close"}
 
 
-def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A JSON answer."""
+def json_response(
+    content: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """Return a JSON response.
+
+    Args:
+        content: JSON-serializable content.
+        status: HTTP status code.
+        headers: Additional headers.
+    """
     return Response(json.dumps(content) + "\n", status, headers, media_type="application/json")
 
 
-def problem(
+def problem_response(
     error: ServiceError, status: int | None = None, headers: dict[str, str] | None = None
 ) -> Response:
-    """An error as its answer.
+    """Return an error as a problem response (RFC 9457).
 
-    `type` is left out: by RFC 9457 the title then is the status' own, and `code` tells kinds apart.
+    The member `type` is omitted, so the title is that of the HTTP status. The member `code`
+    identifies the kind of error.
+
+    Args:
+        error: Error to return.
+        status: HTTP status code; by default that of the error.
+        headers: Additional headers.
     """
     status = error.status if status is None else status
     content = {"title": HTTPStatus(status).phrase, "status": status, **error.problem}
@@ -48,33 +62,36 @@ def problem(
 
 
 async def service_error(_: Request, error: Exception) -> Response:
-    """A `ServiceError` as its answer."""
+    """Return the problem response for a `ServiceError`; an exception handler of Starlette."""
     assert isinstance(error, ServiceError)
-    return problem(error, headers=error.headers)
+    return problem_response(error, headers=error.headers)
 
 
 async def http_error(_: Request, error: Exception) -> Response:
-    """The framework's own refusals: unknown path, wrong method."""
+    """Return the problem response for an `HTTPException` of Starlette, such as an unknown path."""
     assert isinstance(error, HTTPException)
     code, message, next_step = _HTTP_ERRORS.get(
         error.status_code, ("refused", error.detail, "see docs/http-api.md")
     )
-    return problem(
+    return problem_response(
         ServiceError(code, message, next_step), error.status_code, dict(error.headers or {})
     )
 
 
-async def gone(_: Request, __: Exception) -> Response:
-    """The client left before its body had come: nobody reads this, it is counted as nginx does."""
+async def client_disconnected(_: Request, __: Exception) -> Response:
+    """Return a response with status 499 for a client that disconnected before its body arrived.
+
+    No client receives this response; it only makes the request visible in the metrics, as in nginx.
+    """
     return Response(status_code=499)
 
 
-async def fault(_: Request, __: Exception) -> Response:
-    """What nobody expected.
+async def internal_error(_: Request, __: Exception) -> Response:
+    """Return a problem response with status 500 for an unexpected exception.
 
-    The framework raises it again after this answer, and `EveryAnswer` logs it.
+    Starlette raises the exception again afterwards, and `ResponseMiddleware` logs it.
     """
-    return problem(
+    return problem_response(
         ServiceError(
             "fault", "the service failed; nothing was acknowledged", "send it again; see its log"
         )
@@ -82,15 +99,16 @@ async def fault(_: Request, __: Exception) -> Response:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    await problem(scope["extensions"][REFUSED], headers=_CLOSE)(scope, receive, send)
+    await problem_response(scope["extensions"][REFUSED], headers=_CLOSE)(scope, receive, send)
 
 
-class EveryAnswer:
-    """Around the whole application: clock and rules on every answer, whatever its status, and the
-    request metrics.
+class ResponseMiddleware:
+    """ASGI middleware that completes every response and records the request metrics.
+
+    Every response gets the service's clock and the latest rules revision as headers.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, routes: list[Route]) -> None:
+    def __init__(self, app: ASGIApp, service: DeliveryService, routes: list[Route]) -> None:
         self._app = app
         self._service = service
         self._routes = routes
@@ -123,23 +141,26 @@ class EveryAnswer:
                 self._service.clock.monotonic_s() - began_s
             )
 
-    def refusal(self, error: ServiceError) -> Response:
-        """The answer to what never became a request; the connection ends with it."""
-        answer = problem(error, headers=_CLOSE)
+    def refusal_response(self, error: ServiceError) -> Response:
+        """Return the response to invalid input that never became a request.
+
+        The response closes the connection and is counted in the metrics.
+        """
+        answer = problem_response(error, headers=_CLOSE)
         self._mark(answer.headers)
         self._service.metrics.requests.labels("other", str(error.status)).inc()
         return answer
 
     def _mark(self, headers: MutableHeaders) -> None:
         now_ms = self._service.clock.now_ms()
-        if not clock_trouble(now_ms):
+        if not clock_problem(now_ms):
             headers[CLOCK_HEADER] = str(now_ms)
         latest = self._service.rules.latest
         if latest is not None:
             headers[RULES_HEADER] = latest.id
 
     def _path(self, scope: Scope) -> str:
-        """The route's path, so that metrics have few labels."""
+        # The route's path instead of the request's, so that metrics have few labels.
         return next(
             (route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE),
             "other",

@@ -1,1 +1,1 @@
-"""The HTTP server: connections, TLS, and what a client may cost before there is a request."""
+"""The HTTP server: connections, TLS, and limits that apply before a request is complete."""

@@ -1,29 +1,23 @@
-"""Connections of clients: their number and age, and the TLS handshake within the same limits.
+"""Limits on client connections, including their TLS handshakes.
 
-Which connections a client keeps open without need: those overdue, and the one that makes room for
-another. Pure.
+A connection is in one phase at a time. In each phase but `ANSWER` the service waits for the client,
+and the client has a deadline:
 
-A connection is in one phase at a time. In each but `ANSWER` the service waits for the client, which
-has until a deadline:
+    HANDSHAKE   the client must complete the TLS handshake
+    HEAD        the client must send the rest of the headers, or the first byte of a new connection
+    BODY        the client must send the rest of the request body
+    IDLE        the client must send its next request
+    READ        the client must read the response
+    LINGER      the client must close the connection, after a response before the end of its body
+    ANSWER      the service owes a response
 
-    HANDSHAKE for its part of TLS
-    HEAD      for the rest of a request's headers, or for the first byte on a new connection
-    BODY      for the rest of a request's body
-    IDLE      for the next request
-    READ      until it reads what was answered
-    LINGER    until it has seen an answer that came before its body was whole, and ends the connection itself
+If the number of connections reaches its limit, the connection with the nearest deadline is closed
+in favor of a new one. A flood of half-open connections can therefore displace idle clients, which
+reconnect, but never a request that has arrived completely.
 
-So thousands of half-open connections take no place from a client that speaks: where all places are
-taken, the connection whose deadline is the nearest goes. A flood can push out an idle client, which
-connects anew, and never a request that came whole.
-
-What all connections of one server share: their places, and the time that each client has.
-
-The TLS handshake of a connection, within the same limits as all that follows it.
-
-A listener that is given certificates shakes hands out of sight: half-open connections would take no
-place, and have a limit of their own. So it listens plainly, a connection takes its place as it
-comes, and becomes one of HTTP after its handshake.
+A TLS listener of asyncio performs handshakes internally, with a separate limit on half-open
+connections. The service therefore listens without TLS, counts a connection when it is accepted,
+performs the handshake itself, and then switches the connection to HTTP.
 """
 
 from __future__ import annotations
@@ -38,13 +32,25 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from hourmark.config.groups import ServiceSettings as Settings
 
-OTHER_FILES: Final = 256  # open beside connections: Kafka's, and the service's own
+OTHER_FILES: Final = (
+    256  # open in addition to connections: by Kafka's client and the service itself
+)
 
 C = TypeVar("C")
 
 
-class Phase(enum.Enum):
-    """What a connection is at."""
+class ConnectionPhase(enum.Enum):
+    """The phase of a client connection, which determines what the service waits for.
+
+    Attributes:
+        HANDSHAKE: The client must complete the TLS handshake.
+        HEAD: The client must send the rest of the request headers.
+        BODY: The client must send the rest of the request body.
+        IDLE: The client must send its next request.
+        READ: The client must read the response.
+        LINGER: The client must close the connection after an early response.
+        ANSWER: The service owes a response; the phase has no deadline.
+    """
 
     HANDSHAKE = "handshake"
     HEAD = "head"
@@ -55,25 +61,37 @@ class Phase(enum.Enum):
     ANSWER = "answer"
 
 
-class Connections(Generic[C]):
-    """Those that are open.
+class ConnectionTable(Generic[C]):
+    """The open connections with their phases and deadlines.
 
-    `limits_s`: how long a client may take for each phase; times are of one monotonic clock.
+    Performs no I/O. All times are seconds of one monotonic clock.
+
+    Args:
+        connections_max: Maximum number of connections.
+        limits_s: Time limit of each phase in seconds. A phase without a limit has no deadline.
     """
 
-    def __init__(self, connections_max: int, limits_s: Mapping[Phase, float]) -> None:
+    def __init__(self, connections_max: int, limits_s: Mapping[ConnectionPhase, float]) -> None:
         self._connections_max = connections_max
         self._limits_s = limits_s
-        self._phases: dict[C, Phase] = {}
-        self._since: dict[Phase, dict[C, float]] = {
-            phase: {} for phase in Phase
+        self._phases: dict[C, ConnectionPhase] = {}
+        self._since: dict[ConnectionPhase, dict[C, float]] = {
+            phase: {} for phase in ConnectionPhase
         }  # in order of time: the first is the oldest
 
     def __len__(self) -> int:
         return len(self._phases)
 
-    def enter(self, connection: C, phase: Phase, now_s: float) -> None:
-        """From now on it is in this phase; if it was already, nothing changes."""
+    def set_phase(self, connection: C, phase: ConnectionPhase, now_s: float) -> None:
+        """Set the phase of a connection, adding the connection if it is new.
+
+        If the connection is in this phase already, its deadline does not change.
+
+        Args:
+            connection: Connection to update.
+            phase: New phase.
+            now_s: Current time, at which the phase starts.
+        """
         before = self._phases.get(connection)
         if before is phase:
             return
@@ -82,24 +100,22 @@ class Connections(Generic[C]):
         self._phases[connection] = phase
         self._since[phase][connection] = now_s
 
-    def leave(self, connection: C) -> None:
-        """It is closed."""
+    def remove(self, connection: C) -> None:
+        """Remove a connection that was closed. Does nothing if it is not in the table."""
         phase = self._phases.pop(connection, None)
         if phase is not None:
             del self._since[phase][connection]
 
-    def phase(self, connection: C) -> Phase | None:
-        """Where it is; None once it left."""
+    def get_phase(self, connection: C) -> ConnectionPhase | None:
+        """Return the phase of a connection, or None if it is not in the table."""
         return self._phases.get(connection)
 
-    def full(self) -> bool:
-        """Whether there is no place for one more."""
+    def is_full(self) -> bool:
+        """Return whether the maximum number of connections is reached."""
         return len(self._phases) >= self._connections_max
 
-    def nearest(self) -> C | None:
-        """The one whose deadline is the nearest. None where the service owes all of them
-        an answer.
-        """
+    def nearest_deadline(self) -> C | None:
+        """Return the connection whose deadline is nearest, or None if no connection has a deadline."""
         oldest = [
             (since_s + self._limits_s[phase], connection)
             for phase, connections in self._since.items()
@@ -108,9 +124,9 @@ class Connections(Generic[C]):
         ]
         return min(oldest, key=lambda pair: pair[0])[1] if oldest else None
 
-    def overdue(self, now_s: float) -> list[tuple[C, Phase]]:
-        """Those whose deadline is past, and what they were waited for."""
-        late: list[tuple[C, Phase]] = []
+    def overdue(self, now_s: float) -> list[tuple[C, ConnectionPhase]]:
+        """Return the connections whose deadline has passed, with their phases."""
+        late: list[tuple[C, ConnectionPhase]] = []
         for phase, limit_s in self._limits_s.items():
             for connection, since_s in self._since[phase].items():
                 if since_s + limit_s > now_s:
@@ -127,53 +143,61 @@ def _first(connections: dict[C, float]) -> Iterable[tuple[C, float]]:
 
 _LINGER_S: Final = 2.0  # for a client to read the refusal while it still sends
 _GRACE_S: Final = 5.0  # after a body's time, for the endpoint's own refusal
-_SWEEP_S: Final = 0.5  # between looks for connections that are overdue
+_SWEEP_S: Final = 0.5  # between checks for overdue connections
 
 
-class Connection(Protocol):
-    """One client's."""
+class ClientConnection(Protocol):
+    """A client connection that `ConnectionLimiter` can close."""
 
-    def drop(self) -> None:
-        """Close it at once, and give its place back."""
+    def abort(self) -> None:
+        """Close the connection immediately and remove it from the connection table."""
         ...
 
-    def overdue(self, phase: Phase) -> None:
-        """The client took too long."""
+    def on_overdue(self, phase: ConnectionPhase) -> None:
+        """Handle a missed deadline of the given phase."""
         ...
 
 
-class Door:
-    """Lets connections in.
+class ConnectionLimiter:
+    """Admits connections up to the configured maximum, and checks their deadlines periodically.
 
-    Without a place for one more, the one goes whose client is nearest to its time limit.
+    Attributes:
+        connections: The open connections.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.connections: Connections[Connection] = Connections(
+        self.connections: ConnectionTable[ClientConnection] = ConnectionTable(
             settings.connections_max,
             {
-                Phase.HANDSHAKE: settings.header_seconds,
-                Phase.HEAD: settings.header_seconds,
-                Phase.BODY: settings.body_seconds + _GRACE_S,
-                Phase.IDLE: settings.idle_seconds,
-                Phase.READ: settings.idle_seconds,
-                Phase.LINGER: _LINGER_S,
+                ConnectionPhase.HANDSHAKE: settings.header_seconds,
+                ConnectionPhase.HEAD: settings.header_seconds,
+                ConnectionPhase.BODY: settings.body_seconds + _GRACE_S,
+                ConnectionPhase.IDLE: settings.idle_seconds,
+                ConnectionPhase.READ: settings.idle_seconds,
+                ConnectionPhase.LINGER: _LINGER_S,
             },
         )
         self._sweeping = False
 
-    def enter(self, connection: Connection, phase: Phase) -> bool:
-        """A new connection, for which another one goes if there is no place; False if
-        none may go.
+    def admit(self, connection: ClientConnection, phase: ConnectionPhase) -> bool:
+        """Add a new connection, closing the one with the nearest deadline if there is no room.
+
+        Args:
+            connection: Connection to add.
+            phase: Initial phase of the connection.
+
+        Returns:
+            True if the connection was added. False if there is no room and no connection can be
+            closed, because the service owes a response on each of them.
         """
         loop = asyncio.get_running_loop()
-        if self.connections.full():
-            nearest = self.connections.nearest()
+        if self.connections.is_full():
+            nearest = self.connections.nearest_deadline()
             if nearest is None:
                 return False
-            nearest.drop()
-        self.connections.enter(connection, phase, loop.time())
+            nearest.abort()
+        self.connections.set_phase(connection, phase, loop.time())
         if not self._sweeping:
             self._sweeping = True
             loop.call_later(_SWEEP_S, self._sweep, loop)
@@ -181,21 +205,22 @@ class Door:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         for connection, phase in self.connections.overdue(loop.time()):
-            connection.overdue(phase)
+            connection.on_overdue(phase)
         self._sweeping = len(self.connections) > 0
         if self._sweeping:
             loop.call_later(_SWEEP_S, self._sweep, loop)
 
 
-class Handshake(asyncio.Protocol):
-    """The protocol of a plain connection, whose socket it takes over at once.
+class TlsHandshake(asyncio.Protocol):
+    """An asyncio protocol that performs the TLS handshake of an accepted connection within limits.
 
-    `then`: what speaks on it once it is secure.
+    It takes over the socket of a plain connection. After the handshake, an instance of
+    `http_protocol` continues on the encrypted transport.
     """
 
-    door: ClassVar[Door]
-    context: ClassVar[ssl.SSLContext]
-    then: ClassVar[type[asyncio.Protocol]]
+    limiter: ClassVar[ConnectionLimiter]
+    tls_context: ClassVar[ssl.SSLContext]
+    http_protocol: ClassVar[type[asyncio.Protocol]]
 
     def __init__(self, **given: Any) -> None:
         self._given = given
@@ -206,14 +231,14 @@ class Handshake(asyncio.Protocol):
         self._socket = transport.get_extra_info("socket").dup()
         # of its own descriptor, before it reads from it
         transport.abort()  # type: ignore[attr-defined]
-        if self.door.enter(self, Phase.HANDSHAKE):
+        if self.limiter.admit(self, ConnectionPhase.HANDSHAKE):
             self._shaking = asyncio.get_running_loop().create_task(self._shake())
         else:
-            self.drop()
+            self.abort()
 
-    def drop(self) -> None:
-        """Close it at once."""
-        self.door.connections.leave(self)
+    def abort(self) -> None:
+        """Close the connection immediately and remove it from the connection table."""
+        self.limiter.connections.remove(self)
         shaking, self._shaking = (
             self._shaking,
             None,
@@ -223,38 +248,39 @@ class Handshake(asyncio.Protocol):
         if self._socket is not None:
             self._socket.close()
 
-    def overdue(self, _: Phase) -> None:
-        """The handshake took too long."""
-        self.drop()
+    def on_overdue(self, _: ConnectionPhase) -> None:
+        """Close the connection because the handshake took too long."""
+        self.abort()
 
-    def done(self, transport: asyncio.BaseTransport) -> None:
-        """It is secure: the place goes to the one that speaks from now on."""
-        self.door.connections.leave(self)
-        protocol = self.then(**self._given)
+    def complete(self, transport: asyncio.BaseTransport) -> None:
+        """Replace this protocol by the HTTP protocol on the encrypted transport."""
+        self.limiter.connections.remove(self)
+        protocol = self.http_protocol(**self._given)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
 
     async def _shake(self) -> None:
         taken, self._socket = self._socket, None
         assert taken is not None
-        limit_s = self.door.settings.header_seconds
+        limit_s = self.limiter.settings.header_seconds
         loop = asyncio.get_running_loop()
         try:
             with contextlib.suppress(
                 OSError
             ):  # the client left, does not speak TLS, or is not trusted
                 await loop.connect_accepted_socket(
-                    lambda: _Secure(self), taken, ssl=self.context, ssl_handshake_timeout=limit_s
+                    lambda: _Secure(self),
+                    taken,
+                    ssl=self.tls_context,
+                    ssl_handshake_timeout=limit_s,
                 )
         finally:
-            self.door.connections.leave(self)
+            self.limiter.connections.remove(self)
 
 
 class _Secure(asyncio.Protocol):
-    """Tells that a handshake is done, before anything is read."""
-
-    def __init__(self, handshake: Handshake) -> None:
+    def __init__(self, handshake: TlsHandshake) -> None:
         self._handshake = handshake
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._handshake.done(transport)
+        self._handshake.complete(transport)

@@ -1,14 +1,14 @@
-"""The HTTP server's edge: what a connection may cost before there is a request, and refusals of
-what is none.
+"""The HTTP/1.1 server protocol, with limits on input that is not yet a request.
 
-uvicorn and httptools bound neither headers nor connections. What is bounded here, each by a setting
-of `[service]`: bytes and number of headers, the time for headers and between requests, and how many
-connections there are (see `connections`). Bytes of a message that are not its body (headers, chunk
-sizes, trailers) are counted as they come, since httptools keeps a header that does not end. An
-answer that is given before the body was read whole ends the connection: its rest must never be the
-next request. A request whose headers contradict HTTP (RFC 9112) reaches the application with its
-refusal, so that it is answered in turn; what is no request at all is refused once all requests
-before it are answered.
+uvicorn and httptools limit neither headers nor connections. This module limits, each by a setting
+of `[service]`: the size and number of headers, the time for headers and between requests, and the
+number of connections (see `connections`). Bytes of a message outside its body (headers, chunk
+sizes, trailers) are counted as they arrive, because httptools buffers a header that does not end.
+
+A response that is sent before the request body was read closes the connection, because the rest of
+the body must not be parsed as the next request. A request whose headers violate RFC 9112 is passed
+to the application with its error, so that responses keep their order. Input that is not a request
+is answered after all earlier requests.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hourmark.config.groups import ServiceSettings as Settings
 from hourmark.errors import Finding
-from hourmark_delivery_service.edge.responses import REFUSED, EveryAnswer
+from hourmark_delivery_service.edge.responses import REFUSED, ResponseMiddleware
 from hourmark_delivery_service.errors import (
     BadRequest,
     HeadersTooLarge,
-    NotNow,
     NotSupported,
+    RequestTimeout,
     ServiceError,
-    TooSlow,
+    ServiceUnavailable,
 )
-from hourmark_delivery_service.limits.connections import Door, Handshake, Phase
-from hourmark_delivery_service.work.peer import Peer, extensions
+from hourmark_delivery_service.limits.connections import (
+    ConnectionLimiter,
+    ConnectionPhase,
+    TlsHandshake,
+)
+from hourmark_delivery_service.work.peer import ClientPeer, scope_extensions
 
 _FRAMING: Final = 9  # bytes that may come for each byte of a body: a chunk of one byte has six
 _CHUNKS_FREE: Final = 8192  # of one body; for each more there must be
@@ -91,10 +95,16 @@ def check_uvicorn(
     protocol: type[Any] = HttpToolsProtocol,
     cycle: type[Any] = httptools_impl.RequestResponseCycle,
 ) -> None:
-    """Check that uvicorn has what `HttpProtocol` uses beyond its public interface.
+    """Check that the installed uvicorn has the internal attributes that `HttpProtocol` relies on.
 
-    Raises: Finding: If the installed version is not the tested one, or lacks an attribute: limits
-        might silently not hold.
+    Args:
+        version: Version of uvicorn.
+        protocol: uvicorn's HTTP protocol class.
+        cycle: uvicorn's class for a request and its response.
+
+    Raises:
+        Finding: If the version is not the tested one, or an attribute is missing. Otherwise limits
+            could silently stop working.
     """
     missing = [name for name in _PROTOCOL_METHODS if not callable(getattr(protocol, name, None))]
     missing += [
@@ -114,25 +124,36 @@ def check_uvicorn(
         )
 
 
-def protocol_of(settings: Settings, tls: ssl.SSLContext | None = None) -> type[asyncio.Protocol]:
-    """The protocol of one server with these limits."""
-    door = Door(settings)
-    served = type("ServersProtocol", (HttpProtocol,), {"door": door})
+def protocol_class_for(
+    settings: Settings, tls_context: ssl.SSLContext | None = None
+) -> type[asyncio.Protocol]:
+    """Return a protocol class for one server, whose connections share the limits of `settings`.
+
+    Args:
+        settings: Settings of the service with its limits.
+        tls_context: TLS context, or None to serve plain HTTP.
+    """
+    door = ConnectionLimiter(settings)
+    served = type("ServersProtocol", (HttpProtocol,), {"limiter": door})
     return (
         served
-        if tls is None
-        else type("ServersHandshake", (Handshake,), {"door": door, "context": tls, "then": served})
+        if tls_context is None
+        else type(
+            "ServersHandshake",
+            (TlsHandshake,),
+            {"limiter": door, "tls_context": tls_context, "http_protocol": served},
+        )
     )
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, on httptools, within limits."""
+    """uvicorn's HTTP protocol on httptools, extended by limits on headers, time and connections."""
 
-    door: ClassVar[Door]
+    limiter: ClassVar[ConnectionLimiter]
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._peer = Peer()
+        self._peer = ClientPeer()
         self._in_head = False  # headers have begun and are not whole
         self._head_bytes = 0
         self._body_bytes = 0  # of what is being fed to the parser
@@ -155,20 +176,20 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
-        if not self.door.enter(self, Phase.HEAD):
+        if not self.limiter.admit(self, ConnectionPhase.HEAD):
             busy = (
-                f"the service owes an answer on each of {self.door.settings.connections_max} "
+                f"the service owes an answer on each of {self.limiter.settings.connections_max} "
                 "connections"
             )
-            self._write(NotNow("connections", busy))
+            self._write(ServiceUnavailable("connections", busy))
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.door.connections.leave(self)
+        self.limiter.connections.remove(self)
         self._ended = True
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        self._peer.leave()
+        self._peer.mark_disconnected()
         self.pipeline.clear()
         # no circle: its memory is free once its endpoint ends
         self.cycle = None  # type: ignore[assignment]
@@ -203,25 +224,25 @@ class HttpProtocol(HttpToolsProtocol):
         self._keep_alive = False
         super().shutdown()
 
-    def drop(self) -> None:
-        """Close it at once; whatever was under way was not acknowledged."""
-        self.door.connections.leave(self)
+    def abort(self) -> None:
+        """Close the connection immediately. Requests in flight are not acknowledged."""
+        self.limiter.connections.remove(self)
         self._ended = True
         self.transport.abort()
 
-    def overdue(self, phase: Phase) -> None:
-        """The client took too long."""
-        if phase is Phase.HEAD and self._in_head:
-            limit_s = self.door.settings.header_seconds
+    def on_overdue(self, phase: ConnectionPhase) -> None:
+        """Handle a missed deadline: answer late headers with status 408, else close the connection."""
+        if phase is ConnectionPhase.HEAD and self._in_head:
+            limit_s = self.limiter.settings.header_seconds
             self._refuse(
-                TooSlow(
+                RequestTimeout(
                     "slow_headers",
                     f"the headers did not come within {limit_s:g} s",
                     "send the same request again",
                 )
             )
         else:
-            self.drop()
+            self.abort()
 
     # What the parser calls
 
@@ -253,15 +274,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        """Mark a request that is refused by its headers, and one after whose headers the parser
-        leaves HTTP before the body.
-        """
+        """Handle the end of a request's headers: check them and start the request."""
         if self._replaying:
             return
         self._in_head = False
         self._owed += 1
         # an object, for the application alone
-        self.scope["extensions"] = extensions(self._peer)  # type: ignore[typeddict-item]
+        self.scope["extensions"] = scope_extensions(self._peer)  # type: ignore[typeddict-item]
         connect = self.parser.get_method() == b"CONNECT"
         if connect:
             self.url = b"/"  # uvicorn cannot read host:port
@@ -277,9 +296,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.cycle.transport = _Answering(self)  # type: ignore[assignment]
 
     def on_chunk_header(self) -> None:
-        """Each chunk is a call of this program, and a hundred thousand fit into what is read at
-        once.
-        """
+        # Each chunk is a call of this method, and one read can contain a hundred thousand chunks.
         self._chunks += 1
         if self._chunks > _CHUNKS_FREE + self._chunked_bytes // _CHUNK_BYTES_MIN:
             raise self._give_up(self._too_much())
@@ -306,11 +323,11 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._ended and self._owed == 0 and self._waiting_refusal is not None:
             self._answer_refusal(self._waiting_refusal)
 
-    def end(self) -> None:
-        """After an answer.
+    def finish(self) -> None:
+        """Close the connection after a response.
 
-        A client that still sends is let read it: closing at once would reset the connection and
-        lose it.
+        If the client is still sending, only the write side is closed at first: closing at once
+        would reset the connection, and the client could lose the response.
         """
         if self._ended:
             return
@@ -329,7 +346,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _feed(self, data: bytes) -> bytes:
-        """Parse; what is left of it after a request whose offer to upgrade is passed over."""
+        # Returns the rest of the data after a request whose upgrade offer is ignored.
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -348,9 +365,8 @@ class HttpProtocol(HttpToolsProtocol):
         return b""
 
     def _read_body_after_upgrade(self) -> None:
-        """Go on with a new parser, which is told how long the body is: llhttp leaves HTTP after
-        headers that offer to upgrade.
-        """
+        # llhttp stops parsing after headers that offer an upgrade. A new parser continues, primed
+        # with the length of the body.
         framing = [b": ".join(header) for header in self.headers if header[0] in _FRAMING_HEADERS]
         self.parser = httptools.HttpRequestParser(self)
         self._replaying = True
@@ -361,16 +377,16 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes += size
         if (
             self._head_bytes > self._allowance_max
-            or len(self.headers) > self.door.settings.headers_max
+            or len(self.headers) > self.limiter.settings.headers_max
         ):
             raise self._give_up(self._too_much())
 
     @property
     def _allowance_max(self) -> int:
-        return self.door.settings.header_bytes_max
+        return self.limiter.settings.header_bytes_max
 
     def _too_much(self) -> ServiceError:
-        settings = self.door.settings
+        settings = self.limiter.settings
         if not self._in_head:
             return BadRequest(
                 "malformed",
@@ -383,23 +399,20 @@ class HttpProtocol(HttpToolsProtocol):
         )
 
     def _give_up(self, error: ServiceError) -> Exception:
-        """What a callback raises to end parsing.
-
-        Not the refusal: its traceback would hold this connection, and what came on it, in a circle.
-        """
+        # Not the refusal itself: its traceback would keep this connection and its input in a
+        # reference cycle.
         self._refusal = error
         return _GivenUp()
 
     def _refuse(self, error: ServiceError) -> None:
-        """Answer in place of the request that came last, once all before it are answered: its
-        client would take it for the answer of one of them.
-        """
+        # Answers only after all earlier requests: otherwise the client would take this for the
+        # response to one of them.
         pending = (
             self.cycle if self.cycle is not None and not self.cycle.response_complete else None
         )
         if pending and pending.more_body and not self._in_head:  # it is the one that is refused
             if pending.response_started:
-                self.drop()
+                self.abort()
                 return
             self._owed -= 1
             if self.pipeline:  # it has not begun
@@ -415,40 +428,41 @@ class HttpProtocol(HttpToolsProtocol):
     def _answer_refusal(self, error: ServiceError) -> None:
         self._waiting_refusal = None
         self._write(error)
-        self._peer.leave()
-        self.end()
+        self._peer.mark_disconnected()
+        self.finish()
 
     def _write(self, error: ServiceError) -> None:
         app = self.config.loaded_app
-        assert isinstance(app, EveryAnswer)
-        answer = app.refusal(error)
+        assert isinstance(app, ResponseMiddleware)
+        answer = app.refusal_response(error)
         status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
         headers = [*self.server_state.default_headers, *answer.raw_headers]
         lines = [status, *(b": ".join(header) for header in headers), b"", bytes(answer.body)]
         self.transport.write(b"\r\n".join(lines))
 
     def _move(self) -> None:
-        """Into the phase that it is in now."""
-        if self.door.connections.phase(self) is not None:
-            self.door.connections.enter(self, self._phase(), self.loop.time())
+        if self.limiter.connections.get_phase(self) is not None:
+            self.limiter.connections.set_phase(self, self._phase(), self.loop.time())
 
-    def _phase(self) -> Phase:
+    def _phase(self) -> ConnectionPhase:
         if self._ended:
-            return Phase.LINGER
+            return ConnectionPhase.LINGER
         if self.flow.write_paused:
-            return Phase.READ
+            return ConnectionPhase.READ
         if self.cycle is not None and not self.cycle.response_complete:
-            return Phase.BODY if self.cycle.more_body and not self.pipeline else Phase.ANSWER
-        return Phase.HEAD if self._in_head or self.cycle is None else Phase.IDLE
+            return (
+                ConnectionPhase.BODY
+                if self.cycle.more_body and not self.pipeline
+                else ConnectionPhase.ANSWER
+            )
+        return ConnectionPhase.HEAD if self._in_head or self.cycle is None else ConnectionPhase.IDLE
 
 
 class _GivenUp(Exception):
-    """A callback of the parser gave up."""
+    pass
 
 
 class _Answering:
-    """The transport as a request's cycle uses it."""
-
     def __init__(self, protocol: HttpProtocol) -> None:
         self._protocol = protocol
 
@@ -460,7 +474,7 @@ class _Answering:
         return self._protocol.transport.is_closing()
 
     def close(self) -> None:
-        self._protocol.end()
+        self._protocol.finish()
 
 
 def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
@@ -473,9 +487,7 @@ def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
 def _refusal_of_head(
     version: str, headers: list[tuple[bytes, bytes]], *, connect: bool
 ) -> ServiceError | None:
-    """Return why a request is refused by its headers alone (RFC 9112, 3.2, 2.6 and 6.1), None if it
-    is not.
-    """
+    # RFC 9112 sections 2.6, 3.2 and 6.1.
     if connect:
         return BadRequest(
             "upgrade", "this service is no proxy", "send the request itself, without CONNECT"

@@ -1,9 +1,7 @@
-"""TLS of the service's port.
+"""TLS certificates of the service's port, which can be replaced while the service runs.
 
-Certificates are replaced while it runs: whoever connects from then on sees the new ones.
-
-New files are taken only as a whole: a certificate without its key, or half a file, is told and
-leaves the old ones in force.
+New connections use the new certificates. If the new files cannot be loaded as a whole, for example
+because the key does not match, the service logs an error and keeps the old certificates.
 """
 
 from __future__ import annotations
@@ -19,13 +17,17 @@ from hourmark.process.certificates import WatchedFiles, load_ca_certificates, lo
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 2.0  # between looks whether files changed
+POLL_S: Final = 2.0  # between checks for changed files
 
 
-class Tls:
-    """What the server's listener is given as `context`.
+class ServerTls:
+    """The TLS context of the service's port, with certificates that can be reloaded.
 
-    ConfigError where the files cannot be used at the start.
+    Attributes:
+        context: Context for the server. Each handshake uses the certificates that were loaded last.
+
+    Raises:
+        ConfigError: If the certificates cannot be loaded at startup.
     """
 
     def __init__(self, settings: ServiceTls) -> None:
@@ -37,9 +39,11 @@ class Tls:
         self.context.sni_callback = self._choose
 
     def reload(self) -> bool:
-        """Read the files again; whether they could be used.
+        """Load the certificate files again; existing connections are not affected.
 
-        Connections that stand are left as they are.
+        Returns:
+            False if the files could not be loaded. The error is logged, and the old certificates
+            remain.
         """
         try:
             self._current = _context(self._settings)
@@ -50,16 +54,15 @@ class Tls:
         return True
 
     async def watch(self) -> None:
-        """Reload whenever a file has changed, until cancelled."""
+        """Reload the certificates whenever a file changes, until the task is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             if self._files.changed():
                 self.reload()
 
     def _choose(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
-        """Called in each handshake, with or without a name: a listener cannot be given another
-        context.
-        """
+        # An SNI callback, which OpenSSL calls in each handshake, with or without a server name: a
+        # listener's context cannot be replaced.
         connection.context = self._current
 
 
@@ -68,7 +71,7 @@ def _context(settings: ServiceTls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= (
         ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
-    )  # who resumes, shows no certificate: a withdrawn CA would live on
+    )  # a resumed session presents no certificate, so a removed CA would stay trusted
     context.num_tickets = 0
     assert settings.certificate is not None
     load_certificate(context, "service.tls", settings.certificate, settings.key)

@@ -1,29 +1,29 @@
 """Parsing: from raw bytes and a rules revision to Avro records, as a pure function.
 
-Nothing here knows a clock or a server.
+The package uses neither a clock nor a configuration.
 
-- `range` and `batch` begin: they split into lines, and gather (`records`) what each line becomes
-- `blank_lines` make nothing; `json_bodies` are made lines first
-- `readers` picks the reader. `lines` reads what most lines are: RFC 5424 with JSON or text, and
-  patterns. `messages` reads all forms: headers (`syslog`), messages (`forms`, on `json_payload`,
-  `logfmt`, `patterns`), what they fill (`shape`, `redaction`)
-- `placing` says when and where: year, zone and host. `timestamps`, `time_formats`, `time_words` and
-  `zones` read times
-- `compiled` is a rules revision made ready; `encode` and `primitives` write Avro
-- `reject` is how a line is refused: it becomes a dead letter, which `dead_letter` writes
-- `parsers` says which parsers this software can be, and `parser_check` whether it still is;
-  `zone_data` and `vectors` are kept
+- `range` and `batch` are the entry points: they split a body into lines and collect the results
+  (`records`)
+- `json_bodies` converts JSON arrays and objects to lines first
+- `lines` parses most lines with the least work: RFC 5424 with JSON or text, and patterns.
+  `messages` parses all formats: headers (`syslog/`), messages (`forms`, `json_payload`), and fields
+  (`values/datum_encoder`)
+- `time_and_host` finds the year, time zone and host of a line; `times/` and `zones` parse times
+- `compiled` prepares a rules revision for parsing; `values/` encodes Avro
+- `reject` and `dead_letter`: a rejected line becomes a dead letter
+- `parsers` lists the parser versions of this software; `parser_check` verifies them against
+  recorded results (`vectors`). `zone_data` holds time zone data by version
 """
 
 from hourmark_delivery_service.parsing.batch import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.parsing.range import RangeParser, parse
+from hourmark_delivery_service.parsing.range import RangeParser, parse_range
 from hourmark_delivery_service.parsing.records import (
     EVENT_BYTES_MAX,
     TIME_MS_END,
     ParsedRange,
+    ParsedRecord,
     Parser,
-    Record,
     Slice,
 )
 
@@ -34,9 +34,9 @@ __all__ = [
     "BatchParser",
     "CompiledRules",
     "ParsedRange",
+    "ParsedRecord",
     "Parser",
     "RangeParser",
-    "Record",
     "Slice",
-    "parse",
+    "parse_range",
 ]

@@ -1,10 +1,9 @@
-"""Parsing of an API batch: NDJSON lines, each an object of the type's own fields, with two of its
-own beside them.
+"""Parsing of an API batch: NDJSON lines, each with the type's fields and two optional members.
 
-    event_id     the client's own name of the event, 1 to 255 characters
-    event_time   Unix milliseconds, or RFC 3339; default: observed_at
+    event_id     the client's id of the event, 1 to 255 characters
+    event_time   Unix milliseconds or RFC 3339; default: observed_at
 
-As with ranges, a bad line becomes a dead letter and stops nothing, and equal arguments give equal
+An invalid line becomes a dead letter and does not affect other lines. Equal arguments give equal
 records.
 """
 
@@ -21,13 +20,13 @@ from hourmark.records.event_id import EventId, batch_event_id, client_event_id
 from hourmark.records.host_reports import API_SOURCE
 from hourmark.records.ranges import batch_range_id
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
-from hourmark_delivery_service.parsing.json_payload import json_object
+from hourmark_delivery_service.parsing.json_payload import parse_json_object
 from hourmark_delivery_service.parsing.lines import check_plausible
 from hourmark_delivery_service.parsing.records import (
     DETAIL_CHARS_MAX,
-    Event,
-    Origin,
+    ParsedEvent,
     Parser,
+    RecordOrigin,
     avro_string,
 )
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -41,8 +40,14 @@ _NO_FILE: Final = b"\x00"  # the union's branch 0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Whose it is and how it is to be read. `key`: the client's idempotency key, else a
-    random one.
+    """The identity of an API batch and how to parse it.
+
+    Attributes:
+        event_type: Type of all events in the batch.
+        client: Name of the client.
+        key: Idempotency key of the client, or a random key.
+        observed_at_ms: Time of the batch in Unix milliseconds.
+        rules: Id of the rules revision to parse with.
     """
 
     event_type: str
@@ -54,8 +59,13 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RejectedEvent:
-    """An event of a batch that became a dead letter. `index`: of its line, or of its element of an
-    array, from 0.
+    """An event of a batch that was rejected and became a dead letter.
+
+    Attributes:
+        index: Index of the event's line or array element, starting at 0.
+        reason: Machine-readable reason.
+        field: Name of the invalid field, or None if no single field is invalid.
+        detail: Human-readable explanation, which may quote the event.
     """
 
     index: int
@@ -65,12 +75,24 @@ class RejectedEvent:
 
 
 class BatchParser(Parser):
-    """Parses one batch in slices.
+    """A parser of one API batch.
 
-    ValueError for a body without lines, or an `observed_at` where no calendar goes.
+    Events without a client-assigned id get an id derived from the client, the key, a digest of the
+    body and the index. So reusing a key by mistake for another body neither duplicates nor hides
+    events.
 
-    Ids of events without the client's own come from client, key, a digest of the body, and index: a
-    key used twice by mistake, for different bodies, doubles nothing and hides nothing.
+    Args:
+        batch: Identity of the batch.
+        body: NDJSON body.
+        rules: Rules revision that declares the batch's type.
+
+    Attributes:
+        rejected: The first `REJECTED_MAX` rejected events.
+        depends_on_key: Whether the id of any record depends on the batch's key.
+        depends_on_time: Whether the id of any record depends on the batch's time.
+
+    Raises:
+        ValueError: If the body is empty, or the batch's time is after the year 8999.
     """
 
     def __init__(self, batch: Batch, body: bytes, rules: CompiledRules) -> None:
@@ -85,10 +107,10 @@ class BatchParser(Parser):
             f"{batch.client}\n{batch.key}\n{hashlib.blake2b(body, digest_size=16).hexdigest()}"
         )
         self.rejected: list[RejectedEvent] = []  # the first REJECTED_MAX
-        self.rests_on_key = self.rests_on_time = (
+        self.depends_on_key = self.depends_on_time = (
             False  # whether the id of any record does, on those of the batch
         )
-        origin = Origin(
+        origin = RecordOrigin(
             range_id=batch_range_id(
                 batch.event_type, batch.key, batch.client, batch.observed_at_ms, batch.rules, body
             ),
@@ -122,12 +144,12 @@ class BatchParser(Parser):
         try:
             if not line.strip(b" \t\r"):
                 raise Rejected(DeadLetterReason.EMPTY_LINE, "the line is empty", kind.name)
-            values = json_object(line)
+            values = parse_json_object(line)
             event_id, time_ms = self._id_and_time(values, index)
-            event = Event(kind, time_ms, self._host, kind.encode_object(values))
+            event = ParsedEvent(kind, time_ms, self._host, kind.encode_object(values))
             self._event(event, event_id, index)
         except Rejected as refusal:
-            self.rests_on_key = self.rests_on_time = True
+            self.depends_on_key = self.depends_on_time = True
             refusal.claimed_type = kind.name
             self._note(refusal, index)
             dead_id = batch_event_id(
@@ -144,13 +166,12 @@ class BatchParser(Parser):
             )
 
     def _id_and_time(self, values: dict[str, Any], index: int) -> tuple[EventId, int]:
-        """Id and time, taken out of `values`."""
         client_id, said_time = values.pop("event_id", None), values.pop("event_time", None)
-        self.rests_on_time |= said_time is None
+        self.depends_on_time |= said_time is None
         time_ms = self._batch.observed_at_ms if said_time is None else _time_ms(said_time)
         check_plausible(time_ms, self._batch.observed_at_ms, self._parsing, self._type.name)
         if client_id is None:
-            self.rests_on_key = True
+            self.depends_on_key = True
             return batch_event_id(time_ms, self._type.name, self._key, index), time_ms
         if type(client_id) is not str or not 0 < len(client_id) <= CLIENT_ID_CHARS_MAX:
             detail = f"event_id must be a string of 1 to {CLIENT_ID_CHARS_MAX} characters"

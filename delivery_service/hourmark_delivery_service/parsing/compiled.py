@@ -1,9 +1,10 @@
-"""A rules revision made ready for parsing: encoders, patterns and time formats, each built once.
+"""A rules revision prepared for parsing: encoders, patterns and time formats, each compiled once.
 
-A revision that this software cannot parse as it is meant (parser, zone data, envelope, dead
-letters) is refused as a whole: its ranges wait for one that can. A declaration that cannot be
-compiled (which `hourmark types check` should have refused) stops nothing: its events become dead
-letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
+A revision that this software cannot parse exactly (because of its parser, zone data, envelope or
+dead letters) is rejected as a whole; its ranges wait for a service that can. A type declaration
+that cannot be compiled (`hourmark types check` should have rejected it) does not block other types:
+its events become dead letters with the reason, the same on every instance, and
+`CompiledRules.problems` lists it for the operator.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from hourmark.records import dead_letters
 from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.rules.event_types import Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_field
-from hourmark_delivery_service.parsing.forms import Form, Said, form_of
+from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_dead_letter_field
+from hourmark_delivery_service.parsing.forms import MessageParser, ParsedMessage, message_parser_for
 from hourmark_delivery_service.parsing.native import PARSERS as NATIVE_PARSERS
 from hourmark_delivery_service.parsing.native import NativeType, native_source, native_type
-from hourmark_delivery_service.parsing.parsers import check_at_hand
+from hourmark_delivery_service.parsing.parsers import check_parser_available
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.header import SyslogHeader
-from hourmark_delivery_service.parsing.times.words import TimeReader, time_reader_of
-from hourmark_delivery_service.parsing.values.encode import SchemaCompiler, default_of
-from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.times.named_formats import TimeReader, time_reader_for
+from hourmark_delivery_service.parsing.values.datum_encoder import DatumEncoder
+from hourmark_delivery_service.parsing.values.encode import SchemaCompiler, encode_default
+from hourmark_delivery_service.parsing.values.patterns import LinePattern
 from hourmark_delivery_service.parsing.values.primitives import (
     ENCODED_BYTES_MAX,
     Encoder,
     Mismatch,
-    encoded,
+    encode_to_bytes,
 )
-from hourmark_delivery_service.parsing.values.shape import Shape
 from hourmark_delivery_service.parsing.values.text_values import (
     TextEncoder,
     takes_bytes,
@@ -43,14 +44,26 @@ from hourmark_delivery_service.parsing.values.text_values import (
 )
 
 FIELDS_MAP: Final = (
-    "labels"  # a field of this name, a map of strings, has all that a range says of its events
+    "labels"  # a map field of this name contains all fields that a range declares for its events
 )
 
 _ABSENT: Final = object()
 
 
 class CompiledField:
-    """One of a type's own fields."""
+    """The compiled encoders and the default of one field of an event type.
+
+    Attributes:
+        name: Name of the field.
+        encode: Encodes a JSON value.
+        encode_text: Encodes a text.
+        takes_bytes: Whether the field can hold arbitrary bytes.
+        default: Encoded default value, or None.
+        absent: Encoding of a missing text: the default, else null if the type allows it, else None.
+
+    Raises:
+        ValueError: If the default value does not match the type.
+    """
 
     def __init__(self, field: dict[str, Any], compiler: SchemaCompiler) -> None:
         self.name: str = field["name"]
@@ -58,24 +71,30 @@ class CompiledField:
         self.encode_text: TextEncoder = text_encoder(field["type"], compiler)
         self.takes_bytes = takes_bytes(field["type"])
         try:
-            self.default: bytes | None = default_of(field, self.encode)
+            self.default: bytes | None = encode_default(field, self.encode)
         except Mismatch as error:
-            raise ValueError(f"the default of the field {self.name}{error.spaced}") from None
-        # what stands for a group that took no part: the default, else null where the type allows it
+            raise ValueError(f"the default of the field {self.name}{error.suffix}") from None
+        # the value of a group that did not participate: the default, or null if the type allows it
         self.absent: bytes | None = (
             self.default if self.default is not None else _null_of(self.encode)
         )
 
-    def said(self, fields: Mapping[str, str]) -> CompiledField:
-        """The same, where one of these stands for what a record does not say; itself, where none
-        can.
+    def with_defaults_from(self, fields: Mapping[str, str]) -> CompiledField:
+        """Return this field with a default taken from the fields that a byte range declares.
+
+        Args:
+            fields: Texts by field name, which apply to all events of the range.
+
+        Returns:
+            A copy with the new default, or the field itself if `fields` has no valid value for it.
+            The map field `labels` gets all of `fields`.
         """
         text = fields.get(self.name)
         try:
             if self.name == FIELDS_MAP:
-                default = encoded(self.encode, dict(fields))
+                default = encode_to_bytes(self.encode, dict(fields))
             elif text is not None:
-                default = encoded(self.encode_text, text.encode())
+                default = encode_to_bytes(self.encode_text, text.encode())
             else:
                 return self
         except Mismatch:
@@ -86,7 +105,13 @@ class CompiledField:
 
 
 class CompiledType:
-    """A type's encoders. `problem` is why nothing can be encoded, or None."""
+    """The compiled encoders of an event type in one version.
+
+    Attributes:
+        name: Name of the type.
+        fields: The type's own fields, without those of the envelope.
+        problem: Why the declaration cannot be compiled, or None. Encoding then raises `Rejected`.
+    """
 
     def __init__(self, version: TypeVersion) -> None:
         self.name = version.declaration.name
@@ -96,12 +121,12 @@ class CompiledType:
         self.fields: tuple[CompiledField, ...] = ()
         self._values: list[tuple[str, Encoder, bytes | None]] = []
         self.line_field: CompiledField | None = None
-        self.pattern: Pattern | None = None
+        self.pattern: LinePattern | None = None
         self.time_format: TimeReader | None = None
-        self.shape: Shape | None = (
-            None  # where the declaration says more than which fields there are
+        self.shape: DatumEncoder | None = (
+            None  # only if the declaration contains more than the names of fields
         )
-        self._form: Form | None = None
+        self._form: MessageParser | None = None
         self.native: NativeType | None = None
         self._groups: dict[str, int] = {}
         try:
@@ -124,7 +149,7 @@ class CompiledType:
             (field for field in self.fields if field.name == self.rule.field), None
         )
         if self.rule.pattern is not None:
-            self.pattern = Pattern(self.rule.pattern)
+            self.pattern = LinePattern(self.rule.pattern)
             names = {field.name for field in self.fields} | {
                 self.rule.time_group,
                 self.rule.host_field,
@@ -142,13 +167,13 @@ class CompiledType:
             if self.rule.field is not None:
                 self._groups.setdefault(self.rule.field, 0)  # the whole line
         try:
-            self.time_format = time_reader_of(self.rule)
+            self.time_format = time_reader_for(self.rule)
         except ValueError as error:
             raise ValueError(f"line.time_format: {error}") from error
         if not self.rule.is_plain:
-            self.shape = Shape(self.name, self.fields, self.rule)
+            self.shape = DatumEncoder(self.name, self.fields, self.rule)
         own = frozenset(field.name for field in self.fields)
-        self._form = form_of(
+        self._form = message_parser_for(
             self.rule,
             own,
             self.pattern,
@@ -157,9 +182,13 @@ class CompiledType:
         self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
 
     def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
-        """The same for a range whose source says these of all of its events."""
+        """Return a copy of this type with field defaults taken from the fields of a byte range.
+
+        Args:
+            fields: Texts by field name, which apply to all events of the range.
+        """
         other = copy.copy(self)
-        other.fields = tuple(field.said(fields) for field in self.fields)
+        other.fields = tuple(field.with_defaults_from(fields) for field in self.fields)
         other._values = [(field.name, field.encode, field.default) for field in other.fields]
         other.line_field = next(
             (field for field in other.fields if field.name == self.rule.field), None
@@ -168,27 +197,49 @@ class CompiledType:
         other.native = None
         return other
 
-    def said(self, message: bytes) -> Said:
-        """What a message says. Rejected if it has not this type's form."""
+    def parse_message(self, message: bytes) -> ParsedMessage:
+        """Parse a message in the payload format that the type declares.
+
+        Raises:
+            Rejected: If the message does not have this format, or the type cannot be used.
+        """
         self._check_usable()
         assert self._form is not None, "it was compiled"
         return self._form(message)
 
-    def encode_said(self, said: Said, header: SyslogHeader | None) -> bytearray:
-        """The datum of the own fields, from a message and its header."""
+    def encode_message(self, message: ParsedMessage, header: SyslogHeader | None) -> bytearray:
+        """Encode the type's own fields from a parsed message.
+
+        Args:
+            message: Message parsed by `parse_message`.
+            header: Syslog header of the line, or None if it has none.
+
+        Returns:
+            The Avro encoding of the fields, without the envelope.
+
+        Raises:
+            Rejected: If a field is missing, unknown or invalid.
+        """
         if self.shape is not None:
-            own_header = None if header is None else self.shape.header_of(header)
-            return self.shape.encode(said.given, own_header, nulls=self.rule.payload != "json")
+            own_header = None if header is None else self.shape.header_values(header)
+            return self.shape.encode(message.values, own_header, nulls=self.rule.payload != "json")
         return (
-            self.encode_object(said.given)
+            self.encode_object(message.values)
             if self.rule.payload == "json"
-            else self.encode_texts(said.given)
+            else self.encode_texts(message.values)
         )
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
-        """The datum of the own fields, from an object of exactly them.
+        """Encode the type's own fields from a JSON object.
 
-        Rejected says which field is wrong.
+        Args:
+            values: JSON values by field name. Fields with a default may be missing.
+
+        Returns:
+            The Avro encoding of the fields, without the envelope.
+
+        Raises:
+            Rejected: If a field is missing, unknown or invalid. The error names the field.
         """
         self._check_usable()
         if self.shape is not None:
@@ -217,7 +268,18 @@ class CompiledType:
         return out
 
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
-        """The datum of the own fields from texts; the others take their default, or null."""
+        """Encode the type's own fields from texts.
+
+        Args:
+            texts: Texts by field name. A missing field takes its default, or null. Names that are
+                not fields of the type are ignored.
+
+        Returns:
+            The Avro encoding of the fields, without the envelope.
+
+        Raises:
+            Rejected: If a text does not match its field's type, or a required field is missing.
+        """
         self._check_usable()
         if self.shape is not None:
             return self.shape.encode(
@@ -245,8 +307,11 @@ class CompiledType:
         return out
 
     def match(self, line: bytes) -> dict[str, bytes | None] | None:
-        """The texts of fields, and of `time`, where the pattern fits the whole line; None where it
-        does not.
+        """Match a whole line against the type's pattern.
+
+        Returns:
+            The texts of the named groups, None for a group that did not participate, or None if the
+            line does not match or the type has no pattern.
         """
         groups = self.pattern.match(line) if self.pattern is not None else None
         return (
@@ -260,26 +325,44 @@ class CompiledType:
             raise Rejected(DeadLetterReason.WRONG_FIELD, self.problem, self.name)
 
     def _wrong(self, name: str, error: Mismatch) -> Rejected:
-        return Rejected(error.reason, f"the field {name}{error.spaced}", self.name, name)
+        return Rejected(error.reason, f"the field {name}{error.suffix}", self.name, name)
 
 
 class CompiledRules:
-    """A revision. ValueError if this software cannot parse by it exactly as any other does."""
+    """A rules revision, which declares event types and sources, compiled for parsing.
+
+    Attributes:
+        id: Id of the revision.
+        types: Compiled event types by name.
+        sources: Declared sources by name.
+
+    Raises:
+        ValueError: If this software lacks the parser version, the time zone data, or the envelope
+            or dead letter schema that the revision requires.
+    """
 
     def __init__(
-        self, rules: Rules, known: dict[tuple[str, int], CompiledType] | None = None
+        self, rules: Rules, compiled_types: dict[tuple[str, int], CompiledType] | None = None
     ) -> None:
-        """`known`: types that were compiled before, by key and schema id; taken from there, and
-        added to it.
+        """Compile a rules revision.
+
+        Args:
+            rules: Revision to compile.
+            compiled_types: Cache of compiled types by key and schema id, which is read and
+                extended.
+
+        Raises:
+            ValueError: If this software lacks the parser version, the time zone data, or the
+                envelope or dead letter schema that the revision requires.
         """
-        check_at_hand(rules.parser)
+        check_parser_available(rules.parser)
         self.id = rules.id
         self.parser = rules.parser
         self.parsing = rules.parsing
         self.sources: Mapping[str, Source] = rules.sources
         for version in rules.types.values():
             _check_envelope(version)
-        shared = {} if known is None else known
+        shared = {} if compiled_types is None else compiled_types
         self.types: Mapping[str, CompiledType] = {
             name: shared.get((v.key, v.schema_id))
             or shared.setdefault((v.key, v.schema_id), CompiledType(v))
@@ -304,7 +387,12 @@ class CompiledRules:
         }  # of dead letters' fields
 
     def with_fields(self, fields: Mapping[str, str], source: Source) -> CompiledRules:
-        """The same for the lines of a range whose source says these of all of its events."""
+        """Return a copy of the rules with field defaults taken from the fields of a byte range.
+
+        Args:
+            fields: Texts by field name, which apply to all events of the range.
+            source: Source of the range. The copy contains only this source's types.
+        """
         other = copy.copy(self)
         carried = {*source.types, source.catch_all} & self.types.keys()
         other.types = {
@@ -313,8 +401,10 @@ class CompiledRules:
         return other
 
     def native_source(self, name: str) -> Any:
-        """A declared source as the native pass knows it; None where its lines are the Python path's
-        alone.
+        """Return the native parser's description of a source, or None if only Python can parse it.
+
+        Args:
+            name: Name of a declared source.
         """
         if name not in self._native:
             can = self.parser.parser in NATIVE_PARSERS and name in self.plain_sources
@@ -325,12 +415,11 @@ class CompiledRules:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be compiled, for the operator."""
+        """Return one message for each event type that could not be compiled, or an empty list."""
         return [t.problem for t in self.types.values() if t.problem is not None]
 
 
 def _is_plain(source: Source, types: Mapping[str, CompiledType]) -> bool:
-    """Whether its lines were always declarable: what `lines` reads."""
     of_types = [types[name] for name in source.types if name in types]
     payloads = {"rfc5424": ("json", "text", "pattern"), "free": ("pattern",)}.get(source.format, ())
     return source.host == "line" and all(
@@ -339,7 +428,7 @@ def _is_plain(source: Source, types: Mapping[str, CompiledType]) -> bool:
 
 
 def _check_envelope(version: TypeVersion) -> None:
-    """All software writes the same envelope, or the revision is not for it."""
+    # A revision with another envelope is for another version of this software.
     try:
         begins_as_ours = all(
             (field["name"], field["type"]) == (ours["name"], ours["type"])
@@ -362,12 +451,12 @@ def _dead_letters(kind: CompiledType | None) -> CompiledType:
             f"{dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}"
         )
     for field in kind.fields:
-        check_field(field.name, field.encode, field.default)
+        check_dead_letter_field(field.name, field.encode, field.default)
     return kind
 
 
 def _null_of(encode: Encoder) -> bytes | None:
     try:
-        return encoded(encode, None)
+        return encode_to_bytes(encode, None)
     except Mismatch:
         return None

@@ -1,9 +1,8 @@
-"""Dead letters in the fields that a rules revision declares for them, be they fewer or more than
-this release's own.
+"""Dead letters in the fields that a rules revision declares for them.
 
-A revision of an earlier release lacks fields of today, and they are left out. One of a later
-release has further fields, and they take their defaults; without a default, or where a field does
-not take what is written into it, the revision is unusable.
+A revision of an earlier release lacks some of today's fields, which are omitted. A revision of a
+later release has additional fields, which take their defaults. If such a field has no default, or a
+field does not accept the values written into it, the revision is unusable.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from hourmark.records.dead_letters import FIELDS, DeadLetterReason
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.values.primitives import Encoder, Mismatch, encoded
+from hourmark_delivery_service.parsing.values.primitives import Encoder, Mismatch, encode_to_bytes
 
 _LONG_MAX: Final = (1 << 63) - 1
 
@@ -31,7 +30,7 @@ EXTREMES: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 assert list(EXTREMES) == [field["name"] for field in FIELDS], "what `Parser` gives them"
 
-# Their details say nothing of what a line holds.
+# Rejections whose details never quote the line.
 _TELLS_NOTHING: Final = frozenset(
     (
         DeadLetterReason.MISSING_FIELD,
@@ -46,27 +45,46 @@ _TELLS_NOTHING: Final = frozenset(
 )
 
 
-def withheld(refusal: Rejected, raw: bytes, declared: Container[str]) -> tuple[Rejected, bytes]:
-    """The same where the line may be of a type that redacts: without its bytes, and with no word of
-    them.
+def withhold_payload(
+    rejection: Rejected, raw: bytes, declared_types: Container[str]
+) -> tuple[Rejected, bytes]:
+    """Remove everything from a rejection that could reveal the line's contents.
 
-    What a pattern would have replaced cannot be found in a line that was not understood: it may
-    stand behind an escape, in a value that ends elsewhere, or in the name of a field. The line
-    itself is at its position in its file.
+    Used if the line may be of a type with redaction. Redaction patterns cannot be applied to a line
+    that could not be parsed, because a secret may be escaped, in another value, or in a field's
+    name.
+
+    Args:
+        rejection: Why the line was rejected.
+        raw: The line.
+        declared_types: Names of the declared event types. Any other claimed type is removed.
+
+    Returns:
+        A rejection without quoted contents, and an empty byte string in place of the line.
     """
-    detail = refusal.detail if refusal.reason in _TELLS_NOTHING else ""
-    if refusal.field is not None and not detail:
-        detail = f"the field {refusal.field} is wrong"
+    detail = rejection.detail if rejection.reason in _TELLS_NOTHING else ""
+    if rejection.field is not None and not detail:
+        detail = f"the field {rejection.field} is wrong"
     told = (
         f"{detail}{'; ' if detail else ''}the line's {len(raw)} bytes are withheld: it may be "
         "of a type that redacts"
     )
-    claimed = refusal.claimed_type if refusal.claimed_type in declared else None
-    return Rejected(refusal.reason, told, claimed, refusal.field), b""
+    claimed = rejection.claimed_type if rejection.claimed_type in declared_types else None
+    return Rejected(rejection.reason, told, claimed, rejection.field), b""
 
 
-def check_field(name: str, encode: Encoder, default: bytes | None) -> None:
-    """ValueError if this software cannot write this field of the declared ones."""
+def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -> None:
+    """Check that this software can write a field that a rules revision declares for dead letters.
+
+    Args:
+        name: Name of the field.
+        encode: Encoder of the field.
+        default: Encoded default, or None.
+
+    Raises:
+        ValueError: If the field is unknown and has no default, or rejects values that are written
+            into it.
+    """
     if name not in EXTREMES:
         if default is None:
             raise ValueError(
@@ -76,7 +94,7 @@ def check_field(name: str, encode: Encoder, default: bytes | None) -> None:
         return
     for value in EXTREMES[name]:
         try:
-            encoded(encode, value)
+            encode_to_bytes(encode, value)
         except Mismatch as error:
             raise ValueError(
                 f"the field {name} of its dead-letters {error}, and this software writes "

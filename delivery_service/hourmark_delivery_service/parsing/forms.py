@@ -1,5 +1,6 @@
-"""The forms of a message: from bytes to what is said by name, with its time and host, for each
-payload of a declaration.
+"""Message formats: from the bytes of a message to named values, its time and its host.
+
+Each payload format of a type declaration (JSON, logfmt, TSV, pattern, text) has a parser.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.rules.line_rule import SKIPPED, LineRule
-from hourmark_delivery_service.parsing.json_payload import json_object
+from hourmark_delivery_service.parsing.json_payload import parse_json_object
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
-from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.values.patterns import LinePattern
 
 _PAIR: Final = re.compile(
     rb"""[ \t]*+ ([^\x00-\x20="\x7f]++)                                  # the key
@@ -30,8 +31,16 @@ _ESCAPE: Final = re.compile(
 _PLAIN: Final = dict(zip(b"\"\\/'abfnrtv", b"\"\\/'\a\b\f\n\r\t\v", strict=True))
 
 
-def pairs(message: bytes) -> dict[str, bytes]:
-    """Values by key. Rejected with BAD_LOGFMT, or NOT_UTF8 of a key."""
+def parse_logfmt(message: bytes) -> dict[str, bytes]:
+    """Parse a logfmt message (`key=value key="quoted value" flag`).
+
+    Returns:
+        Values by key, unquoted. A key without a value has the value `true`, and the last of
+        repeated keys wins.
+
+    Raises:
+        Rejected: If the message is not valid logfmt or has no `key=value`, or a key is not UTF-8.
+    """
     found: dict[bytes, bytes] = {}
     at, has_value = 0, False
     while match := _PAIR.match(message, at):
@@ -77,45 +86,58 @@ def _character(code: int) -> bytes:
         ) from None
 
 
-class Said(NamedTuple):
-    """What a message says.
+class ParsedMessage(NamedTuple):
+    """The named values of a message, with its time and host.
 
-    `given`: by name, texts as bytes and JSON's values; `time` and `host`: texts, None if not there.
+    Attributes:
+        values: Values by name: texts as bytes, or JSON values.
+        time: Text of the message's time, or None.
+        host: Text of the message's host, or None.
     """
 
-    given: Mapping[str, Any]
+    values: Mapping[str, Any]
     time: bytes | None = None
     host: bytes | None = None
 
 
-Form = Callable[[bytes], Said]  # Rejected if the message has not this form
+MessageParser = Callable[[bytes], ParsedMessage]  # Rejected if the message has not this form
 
 
-def form_of(rule: LineRule, own: frozenset[str], pattern: Pattern | None, keeps_bom: bool) -> Form:
-    """The form that a declaration names.
+def message_parser_for(
+    rule: LineRule, field_names: frozenset[str], pattern: LinePattern | None, keeps_bom: bool
+) -> MessageParser:
+    """Return the message parser for the payload format that a type declares.
 
-    `own`: its fields; `keeps_bom`: whether the field of the text does.
+    Args:
+        rule: Declaration of the type.
+        field_names: Names of the type's fields. A time or host that is not a field is removed from
+            the values.
+        pattern: Compiled pattern of the type, or None.
+        keeps_bom: Whether to keep a byte order mark at the start of a text payload.
+
+    Returns:
+        A function that parses a message, and raises `Rejected` if it does not have the format.
     """
     if rule.payload == "json":
-        return lambda message: _placed(json_object(message), rule, own)
+        return lambda message: _placed(parse_json_object(message), rule, field_names)
     if rule.payload == "logfmt":
-        return lambda message: _placed(_present(pairs(message), rule), rule, own)
+        return lambda message: _placed(_present(parse_logfmt(message), rule), rule, field_names)
     if rule.payload == "tsv":
-        return _tsv(rule, own)
+        return _tsv(rule, field_names)
     if pattern is not None:
-        return _matching(rule, own, pattern)
+        return _matching(rule, field_names, pattern)
     field = rule.field or ""
 
-    def text(message: bytes) -> Said:
-        return Said({field: message if keeps_bom else message.removeprefix(BOM)})
+    def text(message: bytes) -> ParsedMessage:
+        return ParsedMessage({field: message if keeps_bom else message.removeprefix(BOM)})
 
     return text
 
 
-def _tsv(rule: LineRule, own: frozenset[str]) -> Form:
+def _tsv(rule: LineRule, own: frozenset[str]) -> MessageParser:
     columns = rule.columns or []
 
-    def read(message: bytes) -> Said:
+    def read(message: bytes) -> ParsedMessage:
         values = message.removesuffix(b"\r").split(b"\t")
         if len(values) != len(columns):
             raise Rejected(
@@ -130,8 +152,8 @@ def _tsv(rule: LineRule, own: frozenset[str]) -> Form:
     return read
 
 
-def _matching(rule: LineRule, own: frozenset[str], pattern: Pattern) -> Form:
-    def read(message: bytes) -> Said:
+def _matching(rule: LineRule, own: frozenset[str], pattern: LinePattern) -> MessageParser:
+    def read(message: bytes) -> ParsedMessage:
         groups = pattern.match(message)
         if groups is None:
             raise Rejected(
@@ -150,7 +172,6 @@ def _matching(rule: LineRule, own: frozenset[str], pattern: Pattern) -> Form:
 
 
 def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
-    """Without those that stand for none."""
     if rule.null_text is None:
         return texts
     null = rule.null_text.encode()
@@ -159,12 +180,11 @@ def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
 
 def _placed(
     given: dict[str, Any], rule: LineRule, own: frozenset[str], time_group: str | None = None
-) -> Said:
-    """Time and host apart from the rest, which has them too where they are fields."""
+) -> ParsedMessage:
     places = (time_group or rule.time_field, rule.host_field)
     time, host = (_text(given.get(name)) if name is not None else None for name in places)
     taken = {name for name in places if name is not None and name not in own}
-    return Said(
+    return ParsedMessage(
         {name: value for name, value in given.items() if name not in taken} if taken else given,
         time,
         host,
@@ -172,7 +192,6 @@ def _placed(
 
 
 def _text(value: Any) -> bytes | None:
-    """A time or host as it was written, but for its quotes."""
     if value is None or type(value) is bytes:
         return value
     return value.encode() if type(value) is str else json.dumps(value).encode()

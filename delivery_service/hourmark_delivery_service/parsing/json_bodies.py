@@ -1,9 +1,8 @@
-"""Bodies that are one JSON value, as one event a line: an array of events, or one event, written
-over several lines.
+"""Conversion of JSON bodies to one event per line: an array, or one event over several lines.
 
-What no JSON value is stays as it came, and is read line by line: one bad line must not cost the
-others. A line feed within a value becomes a space, which says the same in JSON: its strings have
-none.
+A body that is not a single JSON value is not changed and is parsed line by line, so that one
+invalid line does not affect the others. A line feed within a value becomes a space, which is
+equivalent in JSON because strings cannot contain line feeds.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX, nested_deeper
+from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX, exceeds_nesting
 from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
 
 _WHITESPACE: Final = b" \t\r\n"
@@ -20,8 +19,15 @@ _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _value = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def as_lines(body: bytes) -> bytes:
-    """The body, an event a line; equal bodies give equal ones."""
+def json_body_to_lines(body: bytes) -> bytes:
+    """Convert a JSON array, or a JSON object over several lines, to one JSON value per line.
+
+    Args:
+        body: Request body.
+
+    Returns:
+        The converted body. Any other body, such as NDJSON or invalid JSON, is returned unchanged.
+    """
     text = body.removeprefix(BOM).strip(_WHITESPACE)
     if text[:1] == b"[":
         values = _values(text)
@@ -29,9 +35,9 @@ def as_lines(body: bytes) -> bytes:
         values = [text] if _is_value(text) else None
     else:
         values = None
-    if values is None or nested_deeper(
+    if values is None or exceeds_nesting(
         text, DEPTH_MAX + 1
-    ):  # told by a count of its own: the interpreter's stack may differ
+    ):  # an explicit count, because the interpreter's stack may differ
         return body
     return b"".join(value.replace(b"\n", b" ") + b"\n" for value in values)
 
@@ -44,7 +50,7 @@ def _values(text: bytes) -> list[bytes] | None:
 
 
 def _is_value(text: bytes) -> bool:
-    """Cheap where a second line follows a first that is one: it ends there."""
+    # Cheap for NDJSON: decoding stops after the first line.
     try:
         _value(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

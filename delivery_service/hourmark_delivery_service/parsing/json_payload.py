@@ -1,8 +1,8 @@
-"""A payload that must be one JSON object (RFC 8259).
+"""Parsing of a payload that must be one JSON object (RFC 8259).
 
-Nesting is bounded by a count of its own and not by the interpreter's stack, so that every instance
-refuses the same lines. Of a name that occurs twice the last value wins. NaN and Infinity are no
-JSON. Whitespace around it, a CR too, is allowed.
+The nesting depth is limited by an explicit count and not by the interpreter's stack, so that every
+instance rejects the same lines. The last of repeated names wins. NaN and Infinity are invalid.
+Surrounding whitespace, including CR, is allowed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,16 @@ _decode = msgspec.json.Decoder().decode
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
-def json_object(payload: bytes) -> dict[str, Any]:
-    """The object. Rejected with BAD_JSON or NOT_UTF8; a byte order mark before it is skipped."""
+def parse_json_object(payload: bytes) -> dict[str, Any]:
+    """Parse a payload that must be a single JSON object. A leading byte order mark is skipped.
+
+    Raises:
+        Rejected: If the payload is not valid UTF-8, not valid JSON, not an object, or nested deeper
+            than `DEPTH_MAX` levels.
+    """
     if payload.startswith(BOM):
         payload = payload[len(BOM) :]
-    if nested_deeper(payload, DEPTH_MAX):
+    if exceeds_nesting(payload, DEPTH_MAX):
         raise Rejected(DeadLetterReason.BAD_JSON, f"nested deeper than {DEPTH_MAX} levels")
     try:
         value = _decode(payload)
@@ -40,9 +45,10 @@ def json_object(payload: bytes) -> dict[str, Any]:
     return value
 
 
-def nested_deeper(payload: bytes, depth_max: int) -> bool:
-    """Whether values stand within more than so many others; of what is no JSON either may be
-    said.
+def exceeds_nesting(payload: bytes, depth_max: int) -> bool:
+    """Return whether arrays and objects in a JSON text are nested deeper than `depth_max` levels.
+
+    The result is unspecified for a text that is not valid JSON.
     """
     if payload.count(b"[") + payload.count(b"{") <= depth_max:
         return False

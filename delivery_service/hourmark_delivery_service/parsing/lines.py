@@ -1,9 +1,7 @@
-"""From one line to one event: which type, what time, which fields.
+"""Parsing of single lines into events: type, time, host and fields.
 
-What most lines are, read with the least work:
-
-RFC 5424 with a JSON object or text, and patterns, where a type's fields are filled by their names.
-`messages` reads all else.
+This module handles the most common formats with the least work: RFC 5424 with a JSON object or
+text, and patterns, for types whose fields are filled by name. `messages` handles all other formats.
 """
 
 from __future__ import annotations
@@ -13,16 +11,25 @@ from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
-from hourmark_delivery_service.parsing.json_payload import json_object
-from hourmark_delivery_service.parsing.placing import time_context
-from hourmark_delivery_service.parsing.records import Event, avro_string
+from hourmark_delivery_service.parsing.json_payload import parse_json_object
+from hourmark_delivery_service.parsing.records import ParsedEvent, avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM, NIL, SyslogLine, take_apart
+from hourmark_delivery_service.parsing.syslog.rfc5424 import (
+    BOM,
+    NIL,
+    Rfc5424Line,
+    parse_rfc5424_line,
+)
+from hourmark_delivery_service.parsing.time_and_host import time_context
 from hourmark_delivery_service.parsing.times.timestamps import SYSLOG_FRACTION_DIGITS, rfc3339_us
 
 
 class LineReader:
-    """Reads the lines of one range. Subclasses know a source's format."""
+    """Base class of parsers for the lines of one byte range; subclasses handle a source's format.
+
+    Attributes:
+        default_time_ms: Time of events without a time of their own, in Unix milliseconds.
+    """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         self._source = source
@@ -32,43 +39,48 @@ class LineReader:
         )
         self._parsing = rules.parsing
         self._observed_at_ms = byte_range.observed_at_ms
-        self.unsaid_ms = (
+        self.default_time_ms = (
             byte_range.observed_at_ms
-        )  # the time of a record that says none; set for each where that differs
+        )  # the time of a record without one; set for each record if it differs
         self._host = avro_string(byte_range.host_name)
 
-    def read(self, line: bytes) -> Event:
-        """The line's event. Rejected if it can be none."""
+    def read(self, line: bytes) -> ParsedEvent:
+        """Parse a line into an event.
+
+        Raises:
+            Rejected: If the line is not a valid event.
+        """
         raise NotImplementedError
 
-    def _otherwise(self, line: bytes, refusal: Rejected) -> Event:
-        """The source's catch_all takes the whole line at its observed time; without one it is
-        refused.
-        """
+    def _otherwise(self, line: bytes, refusal: Rejected) -> ParsedEvent:
+        # The source's catch_all type takes the whole line at its observed time; without such a type
+        # the line is rejected.
         kind = self._catch_all
         if kind is None or kind.line_field is None:
             raise refusal
-        check_plausible(self.unsaid_ms, self._observed_at_ms, self._parsing, kind.name)
-        return Event(
-            kind, self.unsaid_ms, self._host, kind.encode_texts({kind.line_field.name: line})
+        check_plausible(self.default_time_ms, self._observed_at_ms, self._parsing, kind.name)
+        return ParsedEvent(
+            kind, self.default_time_ms, self._host, kind.encode_texts({kind.line_field.name: line})
         )
 
 
 class Rfc5424Reader(LineReader):
-    """MSGID names the type."""
+    """A parser of RFC 5424 lines whose MSGID is the name of the event type."""
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
         self._by_msgid = {name.encode(): t for name, t in self._types.items()}
         self._hosts: dict[bytes, bytes] = {NIL: self._host}
 
-    def read(self, line: bytes) -> Event:
-        parts = take_apart(line)
+    def read(self, line: bytes) -> ParsedEvent:
+        parts = parse_rfc5424_line(line)
         if parts is None:
-            return self._otherwise(line, not_rfc5424())
+            return self._otherwise(line, not_rfc5424_rejection())
         kind = self._by_msgid.get(parts.msgid)
         if kind is None:
-            return self._otherwise(line, unknown_type(parts.msgid.decode("ascii"), self._source))
+            return self._otherwise(
+                line, unknown_type_rejection(parts.msgid.decode("ascii"), self._source)
+            )
         time_ms = self._time_ms(parts.timestamp, kind)
         check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
         try:
@@ -76,18 +88,18 @@ class Rfc5424Reader(LineReader):
         except Rejected as refusal:
             refusal.claimed_type = kind.name
             raise
-        return Event(kind, time_ms, self._host_of(parts.host), body)
+        return ParsedEvent(kind, time_ms, self._host_of(parts.host), body)
 
     def _time_ms(self, timestamp: bytes, kind: CompiledType) -> int:
         if timestamp == NIL:
             if kind.rule.time == "observed":
-                return self.unsaid_ms
+                return self.default_time_ms
             raise Rejected(DeadLetterReason.NO_TIMESTAMP, "the TIMESTAMP is '-'", kind.name)
         micros = rfc3339_us(timestamp, SYSLOG_FRACTION_DIGITS)
         if micros is None:
             raise Rejected(
                 DeadLetterReason.BAD_TIMESTAMP,
-                f"the TIMESTAMP {shown(timestamp)} is not of RFC 5424's form",
+                f"the TIMESTAMP {quote_text(timestamp)} is not of RFC 5424's form",
                 kind.name,
             )
         return micros // 1000
@@ -99,21 +111,21 @@ class Rfc5424Reader(LineReader):
         return known
 
 
-class FreeReader(LineReader):
-    """Patterns, tried in the source's order."""
+class PatternReader(LineReader):
+    """A parser of free text that tries the patterns of the source's types in their declared order."""
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
         self._zone_name = byte_range.zone
         self._time_context = time_context(byte_range, rules)
 
-    def read(self, line: bytes) -> Event:
+    def read(self, line: bytes) -> ParsedEvent:
         for kind in self._types.values():
             texts = kind.match(line)
             if texts is not None:
                 time_ms = self._time_ms(texts.get("time"), kind)
                 check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
-                return Event(kind, time_ms, self._host, kind.encode_texts(texts))
+                return ParsedEvent(kind, time_ms, self._host, kind.encode_texts(texts))
         tried = ", ".join(self._types)
         unusable = "".join(
             f"; {kind.problem}" for kind in self._types.values() if kind.problem is not None
@@ -129,7 +141,7 @@ class FreeReader(LineReader):
     def _time_ms(self, text: bytes | None, kind: CompiledType) -> int:
         if text is None or kind.time_format is None:
             if kind.rule.time == "observed":
-                return self.unsaid_ms
+                return self.default_time_ms
             raise Rejected(
                 DeadLetterReason.NO_TIMESTAMP,
                 "the group `time` took no part in the match",
@@ -142,18 +154,23 @@ class FreeReader(LineReader):
                 if self._time_context.zone is not None
                 else f" (there is no time zone {self._zone_name!r:.80})"
             )
-            detail = f"{shown(text)} does not have the format {kind.rule.time_format}{zone}"
+            detail = f"{quote_text(text)} does not have the format {kind.rule.time_format}{zone}"
             raise Rejected(DeadLetterReason.BAD_TIMESTAMP, detail, kind.name)
         return time_ms
 
 
-def not_rfc5424() -> Rejected:
-    """Of a line."""
+def not_rfc5424_rejection() -> Rejected:
+    """Return the rejection of a line that does not have the form of RFC 5424."""
     return Rejected(DeadLetterReason.NOT_RFC5424, "the line is not of the form of RFC 5424")
 
 
-def unknown_type(name: str, source: Source) -> Rejected:
-    """Of a line whose MSGID is this."""
+def unknown_type_rejection(name: str, source: Source) -> Rejected:
+    """Return the rejection of a line whose event type is not a type of its source.
+
+    Args:
+        name: Event type that the line claims.
+        source: Source of the line.
+    """
     detail = (
         f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
     )
@@ -163,8 +180,17 @@ def unknown_type(name: str, source: Source) -> Rejected:
 def check_plausible(
     time_ms: int, observed_at_ms: int, parsing: ParsingSettings, event_type: str
 ) -> None:
-    """Rejected if the event's time is too far ahead of observed_at, or too far back, or before
-    1970.
+    """Check that the time of an event is plausible.
+
+    Args:
+        time_ms: Time of the event in Unix milliseconds.
+        observed_at_ms: Time at which the data was observed, in Unix milliseconds.
+        parsing: Limits: how far events may be in the future (`future_seconds`) or in the past
+            (`lateness_seconds`) of the observation.
+        event_type: Event type for the rejection.
+
+    Raises:
+        Rejected: If the time is outside of these limits or before 1970.
     """
     if time_ms > observed_at_ms + parsing.future_seconds * 1000:
         ahead_s = (time_ms - observed_at_ms) // 1000
@@ -182,9 +208,9 @@ def check_plausible(
         )
 
 
-def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
+def _body(kind: CompiledType, parts: Rfc5424Line) -> bytearray:
     if kind.rule.payload == "json":
-        return kind.encode_object(json_object(parts.msg))
+        return kind.encode_object(parse_json_object(parts.msg))
     field = kind.line_field
     if field is None:
         raise Rejected(
@@ -197,6 +223,6 @@ def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
     return kind.encode_texts({field.name: msg})
 
 
-def shown(text: bytes) -> str:
-    """A text of a line, in a message."""
+def quote_text(text: bytes) -> str:
+    """Return a quoted text of at most 80 bytes of a line, for use in messages."""
     return repr(text[:80])[1:]

@@ -1,8 +1,7 @@
-"""From a line to an event, for any format of a source and any payload of its types: header, form,
-time, host, fields.
+"""Parsing of lines in any source format and payload format: header, message, time, host, fields.
 
-What this reads includes what `lines` reads with less work: RFC 5424 with JSON or text, and
-patterns, of types that say no more.
+It also covers what `lines` parses with less work: RFC 5424 with JSON or text, and patterns, for
+types with simple declarations.
 """
 
 from __future__ import annotations
@@ -13,25 +12,25 @@ from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
-from hourmark_delivery_service.parsing.forms import Said
+from hourmark_delivery_service.parsing.forms import ParsedMessage
 from hourmark_delivery_service.parsing.lines import (
     LineReader,
     check_plausible,
-    not_rfc5424,
-    shown,
-    unknown_type,
+    not_rfc5424_rejection,
+    quote_text,
+    unknown_type_rejection,
 )
-from hourmark_delivery_service.parsing.placing import Hosts, time_context
-from hourmark_delivery_service.parsing.records import Event
+from hourmark_delivery_service.parsing.records import ParsedEvent
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.syslog.forms import take_apart_forms
+from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 from hourmark_delivery_service.parsing.syslog.header import (
     SyslogHeader,
     header_time_ms,
-    not_syslog,
-    take_apart_any,
-    take_apart_rfc5424,
+    not_syslog_rejection,
+    parse_rfc5424,
+    parse_syslog_line,
 )
+from hourmark_delivery_service.parsing.time_and_host import HostEncoder, time_context
 from hourmark_delivery_service.parsing.times.timestamps import (
     FRACTION_DIGITS_MAX,
     SYSLOG_FRACTION_DIGITS,
@@ -39,16 +38,20 @@ from hourmark_delivery_service.parsing.times.timestamps import (
 
 
 class MessageReader(LineReader):
-    """Types that lines name (`rfc5424`), or tried in the source's order: the first whose form the
-    message has is its type.
+    """A parser of lines in any source format and payload format.
+
+    In the format `rfc5424` the MSGID names the event type. In other formats the types are tried in
+    the source's order, and the first whose payload format matches is used.
     """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
         self._context = time_context(byte_range, rules)
         self._zone_name = byte_range.zone
-        self._hosts = Hosts(byte_range, source, rules.parser)
-        self._take_apart = take_apart_forms if rules.parser.reads_syslog_forms else take_apart_any
+        self._hosts = HostEncoder(byte_range, source, rules.parser)
+        self._take_apart = (
+            parse_syslog_forms if rules.parser.reads_syslog_forms else parse_syslog_line
+        )
         self._tried = tuple(
             (kind, frozenset(name.encode() for name in kind.rule.programs))
             for kind in self._types.values()
@@ -57,38 +60,44 @@ class MessageReader(LineReader):
             SYSLOG_FRACTION_DIGITS if source.format == "rfc5424" else FRACTION_DIGITS_MAX
         )
 
-    def read(self, line: bytes) -> Event:
-        """The line's event. Rejected if it can be none."""
+    def read(self, line: bytes) -> ParsedEvent:
+        """Parse a line into an event.
+
+        Raises:
+            Rejected: If the line is not a valid event of any type of the source.
+        """
         if self._source.format == "free":
             return self._first_that_fits(line, None, line)
         if self._source.format == "rfc5424":
             return self._named(line)
         parts = self._take_apart(line)
         if parts is None:
-            return self._otherwise(line, not_syslog())
+            return self._otherwise(line, not_syslog_rejection())
         return self._first_that_fits(line, parts.header, parts.message)
 
-    def _named(self, line: bytes) -> Event:
-        parts = take_apart_rfc5424(line)
+    def _named(self, line: bytes) -> ParsedEvent:
+        parts = parse_rfc5424(line)
         if parts is None:
-            return self._otherwise(line, not_rfc5424())
+            return self._otherwise(line, not_rfc5424_rejection())
         name = (parts.header.msgid or b"-").decode("ascii")
         kind = self._types.get(name)
         if kind is None:
-            return self._otherwise(line, unknown_type(name, self._source))
+            return self._otherwise(line, unknown_type_rejection(name, self._source))
         try:
-            return self._event(kind, kind.said(parts.message), parts.header)
+            return self._event(kind, kind.parse_message(parts.message), parts.header)
         except Rejected as refusal:
             refusal.claimed_type = kind.name
             raise
 
-    def _first_that_fits(self, line: bytes, header: SyslogHeader | None, message: bytes) -> Event:
+    def _first_that_fits(
+        self, line: bytes, header: SyslogHeader | None, message: bytes
+    ) -> ParsedEvent:
         refusals: list[Rejected] = []
         for kind, programs in self._tried:
             if programs and (header is None or header.program not in programs):
                 continue
             try:
-                said = kind.said(message)
+                said = kind.parse_message(message)
             except Rejected as refusal:
                 refusal.claimed_type = kind.name
                 refusals.append(refusal)
@@ -96,13 +105,15 @@ class MessageReader(LineReader):
             return self._event(kind, said, header)
         return self._otherwise(line, _none_fits(refusals, self._types))
 
-    def _event(self, kind: CompiledType, said: Said, header: SyslogHeader | None) -> Event:
+    def _event(
+        self, kind: CompiledType, said: ParsedMessage, header: SyslogHeader | None
+    ) -> ParsedEvent:
         time_ms = self._time_ms(kind, said, header)
         check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
-        host = self._hosts.of(said.host or (header.host if header is not None else None), kind)
-        return Event(kind, time_ms, host, kind.encode_said(said, header))
+        host = self._hosts.encode(said.host or (header.host if header is not None else None), kind)
+        return ParsedEvent(kind, time_ms, host, kind.encode_message(said, header))
 
-    def _time_ms(self, kind: CompiledType, said: Said, header: SyslogHeader | None) -> int:
+    def _time_ms(self, kind: CompiledType, said: ParsedMessage, header: SyslogHeader | None) -> int:
         text, time_ms = said.time, None
         if text is not None and kind.time_format is not None:
             time_ms, form = (
@@ -111,12 +122,12 @@ class MessageReader(LineReader):
             )
         elif header is not None and header.time is not None:
             text, form = header.time, "of a header of syslog"
-            if header.stamp is not None:
-                time_ms = header.stamp.read_ms(self._context)
+            if header.parsed_time is not None:
+                time_ms = header.parsed_time.read_ms(self._context)
             else:
                 time_ms = header_time_ms(text, self._context, self._fraction_digits_max)
         elif kind.rule.time == "observed":
-            return self.unsaid_ms
+            return self.default_time_ms
         else:
             raise Rejected(
                 DeadLetterReason.NO_TIMESTAMP,
@@ -131,7 +142,7 @@ class MessageReader(LineReader):
             )
             raise Rejected(
                 DeadLetterReason.BAD_TIMESTAMP,
-                f"{shown(text)} does not have the format {form}{zone}",
+                f"{quote_text(text)} does not have the format {form}{zone}",
                 kind.name,
             )
         return time_ms

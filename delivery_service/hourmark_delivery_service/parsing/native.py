@@ -1,10 +1,9 @@
-"""The native pass: lines in RFC 5424 to records in C, for what is beyond doubt.
+"""The native parser: converts RFC 5424 lines to records in C, for lines without special cases.
 
-All else is the Python path's, line by line.
-
-The Python path is the reference: what the pass takes, it makes byte for byte what that would make,
-and it never refuses a line. Without the compiled module (`hourmark.native`), or where a revision
-names a parser that it does not know, the Python path does it all.
+All other lines are parsed in Python, line by line. Python is the reference: for the lines that the
+native parser accepts, it produces the same bytes, and it never rejects a line. Without the compiled
+module (`hourmark.native`), or if a revision names an unknown parser version, Python parses all
+lines.
 """
 
 from __future__ import annotations
@@ -14,7 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hourmark import native
 from hourmark.rules.event_types import Source
-from hourmark_delivery_service.parsing.native_program import Field, program_of, text_alternatives
+from hourmark_delivery_service.parsing.native_program import (
+    ProgramField,
+    compile_program,
+    text_alternatives,
+)
 from hourmark_delivery_service.parsing.values.encode import AvroType
 
 if TYPE_CHECKING:
@@ -27,7 +30,13 @@ MODULE, WHY_NOT = native.MODULE, native.WHY_NOT
 
 
 class NativeType(NamedTuple):
-    """What the pass needs of a type: the program of a JSON payload, or how a text is taken."""
+    """The native parser's description of an event type.
+
+    Attributes:
+        program: Compiled program for JSON payloads, or None.
+        text: Description of the field for text payloads, or None: whether to remove a byte order
+            mark, the encodings before and after the field, and its union branches.
+    """
 
     program: Any
     text: tuple[bool, bytes, bytes, tuple[tuple[bytes, bool], ...]] | None
@@ -36,13 +45,22 @@ class NativeType(NamedTuple):
 def native_type(
     kind: CompiledType, schema: Mapping[str, Any], envelope_size: int
 ) -> NativeType | None:
-    """None where the pass cannot take lines of this type."""
+    """Return the native parser's description of an event type.
+
+    Args:
+        kind: Compiled type.
+        schema: Parsed Avro schema of the type.
+        envelope_size: Number of leading fields in the schema that belong to the envelope.
+
+    Returns:
+        The description, or None if only Python can parse lines of this type.
+    """
     if MODULE is None:
         return None
     types = [field["type"] for field in schema["fields"]]
     if kind.rule.payload == "json":
         fields = [
-            Field(f.name, t, f.default)
+            ProgramField(f.name, t, f.default)
             for f, t in zip(kind.fields, types[envelope_size:], strict=True)
         ]
         return _native_json(types[:envelope_size], fields)
@@ -53,10 +71,10 @@ def native_type(
     return None
 
 
-def _native_json(envelope: Sequence[AvroType], fields: Sequence[Field]) -> NativeType | None:
+def _native_json(envelope: Sequence[AvroType], fields: Sequence[ProgramField]) -> NativeType | None:
     try:
         return (
-            NativeType(MODULE.program(program_of(envelope, fields)), None)
+            NativeType(MODULE.program(compile_program(envelope, fields)), None)
             if MODULE is not None
             else None
         )
@@ -89,7 +107,16 @@ def _native_text(
 def native_source(
     source: Source, types: Mapping[str, CompiledType], numbers: Mapping[str, int]
 ) -> Any:
-    """What the pass needs of a source's types; None where it can take none of its lines."""
+    """Return the native parser's description of a source.
+
+    Args:
+        source: Declared source.
+        types: Compiled event types by name.
+        numbers: Number of each event type in the parser's results.
+
+    Returns:
+        The description, or None if only Python can parse the source's lines.
+    """
     if MODULE is None or source.format != "rfc5424":
         return None
     described = tuple(

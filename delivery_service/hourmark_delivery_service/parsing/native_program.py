@@ -1,7 +1,7 @@
-"""A type's schema as the program that the native pass runs (`native/program.h` has its form).
+"""Compilation of a schema to a native parser program; `native/program.h` defines its format.
 
-It is made of the same parsed schema and the same encoded defaults as the Python encoders; `native`
-says what it is for.
+The program is built from the same parsed schema and the same encoded defaults as the Python
+encoders.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from hourmark.avro.fields import INTEGER_RANGES
 from hourmark.avro.framing import encode_long
-from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaCompiler, default_of
+from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaCompiler, encode_default
 from hourmark_delivery_service.parsing.values.primitives import MICROS_PER_UNIT, PRIMITIVES
 
 _KINDS: Final = (
@@ -38,9 +38,13 @@ _NUMBER: Final = {kind: number for number, kind in enumerate(_KINDS)}
 _NO_DEFAULT: Final = 0xFFFFFFFF
 
 
-class Field(NamedTuple):
-    """A field of a record: its type as the parsed schema has it, and its encoded default, if it has
-    one.
+class ProgramField(NamedTuple):
+    """A field of a record in a native parser program.
+
+    Attributes:
+        name: Name of the field.
+        type: Type in the parsed Avro schema.
+        default: Encoded default, or None.
     """
 
     name: str
@@ -48,17 +52,28 @@ class Field(NamedTuple):
     default: bytes | None
 
 
-class Alternative(NamedTuple):
-    """One way in which a text may be taken: the index of the branch, encoded, and whether it need
-    not be UTF-8.
+class TextAlternative(NamedTuple):
+    """One way to encode a text: as `string`, as `bytes`, or as such a branch of a union.
+
+    Attributes:
+        branch: Encoded index of the union branch; empty if the type is not a union.
+        any_bytes: Whether the text may be invalid UTF-8.
     """
 
     branch: bytes
     any_bytes: bool
 
 
-def program_of(envelope: Sequence[AvroType], fields: Sequence[Field]) -> bytes:
-    """The program for a type's own fields, which may refer to named types of the envelope."""
+def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]) -> bytes:
+    """Compile the fields of an event type to a program for the native parser.
+
+    Args:
+        envelope: Types of the envelope's fields. Own fields may refer to their named types.
+        fields: The type's own fields.
+
+    Raises:
+        ValueError: If the native parser does not support the schema.
+    """
     made = _Program()
     record = made.reserve_node()
     for avro_type in envelope:
@@ -67,20 +82,22 @@ def program_of(envelope: Sequence[AvroType], fields: Sequence[Field]) -> bytes:
     return made.encode()
 
 
-def text_alternatives(avro_type: AvroType) -> list[Alternative] | None:
-    """How a text becomes a value of this type; None where that takes more than its bytes.
+def text_alternatives(avro_type: AvroType) -> list[TextAlternative] | None:
+    """Return how a text can be encoded as a value of an Avro type without conversion.
 
-    As `text_values` has it.
+    Returns:
+        The alternatives in the order in which they are tried, or None if the type is neither
+        `string` nor `bytes` nor a union of them and `null`.
     """
     if avro_type in ("string", "bytes"):
-        return [Alternative(b"", avro_type == "bytes")]
+        return [TextAlternative(b"", avro_type == "bytes")]
     branches = avro_type if isinstance(avro_type, list) else []
     if not all(
         isinstance(branch, str) and branch in ("null", "string", "bytes") for branch in branches
     ):
         return None
     return [
-        Alternative(encode_long(n), branch == "bytes")
+        TextAlternative(encode_long(n), branch == "bytes")
         for n, branch in enumerate(branches)
         if branch != "null"
     ] or None
@@ -99,7 +116,6 @@ class _Program:
         self._defaults = SchemaCompiler()  # of nested records: knows all types that were met
 
     def encode(self) -> bytes:
-        """As `program.h` has it."""
         nodes = b"".join(struct.pack("<4I2q", *node) for node in self._nodes)
         entries = b"".join(struct.pack("<5I", *entry) for entry in self._entries)
         parts = (
@@ -110,7 +126,6 @@ class _Program:
         return b"".join(struct.pack("<I", count) + part for count, part in parts)
 
     def node(self, avro_type: AvroType) -> int:
-        """The number of the node for a value of this type."""
         if isinstance(avro_type, list):
             branches = [self.node(branch) for branch in avro_type]
             return self._add("union", *self._children(branches))
@@ -139,11 +154,9 @@ class _Program:
         return number
 
     def reserve_node(self) -> int:
-        """A node that is filled later."""
         return self._add("null")
 
-    def fill_record(self, number: int, fields: Sequence[Field]) -> None:
-        """Make a reserved node a record."""
+    def fill_record(self, number: int, fields: Sequence[ProgramField]) -> None:
         first = len(self._entries)
         self._entries += [(0, 0, 0, 0, 0)] * len(
             fields
@@ -162,10 +175,10 @@ class _Program:
             self._check_default(field)
         self._open += 1
         fields = [
-            Field(
+            ProgramField(
                 field["name"],
                 field["type"],
-                default_of(field, self._defaults.encoder(field["type"])),
+                encode_default(field, self._defaults.encoder(field["type"])),
             )
             for field in avro_type["fields"]
         ]
@@ -174,9 +187,7 @@ class _Program:
         return number
 
     def _check_default(self, field: Mapping[str, Any]) -> None:
-        """ValueError for a default that may hold the record that it belongs to: what it gives, the
-        Python encoders say.
-        """
+        # Rejects a default that may contain its own record; only the Python encoders handle it.
         within = json.dumps(field["type"])
         if field.get("default") not in (None, []) and any(
             f'"{name}"' in within for name in self._unsettled

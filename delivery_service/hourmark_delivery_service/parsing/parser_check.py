@@ -1,10 +1,9 @@
-"""Whether this software still parses as it did, with whatever RE2, msgspec and Python are
-installed.
+"""Verification that parsing gives its recorded results with the installed libraries and Python.
 
-`vectors/<parser>.json`, made once for each number by `tools.keep_parser_vectors`, holds rules
-revisions, ranges and batches of odd lines, and the digest of all that parsing gave. The service
-parses them again before it starts: a library that reads a float, a pattern or an error's words
-otherwise is found before anything of it is written.
+`vectors/<parser>.json`, created once per parser version by `tools.keep_parser_vectors`, contains
+rules revisions, unusual ranges and batches, and a digest of their results. The service parses them
+at startup. A library that parses a float or a pattern differently is detected before any record is
+written.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from hourmark.rules.revision import RulesBook
 from hourmark_delivery_service.parsing.batch import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.parsers import PARSERS
-from hourmark_delivery_service.parsing.range import parse
+from hourmark_delivery_service.parsing.range import parse_range
 from hourmark_delivery_service.parsing.records import ParsedRange
 
 _LOG = logging.getLogger(__name__)
 
 EXTRAS: Final = (
     "2-extras",
-)  # of ranges that say more than those of 0.2.0, by the parser that they were kept with
+)  # of ranges with more headers than those of 0.2.0, by the parser they were recorded with
 KEPT: Final = (*map(str, PARSERS), *EXTRAS)
 
 FOLDER: Final = Path(__file__).parent / "vectors"
@@ -40,44 +39,53 @@ _LIBRARIES: Final = ("msgspec", "google-re2", "fastavro", "pydantic")
 
 
 def check_parser() -> None:
-    """Finding, if any result differs from the one that was kept, or cannot be compared."""
+    """Check that all recorded parser results can be reproduced.
+
+    Raises:
+        Finding: If a result differs from the recorded one, or the recorded results cannot be read.
+    """
     for number in KEPT:
         kept = f"{FOLDER.name}/{number}.json"
         try:
-            vectors = Vectors.of(number)
+            vectors = ParserVectors.load(number)
         except (OSError, ValueError, KeyError) as error:
             raise Finding(
                 f"{kept}, what the parser {number} gives, cannot be read: {error}; "
                 "install this software anew"
             ) from error
-        if different := vectors.different():
+        if different := vectors.failing_names():
             raise Finding(
                 f"this software is not the parser {number} that rules revisions name: "
-                f"{len(different)} of the {len(vectors.all)} "
+                f"{len(different)} of the {len(vectors.vectors)} "
                 f"results kept in {kept} come out otherwise, {different[0]!r} first. Ranges "
                 "sent again "
                 "would become other records, so the service does not start. Kept with: "
                 f"{vectors.made_with}; here: "
-                f"{made_with()}. Next step: install what requirements.lock names; a change that "
+                f"{dependency_versions()}. Next step: install what requirements.lock names; a change that "
                 "is meant is a new parser, see "
                 "docs/decisions/2026-11-22-the-parser-is-versioned.md"
             )
 
 
-def made_with() -> str:
-    """What results rest on beside this project's own code."""
+def dependency_versions() -> str:
+    """Return the versions of Python and of the libraries that parsing results depend on.
+
+    Returns:
+        Text for messages, such as `Python 3.11.7, msgspec 0.22.0, ...`.
+    """
     libraries = (f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
     return ", ".join((f"Python {platform.python_version()}", *libraries))
 
 
-class Vectors:
-    """Those of one parser.
+class ParserVectors:
+    """The recorded inputs and result digests (test vectors) of one parser version.
 
-    Each has a name, the id of its rules, a `range` or a `batch`, a body, and the digest it gave.
+    A vector has a name, a rules revision, a range or a batch, a body, and the digest of its result.
+    A range is parsed once in each of the vector's time zones.
 
-    A range is parsed once in each of its `zones`; what it does not say of itself stands in
-    `ranges`. A body, told by its number, is text of characters U+0000 to U+00FF, a byte each, or
-    pairs of such text and how often it is repeated.
+    Attributes:
+        vectors: The vectors, as decoded from JSON.
+        made_with: Versions of Python and libraries with which the results were recorded.
     """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
@@ -86,35 +94,43 @@ class Vectors:
         self._bodies: Sequence[str | list[tuple[str, int]]] = content["bodies"]
         self._ranges: Mapping[str, Any] = content["ranges"]
         self.made_with: str = content["made_with"]
-        self.all: Sequence[Mapping[str, Any]] = content["vectors"]
+        self.vectors: Sequence[Mapping[str, Any]] = content["vectors"]
 
     @classmethod
-    def of(cls, number: int | str) -> Vectors:
-        """As they were kept."""
+    def load(cls, number: int | str) -> ParserVectors:
+        """Load the vectors of a parser version from this package.
+
+        Args:
+            number: Parser version, or the name of an additional set of vectors.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If the file is not valid.
+        """
         return cls(json.loads((FOLDER / f"{number}.json").read_text()))
 
-    def different(self) -> list[str]:
-        """The names of those that give something else now."""
-        return [vector["name"] for vector in self.all if not self._same(vector)]
+    def failing_names(self) -> list[str]:
+        """Return the names of the vectors whose result differs from the recorded one."""
+        return [vector["name"] for vector in self.vectors if not self._same(vector)]
 
     def digest(self, vector: Mapping[str, Any]) -> str:
-        """Of all that parsing gives."""
+        """Parse a vector and return a hexadecimal digest of its complete result."""
         whole = hashlib.blake2b(digest_size=12)
-        for parsed in self.parsed(vector):
+        for parsed in self.parse(vector):
             for part in _parts(parsed):
                 whole.update(len(part).to_bytes(8) + part)
         return whole.hexdigest()
 
-    def parsed(self, vector: Mapping[str, Any]) -> Iterator[ParsedRange]:
-        """What becomes of it."""
+    def parse(self, vector: Mapping[str, Any]) -> Iterator[ParsedRange]:
+        """Parse a vector and yield its results: one for a batch, one per time zone for a range."""
         rules, body = self._rules[vector["rules"]], _body(self._bodies[vector["body"]])
         if "batch" in vector:
-            yield BatchParser(Batch(**vector["batch"], rules=rules.id), body, rules).whole()
+            yield BatchParser(Batch(**vector["batch"], rules=rules.id), body, rules).parse_all()
             return
         fields = {**self._ranges, **vector["range"]}
         part, start = Part(fields.pop("part")), fields["start"]
         for zone in fields.pop("zones"):
-            yield parse(
+            yield parse_range(
                 ByteRange(**fields, zone=zone, part=part, end=start + len(body), rules=rules.id),
                 body,
                 rules,
@@ -123,7 +139,7 @@ class Vectors:
     def _same(self, vector: Mapping[str, Any]) -> bool:
         try:
             return self.digest(vector) == str(vector["digest"])
-        # whatever a changed library raises is a difference, and is told as one
+        # any exception of a changed library is a difference, and is reported as one
         except Exception as error:  # noqa: BLE001
             _LOG.error("the kept vector %s cannot be parsed: %r", vector["name"], error)
             return False

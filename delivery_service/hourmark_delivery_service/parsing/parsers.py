@@ -1,8 +1,8 @@
-"""Which parsers this software can be. A rules revision names one, and what it gives never changes.
+"""The parser versions of this software. A rules revision names one, and its results never change.
 
-Where a change alters any result, it gets the next number, and the code before it stays, chosen by
-`CompiledRules.parser`: docs/decisions/2026-11-22-the-parser-is-versioned.md. `parser_check` holds
-each to the results that it was kept with.
+A change that alters any result gets the next number. The previous code remains and is selected by
+`CompiledRules.parser`; see docs/decisions/2026-11-22-the-parser-is-versioned.md. `parser_check`
+verifies each version against its recorded results.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from __future__ import annotations
 from typing import Final
 
 from hourmark.rules.revision import ParserVersion
-from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
+from hourmark_delivery_service.parsing.zones import load_zone, zone_versions
 
 PARSERS: Final = (1, 2, 3)
 
 
-def check_at_hand(named: ParserVersion) -> None:
-    """ValueError, naming what is at hand and the next step, if this software cannot be that
-    parser.
+def check_parser_available(version: ParserVersion) -> None:
+    """Check that this software contains a parser version and its time zone data.
+
+    Raises:
+        ValueError: If it does not. The message lists the available versions and the next step.
     """
     zones = sorted(zone_versions())
-    if named.parser not in PARSERS or named.zones not in zones:
+    if version.parser not in PARSERS or version.zones not in zones:
         parsers = ", ".join(map(str, PARSERS))
         raise ValueError(
-            f"it names the parser {named.parser!r:.40} with the zone data {named.zones!r:.40}, "
+            f"it names the parser {version.parser!r:.40} with the zone data {version.zones!r:.40}, "
             "and this software has the parsers "
             f"{parsers} with the zone data {', '.join(zones)}; upgrade this service, ranges "
             "wait until then"
         )
-    zone_of("UTC", named.zones)  # it can be read
+    load_zone("UTC", version.zones)  # it can be read

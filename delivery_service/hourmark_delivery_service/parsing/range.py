@@ -1,8 +1,8 @@
-"""Parsing of a byte range: a pure function of the range, its bytes and the rules revision it names.
+"""Parsing of a byte range: a pure function of the range, its bytes and its rules revision.
 
-It is total: whatever the bytes, each line becomes one event or one dead letter, or is blank and
-counted, and a retry gives the same, byte for byte, on any instance and years later. There is no
-clock and no configuration in here.
+The function is total: each line becomes one event or one dead letter, or is blank and counted. A
+retry gives the same result, byte for byte, on any instance and years later. It depends on no clock
+and no configuration.
 """
 
 from __future__ import annotations
@@ -16,52 +16,76 @@ from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.event_id import LineIds
 from hourmark.records.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId, decode_range_fields
 from hourmark.records.record_start import STEP_BYTES, RecordStart, compile_record_start
-from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.parsing.lines import FreeReader, LineReader, Rfc5424Reader
+from hourmark_delivery_service.parsing.lines import LineReader, PatternReader, Rfc5424Reader
 from hourmark_delivery_service.parsing.messages import MessageReader
 from hourmark_delivery_service.parsing.records import (
-    Origin,
     ParsedRange,
     Parser,
+    RecordOrigin,
     avro_string,
-    readable,
+    replace_surrogates,
 )
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 
-def reader_of(byte_range: ByteRange, rules: CompiledRules, **told: str) -> LineReader | None:
-    """The reader that the range's source asks for, or None where the rules declare no such source.
+def line_reader_for(
+    byte_range: ByteRange, rules: CompiledRules, **extra_fields: str
+) -> LineReader | None:
+    """Return the line parser for a byte range's source.
 
-    `told`: of these records.
+    Args:
+        byte_range: Range to parse.
+        rules: Rules revision that declares the source.
+        extra_fields: Additional texts by field name, which apply to all events.
+
+    Returns:
+        The line parser, or None if the rules do not declare the source.
     """
     source = rules.sources.get(byte_range.source)
     if source is None:
         return None
-    if fields := decode_range_fields(byte_range.fields) | told:
+    if fields := decode_range_fields(byte_range.fields) | extra_fields:
         rules = rules.with_fields(fields, source)
     if source.name not in rules.plain_sources:
         return MessageReader(byte_range, rules, source)
-    return (Rfc5424Reader if source.format == "rfc5424" else FreeReader)(byte_range, rules, source)
+    return (Rfc5424Reader if source.format == "rfc5424" else PatternReader)(
+        byte_range, rules, source
+    )
 
 
-def parse(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
-    """All of a range. ValueError, as `RangeParser` raises it."""
-    return RangeParser(byte_range, body, rules).whole()
+def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
+    """Parse a whole byte range at once.
+
+    Args:
+        byte_range: Position and metadata of the range.
+        body: Bytes of the range.
+        rules: Rules revision that the range names.
+
+    Raises:
+        ValueError: If the range and its body contradict each other; see `RangeParser`.
+    """
+    return RangeParser(byte_range, body, rules).parse_all()
 
 
 class RangeParser(Parser):
-    """Parses one range in slices.
+    """A parser of one byte range of a file.
 
-    ValueError if range and body contradict each other: the lengths differ, lines do not end with
-    LF, or `observed_at` lies where no calendar goes; or if `record_start` is no pattern. No tailer
-    makes such a range, and nothing in it could be kept.
+    A record of several lines is parsed like a line, with line feeds in between. The first line of
+    such a range always starts a record, so that the range alone determines the records.
 
-    Records of more than one line are read as lines are, with LFs between. Their range begins with
-    one, whatever its first line looks like, so that the range alone says where they begin. The
-    native pass is for ranges without extras.
+    Args:
+        byte_range: Position and metadata of the range.
+        body: Bytes of the range.
+        rules: Rules revision that the range names.
+
+    Raises:
+        ValueError: If the body's length does not match the range, the last line is not terminated
+            by a line feed, the observation time is after the year 8999, or `record_start` is not a
+            valid pattern.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:
@@ -77,11 +101,11 @@ class RangeParser(Parser):
             or (rules.redacts and byte_range.source not in rules.sources),  # mistyped, perhaps
             kind="range",
             host_id=byte_range.host_id,
-            host_name=readable(byte_range.host_name),
+            host_name=replace_surrogates(byte_range.host_name),
             file_id=byte_range.file_id,
             generation=byte_range.generation,
-            source=readable(byte_range.source),
-            path=readable(byte_range.path),
+            source=replace_surrogates(byte_range.source),
+            path=replace_surrogates(byte_range.path),
         )
         self._range = byte_range
         self._body = body
@@ -89,7 +113,7 @@ class RangeParser(Parser):
             compile_record_start(byte_range.record_start) if byte_range.record_start else None
         )
         self.joins_lines = self._starts is not None or byte_range.format == "cri"
-        self._reader = reader_of(byte_range, rules)
+        self._reader = line_reader_for(byte_range, rules)
         self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
         self._native = self._open_native(rules)
 
@@ -140,19 +164,17 @@ class RangeParser(Parser):
                 at = found
                 yield at - seen
                 seen = at
-            else:  # a long record: its search goes on
+            else:  # a long record: the search continues
                 yield STEP_BYTES
         self._record(at, len(self._body))
         yield len(self._body) - seen
 
     def _read_cri(self) -> Iterator[int]:
-        """Containers' lines, joined.
-
-        One that says no time has the runtime's, and each has `stream` among its fields.
-        """
+        # A container log line without a time has the runtime's, and each event has the field
+        # `stream`.
         at = 0
         readers = {
-            stream: reader_of(self._range, self._rules, stream=stream.decode())
+            stream: line_reader_for(self._range, self._rules, stream=stream.decode())
             for stream in cri.STREAMS
         }
         for end, record in cri.split_records(self._body):
@@ -179,7 +201,7 @@ class RangeParser(Parser):
         else:
             self._reader = reader
             if reader is not None:
-                reader.unsaid_ms = time_us // 1000
+                reader.default_time_ms = time_us // 1000
             self._line(record.text, record.at)
 
     def _record(self, at: int, end: int) -> None:
@@ -207,16 +229,13 @@ class RangeParser(Parser):
         )
 
     def _read_native(self, at: int) -> tuple[int, bool]:
-        """Take lines from `at` on: where the next begins, and whether it may be tried as these
-        were.
-        """
         assert native.MODULE is not None
         end, sure, packs, ids, places, hashes, size = native.MODULE.read(
             self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX
         )
         for number, keys, values, ends in packs:
-            event_type, some = self._rules.numbered[number], Packed(keys, values, ends)
-            self._pending.take(event_type, some, 0)
+            event_type, some = self._rules.numbered[number], PackedMessages(keys, values, ends)
+            self._pending.add_messages(event_type, some, 0)
             self.events[event_type] += len(some)
         self._pending.size += size
         self._promised.extend(ids, places, hashes)
@@ -234,7 +253,7 @@ class RangeParser(Parser):
             if self._reader is None:
                 raise Rejected(
                     DeadLetterReason.UNKNOWN_SOURCE,
-                    f"the rules declare no source {readable(self._range.source)}",
+                    f"the rules declare no source {replace_surrogates(self._range.source)}",
                 )
             event = self._reader.read(line)
             self._event(event, self._ids.make(event.time_ms, position, line), position)
@@ -248,16 +267,16 @@ class RangeParser(Parser):
         )
 
 
-def _origin(byte_range: ByteRange, range_id: RangeId) -> Origin:
+def _origin(byte_range: ByteRange, range_id: RangeId) -> RecordOrigin:
     file = bytearray(avro_string(byte_range.path))
     file += b"\x02" + avro_string(byte_range.file_id)  # the union's branch 1
     put_long(byte_range.generation, file)
-    return Origin(
+    return RecordOrigin(
         range_id=range_id,
         observed_at_ms=byte_range.observed_at_ms,
         host=avro_string(byte_range.host_name),
         source_and_file=bytes(file),
-        declared_source=readable(byte_range.source),
+        declared_source=replace_surrogates(byte_range.source),
         start=byte_range.start,
         end=byte_range.end,
     )

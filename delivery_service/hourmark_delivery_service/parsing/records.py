@@ -1,4 +1,4 @@
-"""What parsing makes: Kafka records, counts, and the audit record, gathered record by record."""
+"""The results of parsing: Kafka records, counts, and the audit record, collected record by record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hourmark.records.record_key import KEY_SIZE, RecordKey
 from hourmark_delivery_service.message import Chunk, Messages
 from hourmark_delivery_service.parsing import native
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
-from hourmark_delivery_service.parsing.dead_letter import withheld
+from hourmark_delivery_service.parsing.dead_letter import withhold_payload
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.values.primitives import ENCODED_BYTES_MAX, put_bytes
 
@@ -29,27 +29,34 @@ _OTHER: Final = re.compile(rb"[^\r\n]")
 _LETTERS: Final = bytes(byte if byte == ord("\n") else ord("x") for byte in range(256))
 
 
-def blank_lines(body: bytes, at: int) -> tuple[int, int]:
-    """Where the blank lines end that begin with the line at `at`, and how many there are: in one
-    go, as it may be a million.
+def skip_blank_lines(body: bytes, offset: int) -> tuple[int, int]:
+    """Count the blank lines that start at an offset, and return where they end.
+
+    Args:
+        body: Body to scan.
+        offset: Start of a line.
+
+    Returns:
+        The offset of the next line that is not blank, and the number of blank lines before it. The
+        given offset and 0 if that line is not blank.
     """
-    other = _OTHER.search(body, at)
-    end = body.rfind(b"\n", at, len(body) if other is None else other.start()) + 1
-    return (end, body.count(b"\n", at, end)) if end else (at, 0)
+    other = _OTHER.search(body, offset)
+    end = body.rfind(b"\n", offset, len(body) if other is None else other.start()) + 1
+    return (end, body.count(b"\n", offset, end)) if end else (offset, 0)
 
 
-def lines(body: bytes) -> int:
-    """How many there are, with the last that has no LF."""
+def count_lines(body: bytes) -> int:
+    """Return the number of lines in a body, including a last line without a line feed.
+
+    An empty body counts as one line.
+    """
     return body.count(b"\n") + (not body.endswith(b"\n"))
 
 
-def lines_not_blank(body: bytes) -> int:
-    """How many are not blank; a body that begins with a blank one may be said to have one more.
-
-    A mebibyte takes milliseconds.
-    """
+def max_nonblank_lines(body: bytes) -> int:
+    """Return an upper bound for the number of lines in a body that are not blank."""
     if b"\n\n" not in body and b"\r" not in body:
-        return lines(body)
+        return count_lines(body)
     unended = body[body.rfind(b"\n") + 1 :]
     return body.translate(_LETTERS, delete=b"\r").count(b"x\n") + (unended != b"")
 
@@ -58,14 +65,23 @@ _HASH: Final = struct.Struct("=Q")
 _PLACE: Final = struct.Struct(
     "<II"
 )  # a type's number, and the start of its hour in minutes: 4 bytes hold the year 9000
-_SEED: Final = secrets.randbits(63)  # nobody can choose ids that are slow to compare
+_SEED: Final = secrets.randbits(
+    63
+)  # random, so that no client can choose ids that are slow to compare
 
 
-class Promised:
-    """In the order of the records."""
+class PromiseAccumulator:
+    """Collects the ids and checksums of a body's records for its audit record.
+
+    The audit record promises, per event type and hour, how many distinct events there are.
+    """
 
     def __init__(self, types: Sequence[str]) -> None:
-        """`types`: their names, by number."""
+        """Create an empty accumulator.
+
+        Args:
+            types: Names of the event types, indexed by their number.
+        """
         self._types = types
         self._ids = bytearray()
         self._places = bytearray()
@@ -75,24 +91,37 @@ class Promised:
         return len(self._ids) // SIZE
 
     def add(self, type_number: int, hour_start_s: int, event_id: EventId, value: bytes) -> None:
-        """Add a record; `value` is framed."""
+        """Add a record.
+
+        Args:
+            type_number: Number of the record's event type.
+            hour_start_s: Start of the record's hour in Unix seconds.
+            event_id: Id of the event.
+            value: Value of the record, including the schema id.
+        """
         self._ids += event_id
         self._places += _PLACE.pack(type_number, hour_start_s // 60)
         self._hashes += _HASH.pack(value_hash(event_id, value))
 
     def extend(self, ids: bytes, places: bytes, hashes: bytes) -> None:
-        """Add records as the native pass returns them."""
+        """Add records in the packed form that the native parser returns.
+
+        Args:
+            ids: Event ids, concatenated.
+            places: Type number and hour of each record, concatenated.
+            hashes: Hash of each record's value, concatenated.
+        """
         self._ids += ids
         self._places += places
         self._hashes += hashes
 
     def places(self) -> Iterator[tuple[str, int]]:
-        """Type and hour start of each record."""
+        """Yield the event type and the start of the hour in Unix seconds of each record, in order."""
         for number, minute in _PLACE.iter_unpack(self._places):
             yield self._types[number], 60 * minute
 
     def promises(self) -> tuple[Promise, ...]:
-        """Return the promises of all records, sorted by type and hour."""
+        """Return the promises of all records (counts and checksums), sorted by type and hour."""
         if native.MODULE is None:
             ids = (
                 EventId(bytes(self._ids[at : at + SIZE])) for at in range(0, len(self._ids), SIZE)
@@ -114,7 +143,7 @@ class Promised:
         )
 
     def digest(self) -> bytes:
-        """Of the ids."""
+        """Return a digest of the ids of all records."""
         return digest_ids((self._ids,))
 
 
@@ -143,16 +172,26 @@ assert [f["name"] for f in ENVELOPE] == [
 
 
 class Slice:
-    """Some of the records: messages by event type, in their order; how many, and how many bytes
-    their values have.
+    """Some of the Kafka records that a parser produces, grouped by event type.
+
+    Attributes:
+        messages: Records by event type, in order.
+        count: Number of records.
+        size: Total size of the record values in bytes.
     """
 
     def __init__(self) -> None:
         self.messages: dict[str, Messages] = {}
         self.count = self.size = 0
 
-    def take(self, event_type: str, messages: Chunk, size: int) -> None:
-        """Messages of one type, and the size of their values."""
+    def add_messages(self, event_type: str, messages: Chunk, size: int) -> None:
+        """Append records of one event type.
+
+        Args:
+            event_type: Event type of the records.
+            messages: Records to append.
+            size: Total size of their values in bytes.
+        """
         known = self.messages.get(event_type)
         if known is None:
             known = self.messages[event_type] = Messages()
@@ -160,16 +199,23 @@ class Slice:
         self.count += len(messages)
         self.size += size
 
-    def add(self, other: Slice) -> None:
-        """Those of another after one's own."""
+    def merge(self, other: Slice) -> None:
+        """Append all records of another slice."""
         for event_type, messages in other.messages.items():
             for chunk in messages.chunks:
-                self.take(event_type, chunk, 0)
+                self.add_messages(event_type, chunk, 0)
         self.size += other.size
 
 
-class Record(NamedTuple):
-    """A Kafka record but for its timestamp."""
+class ParsedRecord(NamedTuple):
+    """A Kafka record that parsing produced, without its timestamp.
+
+    Attributes:
+        event_type: Event type, which determines the topic.
+        key: Record key.
+        value: Record value.
+        hour_start_s: Start of the event's hour in Unix seconds.
+    """
 
     event_type: str
     key: bytes
@@ -177,8 +223,15 @@ class Record(NamedTuple):
     hour_start_s: int
 
 
-class Event(NamedTuple):
-    """What a line says: its type, time, host (Avro string) and the datum of its own fields."""
+class ParsedEvent(NamedTuple):
+    """An event that was parsed from a line.
+
+    Attributes:
+        type: Event type.
+        time_ms: Time of the event in Unix milliseconds.
+        host: Host as an encoded Avro string.
+        body: Avro encoding of the type's own fields.
+    """
 
     type: CompiledType
     time_ms: int
@@ -187,9 +240,20 @@ class Event(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """What all records of a range or batch share. `host`, `source_and_file`: their Avro encodings
-    in the envelope.
+class RecordOrigin:
+    """The properties that all records of a byte range or batch share.
+
+    Attributes:
+        range_id: Id of the range or batch.
+        observed_at_ms: Observation time in Unix milliseconds.
+        host: Host as an encoded Avro string.
+        source_and_file: Avro encoding of the envelope's fields `source` and `file`.
+        declared_source: Name of the source.
+        start: Offset of the first byte of a range, or 0 for a batch.
+        end: End offset of a range, or the number of lines of a batch.
+
+    Raises:
+        ValueError: If the observation time is after the year 8999.
     """
 
     range_id: RangeId
@@ -207,9 +271,16 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRange:
-    """All of a range. `lines = events + dead_letters + blanks`, always."""
+    """The complete result of parsing a byte range or batch.
 
-    records: tuple[Record, ...]
+    The number of lines always equals `events + dead_letters + blanks`.
+
+    Attributes:
+        records: All events and dead letters, in order.
+        audit: Audit record of the range.
+    """
+
+    records: tuple[ParsedRecord, ...]
     lines: int
     events: int
     dead_letters: int
@@ -218,18 +289,30 @@ class ParsedRange:
 
 
 class Parser:
-    """Parses one range or batch, in slices, so that whoever drives it can do other work in between;
-    and counts for the audit.
+    """Base class of parsers of a byte range or batch, which produce records in slices.
 
-    Pure: equal arguments give equal slices. `slices` must be exhausted before `audit` is asked for.
+    Slices let the caller do other work in between. Parsing is deterministic: equal arguments give
+    equal slices. Counts are complete once `slices` is exhausted.
+
+    Attributes:
+        events: Number of events by type.
+        reasons: Number of dead letters by reason.
+        refused: Number of dead letters by claimed type (empty if not declared) and reason.
+        blanks: Number of blank lines.
+        joins_lines: Whether a record may consist of several lines.
     """
 
     def __init__(
-        self, rules: CompiledRules, origin: Origin, *, withholds: bool, **identity: object
+        self, rules: CompiledRules, origin: RecordOrigin, *, withholds: bool, **identity: object
     ) -> None:
-        """`withholds`: whether lines may be of a type that redacts.
+        """Create a parser.
 
-        `identity`: fields of the audit record not of all origins.
+        Args:
+            rules: Rules revision to parse with.
+            origin: Properties that all records share.
+            withholds: Whether lines may be of a type with redaction, so that dead letters must not
+                contain them.
+            identity: Additional fields of the audit record.
         """
         self._rules = rules
         self.withholds = withholds
@@ -242,7 +325,7 @@ class Parser:
             "rules": rules.id,
             "declared_source": origin.declared_source,
         }
-        self._promised = Promised(rules.numbered)
+        self._promised = PromiseAccumulator(rules.numbered)
         self._bucket_s = rules.parsing.bucket_seconds
         self._pending = Slice()
         self.reasons: collections.Counter[str] = collections.Counter()
@@ -254,7 +337,7 @@ class Parser:
         self.joins_lines = False  # whether a record may be many lines, and so long
 
     def slices(self) -> Iterator[Slice]:
-        """The records, some at a time."""
+        """Parse the body step by step and yield the records in slices. Call it only once."""
         seen = 0
         for size in self._read():
             seen += size
@@ -268,14 +351,12 @@ class Parser:
         if self._pending.count:
             yield self._pending
 
-    def records_at_most(self, body: bytes) -> int:
-        """How many records its body can make: no more than lines, and blank ones make none where
-        the rules say so.
-        """
-        return (lines_not_blank if self._rules.parser.counts_blanks else lines)(body)
+    def max_records(self, body: bytes) -> int:
+        """Return an upper bound for the number of records that a body produces."""
+        return (max_nonblank_lines if self._rules.parser.counts_blanks else count_lines)(body)
 
     def audit(self) -> AuditRecord:
-        """What the whole of it promises."""
+        """Return the audit record of the whole body. Call it after `slices` is exhausted."""
         origin, promised = self._origin, self._promised.promises()
         counts_blanks = self._rules.parser.counts_blanks
         if not counts_blanks:  # the schema of these records has no checksums
@@ -293,16 +374,16 @@ class Parser:
             **self._identity,  # type: ignore[arg-type]  # the subclasses' literal keyword arguments
         )
 
-    def whole(self) -> ParsedRange:
-        """All of it in one go."""
+    def parse_all(self) -> ParsedRange:
+        """Parse the whole body at once and return the complete result."""
         everything = Slice()
         for part in self.slices():
-            everything.add(part)
+            everything.merge(part)
         of_type = {
             event_type: iter(messages) for event_type, messages in everything.messages.items()
         }
         records = tuple(
-            Record(event_type, one["key"], one["value"], start_s)
+            ParsedRecord(event_type, one["key"], one["value"], start_s)
             for event_type, start_s in self._promised.places()
             for one in (next(of_type[event_type]),)
         )
@@ -318,31 +399,25 @@ class Parser:
 
     @property
     def declared_source(self) -> str:
-        """The source that the rules declare for a range; empty where they declare none. Of a batch,
-        `api`.
-        """
+        """Return the source of the range, `api` for a batch, or an empty string if undeclared."""
         source = str(self._identity["source"])
         return source if source in self._rules.sources or self._identity["kind"] == "batch" else ""
 
     @property
     def event_count(self) -> int:
-        """Events so far."""
+        """Return the number of events parsed so far."""
         return self.events.total()
 
     @property
     def dead_letter_count(self) -> int:
-        """Dead letters so far."""
+        """Return the number of dead letters so far."""
         return self.reasons.total()
 
     def _read(self) -> Iterator[int]:
-        """Take line by line, each as `_event` or `_dead_letter`; after each, its size."""
+        # Subclasses take each line by `_event` or `_dead_letter`, and yield its size.
         raise NotImplementedError
 
     def _lines(self, body: bytes) -> Iterator[tuple[int, int]]:
-        """Where each line begins, and its LF stands.
-
-        Blank lines are counted and left out, where the rules say so.
-        """
         at = 0
         while (at := self._after_blanks(body, at)) < len(body):
             end = body.index(b"\n", at)
@@ -350,16 +425,12 @@ class Parser:
             at = end + 1
 
     def _after_blanks(self, body: bytes, at: int) -> int:
-        """Where the next line begins that is not counted as a blank one; the body's end, if none
-        does.
-        """
         if at < len(body) and body[at] in b"\r\n" and self._rules.parser.counts_blanks:
-            at, blanks = blank_lines(body, at)
+            at, blanks = skip_blank_lines(body, at)
             self.blanks += blanks
         return at
 
-    def _event(self, event: Event, event_id: EventId, position: int) -> None:
-        """Take an event. Rejected, and nothing is taken, if it is too large."""
+    def _event(self, event: ParsedEvent, event_id: EventId, position: int) -> None:
         value = self._value(event, event_id, position)
         if len(value) + KEY_SIZE > EVENT_BYTES_MAX:
             raise Rejected(
@@ -371,11 +442,10 @@ class Parser:
         self.events[event.type.name] += 1
 
     def _dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
-        """Take what could be no event. `event_id` holds the time of `observed_at`."""
         # its frames hold it and all of the range: a circle that only the collector would end
         refusal.__traceback__ = None
         if self.withholds:
-            refusal, raw = withheld(refusal, raw, self._rules.types)
+            refusal, raw = withhold_payload(refusal, raw, self._rules.types)
         kind, origin, reason = self._rules.dead_letters, self._origin, refusal.reason.value
         values = {
             "reason": reason,
@@ -390,14 +460,13 @@ class Parser:
         assert len(body) < ENCODED_BYTES_MAX, (
             "a line and what is said of it are below the limit, so nothing was cut off"
         )
-        event = Event(kind, origin.observed_at_ms, origin.host, body)
+        event = ParsedEvent(kind, origin.observed_at_ms, origin.host, body)
         self._take(event, event_id, self._value(event, event_id, position))
         self.reasons[reason] += 1
         claimed = refusal.claimed_type or ""
         self.refused[claimed if claimed in self._rules.types else "", reason] += 1
 
-    def _value(self, event: Event, event_id: EventId, position: int) -> bytes:
-        """A record's value: framing, envelope, own fields."""
+    def _value(self, event: ParsedEvent, event_id: EventId, position: int) -> bytes:
         value = bytearray(event.type.header)
         value += event_id
         put_long(event.time_ms, value)
@@ -407,20 +476,20 @@ class Parser:
         value += event.body
         return bytes(value)
 
-    def _take(self, event: Event, event_id: EventId, value: bytes) -> None:
+    def _take(self, event: ParsedEvent, event_id: EventId, value: bytes) -> None:
         event_type, start_s = event.type.name, hour_start_s(event.time_ms, self._bucket_s)
         self._promised.add(self._rules.numbers[event_type], start_s, event_id, value)
         message = {"key": RecordKey(event_id, self._origin.range_id).encode(), "value": value}
-        self._pending.take(event_type, [message], len(value))
+        self._pending.add_messages(event_type, [message], len(value))
 
 
 def avro_string(text: str) -> bytes:
-    """A string's Avro encoding; bytes that were no UTF-8 (surrogate escapes) become U+FFFD."""
+    """Return the Avro encoding of a string. Surrogate escapes are replaced by U+FFFD."""
     out = bytearray()
-    put_bytes(readable(text).encode(), out)
+    put_bytes(replace_surrogates(text).encode(), out)
     return bytes(out)
 
 
-def readable(text: str) -> str:
-    """`text` without surrogate escapes: what can be written as UTF-8."""
+def replace_surrogates(text: str) -> str:
+    """Return a text with surrogate escapes replaced by U+FFFD, so that it can be encoded as UTF-8."""
     return text.encode(errors="surrogateescape").decode(errors="replace")

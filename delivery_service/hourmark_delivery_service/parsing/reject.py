@@ -1,4 +1,4 @@
-"""How a line is refused: an exception that becomes its dead letter."""
+"""The rejection of a line: an exception that becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from hourmark.records.dead_letters import DeadLetterReason
 
 
 class Rejected(Exception):
-    """This line can be no event.
+    """A line is not a valid event and becomes a dead letter.
 
-    Carries what its dead letter says; never leaves the parsing package.
+    It never leaves the parsing package.
+
+    Attributes:
+        reason: Machine-readable reason.
+        detail: Human-readable explanation, which may quote the line.
+        claimed_type: Event type that the line claimed, or None if not known.
+        field: Invalid field of the event type, or None.
+        key: Invalid key of the payload that is not a field of the type, or None.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Time zones by their IANA name, out of that version of the zone data that a rules revision names.
+"""Time zones by their IANA name, from the version of the zone data that a rules revision names.
 
-The versions are kept beside this module, `zone_data/<version>.zip`, for as long as any range may
-name them. Neither the machine's own zone files nor an installed `tzdata` package has a say, so a
-local time reads alike on every instance, years and releases later. `tools.keep_zone_data` keeps a
-further one.
+The versions are stored next to this module as `zone_data/<version>.zip`, for as long as any range
+may name them. Neither the machine's zone files nor an installed `tzdata` package is used, so a
+local time has the same meaning on every instance, years and releases later. `tools.keep_zone_data`
+adds a version.
 """
 
 from __future__ import annotations
@@ -21,14 +21,19 @@ _SUFFIX = ".zip"
 
 
 def zone_versions() -> frozenset[str]:
-    """The versions at hand."""
+    """Return the versions of the zone data that this software contains."""
     return frozenset(file.stem for file in FOLDER.glob(f"*{_SUFFIX}"))
 
 
-def zone_of(name: str, version: str) -> ZoneInfo | None:
-    """The zone of that name, or None where that version has none.
+def load_zone(name: str, version: str) -> ZoneInfo | None:
+    """Return a time zone by its IANA name, or None if the zone data has no such zone.
 
-    ValueError if the version is not at hand, or damaged.
+    Args:
+        name: IANA name, such as `Europe/Berlin`.
+        version: Version of the zone data.
+
+    Raises:
+        ValueError: If this version of the zone data is missing or damaged.
     """
     return _zone(str(FOLDER), version, name)
 

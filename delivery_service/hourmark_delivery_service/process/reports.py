@@ -1,14 +1,11 @@
-"""The identity of a service instance, and its own host reports.
+"""The identity of a service instance and its host reports.
 
-Who this service instance is: a host id that survives restarts, and a lock so that no two processes
-share it.
+The identity is a host id that survives restarts, with a lock so that no two processes share it.
 
-The service's own host reports: how far API traffic is acknowledged. Without them an hour could
-close over a request under way.
-
-`caught_up_at` is the start of the oldest request under way, or now: what began before it is
-answered. The first report is in the queue before the first event is taken; a goodbye follows the
-drain.
+A host report states up to which time all API requests are acknowledged. Without these reports an
+hour could close although a request of that hour is still in flight. The time `caught_up_at` is the
+start of the oldest request in flight, or the current time. The first report is in the queue before
+the first event is accepted, and a final report follows after the service has drained.
 """
 
 from __future__ import annotations
@@ -25,13 +22,20 @@ from typing import IO, Final, Protocol
 from hourmark.records.host_reports import API_SOURCE, HostReport, SourceReport
 from hourmark.records.ranges import new_host_id
 from hourmark.state_folder import StateFolder
-from hourmark_delivery_service.errors import NotNow, QueueError
-from hourmark_delivery_service.work.service import Service
+from hourmark_delivery_service.errors import QueueError, ServiceUnavailable
+from hourmark_delivery_service.work.service import DeliveryService
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Identity:
-    """`incarnation` is new at every start; `lock` is held as long as the process lives."""
+class ServiceIdentity:
+    """The identity of a service instance in its host reports.
+
+    Attributes:
+        host_id: Id of the instance, which survives restarts.
+        host_name: Name of the machine.
+        incarnation: Random id of this start of the instance.
+        lock: Lock file that the process holds until it exits.
+    """
 
     host_id: str
     host_name: str
@@ -39,10 +43,13 @@ class Identity:
     lock: IO[bytes] | None = None
 
 
-def take_identity(state_dir: Path) -> Identity:
-    """The instance's identity, minted once per `state_dir`.
+def take_identity(state_dir: Path) -> ServiceIdentity:
+    """Return the identity of the instance in this state folder, creating it on first use.
 
-    ConfigError if another process has it, or it cannot be kept.
+    The returned object holds a lock, so that no other process can use the same identity.
+
+    Raises:
+        ConfigError: If another process holds the lock, or the identity cannot be stored.
     """
     folder = StateFolder(state_dir, "service")
     lock = folder.lock()
@@ -51,7 +58,9 @@ def take_identity(state_dir: Path) -> Identity:
     except BaseException:
         lock.close()
         raise
-    return Identity(host_id, socket.gethostname() or f"pid-{os.getpid()}", uuid.uuid4().hex, lock)
+    return ServiceIdentity(
+        host_id, socket.gethostname() or f"pid-{os.getpid()}", uuid.uuid4().hex, lock
+    )
 
 
 _LOG = logging.getLogger(__name__)
@@ -60,62 +69,79 @@ _LOG = logging.getLogger(__name__)
 _GOODBYE_S: Final = 10.0
 
 
-class Claims(Protocol):
-    """What is reported: of one service, or of all workers of one."""
+class InflightSource(Protocol):
+    """Requests in flight, of a single service process or of all its workers."""
 
     @property
     def bytes(self) -> int:
-        """Of requests under way."""
+        """Return the memory of the requests in flight in bytes."""
         ...
 
     @property
     def requests(self) -> int:
-        """How many are not answered."""
+        """Return the number of requests that are not answered."""
         ...
 
     def oldest_ms(self) -> int:
-        """All that began earlier is answered. Never less than it was."""
+        """Return the time before which all requests are answered, in Unix milliseconds.
+
+        The value never decreases.
+        """
         ...
 
 
-class Reporter:
-    """Implements `hourmark_delivery_service.process.parts.Claimant`: appends a report every
-    `report_seconds`, one at a time.
+class ServiceReporter:
+    """Sends the host reports of a service to the queue every `report_seconds`.
+
+    Implements `ProgressReporter`.
     """
 
-    def __init__(self, service: Service, identity: Identity, claims: Claims) -> None:
+    def __init__(
+        self, service: DeliveryService, identity: ServiceIdentity, inflight: InflightSource
+    ) -> None:
         self._service = service
         self._identity = identity
-        self._claims = claims
+        self._claims = inflight
         self._sequence = 0
 
     async def run(self) -> None:
-        """Report until cancelled.
+        """Send reports periodically until the task is cancelled.
 
-        While the queue is away reports fail and hours wait, as they must.
+        Failed reports are logged. Hours stay open until a report succeeds.
         """
         while True:
             try:
                 await self.report()
-                self._service.reported = True
-            except (QueueError, NotNow) as error:
+                self._service.first_report_sent = True
+            except (QueueError, ServiceUnavailable) as error:
                 _LOG.warning("the own report did not get into Kafka: %s", error)
             await asyncio.sleep(self._service.settings.report_seconds)
 
-    async def goodbye(self) -> None:
-        """Only after everything under way is answered; and without it, hours wait until their
-        deadline.
+    async def send_goodbye(self) -> None:
+        """Send the final report, if an earlier report was sent and no request is left unanswered.
+
+        Waits at most 10 seconds; failures are logged. Without a final report, hours stay open until
+        their deadline.
         """
-        if not self._service.reported or self._claims.requests:
+        if not self._service.first_report_sent or self._claims.requests:
             return
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 await self.report(goodbye=True)
-        except (QueueError, NotNow, TimeoutError) as error:
+        except (QueueError, ServiceUnavailable, TimeoutError) as error:
             _LOG.warning("no goodbye could be said: %s", error)
 
     async def report(self, *, goodbye: bool = False) -> None:
-        """Append one report. Raises QueueError; then the next one says the same or more."""
+        """Send one host report.
+
+        Args:
+            goodbye: Whether this is the final report.
+
+        Raises:
+            QueueError: If the queue did not store the report. The next report covers at least the
+                same time.
+            ServiceUnavailable: If the schema id of host reports is not known yet.
+        """
         service = self._service
         caught_up_ms = self._claims.oldest_ms()
         report = HostReport(

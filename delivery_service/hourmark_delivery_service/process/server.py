@@ -1,6 +1,4 @@
-"""The running service: its parts started in order, served by uvicorn, drained on SIGTERM, and gone
-with a goodbye.
-"""
+"""The running service: startup, serving by uvicorn, draining on SIGTERM, and the final report."""
 
 from __future__ import annotations
 
@@ -31,16 +29,20 @@ from hourmark.process.allocator import use_one_arena
 from hourmark.records.ranges import LINE_BYTES_MAX
 from hourmark_delivery_service.edge.app import create_app
 from hourmark_delivery_service.limits.connections import OTHER_FILES
-from hourmark_delivery_service.limits.http_protocol import check_uvicorn, protocol_of
-from hourmark_delivery_service.limits.tls import Tls
+from hourmark_delivery_service.limits.http_protocol import check_uvicorn, protocol_class_for
+from hourmark_delivery_service.limits.tls import ServerTls
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, native
 from hourmark_delivery_service.parsing.parser_check import check_parser
-from hourmark_delivery_service.process.claims import Claims
-from hourmark_delivery_service.process.parts import Claimant, claiming, started
-from hourmark_delivery_service.process.reports import Reporter, take_identity
+from hourmark_delivery_service.process.lifecycle import (
+    ProgressReporter,
+    progress_reporting,
+    running_service,
+)
+from hourmark_delivery_service.process.reports import ServiceReporter, take_identity
 from hourmark_delivery_service.process.supervisor import ReadConfig, supervise
-from hourmark_delivery_service.process.worker import Worker
-from hourmark_delivery_service.work.service import Service, clock_trouble
+from hourmark_delivery_service.process.worker import WorkerStatusReporter
+from hourmark_delivery_service.process.worker_status import WorkerStatusTable
+from hourmark_delivery_service.work.service import DeliveryService, clock_problem
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,16 +58,21 @@ _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, wit
 
 
 def run(config: Config, on_listening: Callable[[str], None], read_config: ReadConfig) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL.
+    """Run the delivery service until SIGTERM or SIGINT, then drain it.
 
-    `read_config` is what several workers do on SIGHUP.
+    Args:
+        config: Configuration of the service.
+        on_listening: Called with the service's URL once it accepts connections.
+        read_config: Reads the configuration again; called on SIGHUP if there are several workers.
 
-    ConfigError, before anything is started; or Finding where this software does not parse as it
-    did, or was not tested with the installed uvicorn.
+    Raises:
+        ConfigError: If a setting is invalid for this machine. Nothing was started then.
+        Finding: If the parser does not produce its recorded results, or uvicorn is not the tested
+            version.
     """
     check_limits(config)
-    allow_connections(config.service.connections_max)
-    check_machines_clock(SystemClock())
+    raise_open_file_limit(config.service.connections_max)
+    check_system_clock(SystemClock())
     check_parser()
     check_uvicorn()
     if native.WHY_NOT:
@@ -74,7 +81,9 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
     tls = _tls(config)
     listener = _listen(config.service.host, config.service.port)
     if config.service.workers > 1:
-        listener.listen(_BACKLOG)  # before any worker does: whoever is told the address can connect
+        listener.listen(
+            _BACKLOG
+        )  # before any worker does, so that clients can connect once the URL is printed
         on_listening(_url(listener, tls))
         supervise(config, read_config, identity, listener, _work)
     else:
@@ -82,19 +91,17 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
             config,
             listener,
             tls,
-            lambda service: Reporter(service, identity, service.inflight),
+            lambda service: ServiceReporter(service, identity, service.inflight),
             on_listening,
         )
         uvloop.run(serving)
 
 
 def tune_interpreter() -> None:
-    """Few collections, and short turns between threads.
+    """Configure the garbage collector and thread switching for low latency.
 
-    What the start made stays, and records have no cycles; yet each long list in JSON made the
-    collector go over all that lives: half a second for one line of 4 MiB. And whoever wants the
-    interpreter waits 5 ms by default while another thread is busy, as the event loop does several
-    times for each request.
+    Objects that exist at the time of the call are excluded from garbage collection. Call it once,
+    after startup.
     """
     gc.collect()
     gc.freeze()
@@ -103,9 +110,11 @@ def tune_interpreter() -> None:
 
 
 def check_limits(config: Config) -> None:
-    """What HTTP accepts must fit into Kafka, or it could be accepted and never delivered.
+    """Check that every event that the HTTP API accepts fits into a Kafka message.
 
-    ConfigError names the setting.
+    Raises:
+        ConfigError: If `kafka.max_message_bytes` is too small or `service.line_bytes_max` too
+            large.
     """
     needed = EVENT_BYTES_MAX + _RECORD_OVERHEAD
     if config.kafka.max_message_bytes < needed:
@@ -120,10 +129,11 @@ def check_limits(config: Config) -> None:
         )
 
 
-def allow_connections(connections_max: int) -> None:
-    """As many open files as these connections and all else may need.
+def raise_open_file_limit(connections_max: int) -> None:
+    """Raise the process's limit on open files, if necessary, to allow this number of connections.
 
-    ConfigError where this process may not have them.
+    Raises:
+        ConfigError: If the hard limit of the process is too low.
     """
     needed = connections_max + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -138,26 +148,30 @@ def allow_connections(connections_max: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def check_machines_clock(clock: Clock) -> None:
-    """Tailers write this clock's time into ranges, which would be refused for ever if it could not
-    be right. ConfigError.
+def check_system_clock(clock: Clock) -> None:
+    """Check that the system clock is plausible, because tailers copy its time into their ranges.
+
+    Raises:
+        ConfigError: If the clock is not between the years 2000 and 8999.
     """
-    if trouble := clock_trouble(clock.now_ms()):
+    if trouble := clock_problem(clock.now_ms()):
         raise ConfigError(f"{trouble}, then start again")
 
 
 async def _serve(
     config: Config,
     listener: socket.socket,
-    tls: Tls | None,
-    claimant_of: Callable[[Service], Claimant],
+    tls: ServerTls | None,
+    claimant_of: Callable[[DeliveryService], ProgressReporter],
     on_listening: Callable[[str], None] | None = None,
     end_with: int | None = None,
 ) -> None:
-    """Until a signal, or until the descriptor `end_with` can be read."""
     use_one_arena()
-    async with started(config) as service, claiming(service, config, claimant_of(service)):
-        server = Server(
+    async with (
+        running_service(config) as service,
+        progress_reporting(service, config, claimant_of(service)),
+    ):
+        server = HttpServer(
             uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None
         )
         watching = asyncio.create_task(tls.watch()) if tls is not None else None
@@ -175,7 +189,6 @@ async def _serve(
 
 
 def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
-    """A worker's life: what its supervisor starts it with, and it ends with its supervisor."""
     set_up_logging(config.log_level)
     try:
         _run_worker(config, listener, claims_file, slot)
@@ -186,21 +199,21 @@ def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int)
 
 
 def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
-    claims = Claims(claims_file, SystemClock(), anew=False)
+    claims = WorkerStatusTable(claims_file, SystemClock(), create=False)
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None, "a supervisor started it"
     work = _serve(
-        share_of(config),
+        per_worker_config(config),
         listener,
         _tls(config),
-        lambda service: Worker(service, claims, slot),
+        lambda service: WorkerStatusReporter(service, claims, slot),
         end_with=int(supervisor.sentinel),
     )
     uvloop.run(work)
 
 
-def share_of(config: Config) -> Config:
-    """What one worker may take of what the service as a whole may."""
+def per_worker_config(config: Config) -> Config:
+    """Return the configuration of one worker: its share of the memory and connection limits."""
     service, workers = config.service, config.service.workers
     limits = {
         "inflight_bytes_max": max(service.inflight_bytes_max // workers, _INFLIGHT_BYTES_LEAST),
@@ -209,11 +222,11 @@ def share_of(config: Config) -> Config:
     return config.model_copy(update={"service": service.model_copy(update=limits)})
 
 
-def _tls(config: Config) -> Tls | None:
-    return Tls(config.service.tls) if config.service.tls.certificate is not None else None
+def _tls(config: Config) -> ServerTls | None:
+    return ServerTls(config.service.tls) if config.service.tls.certificate is not None else None
 
 
-def _url(listener: socket.socket, tls: Tls | None) -> str:
+def _url(listener: socket.socket, tls: ServerTls | None) -> str:
     scheme, (host, port) = "http" if tls is None else "https", listener.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
@@ -232,11 +245,19 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> uvicorn.Config:
-    """How the HTTP server is set up."""
+def uvicorn_config(
+    service: DeliveryService, config: Config, tls: ServerTls | None = None
+) -> uvicorn.Config:
+    """Return the uvicorn configuration that serves the service's HTTP application.
+
+    Args:
+        service: Service behind the application.
+        config: Configuration with limits and timeouts.
+        tls: TLS certificates, or None to serve plain HTTP.
+    """
     return uvicorn.Config(
         create_app(service),
-        http=protocol_of(config.service, None if tls is None else tls.context),
+        http=protocol_class_for(config.service, None if tls is None else tls.context),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -248,10 +269,12 @@ def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> 
     )
 
 
-class Server(uvicorn.Server):
-    """uvicorn, but a signal ends it with exit code 0, after the drain.
+class HttpServer(uvicorn.Server):
+    """A uvicorn server that exits with code 0 after a signal, once it has drained.
 
-    `on_hangup` is what SIGHUP does.
+    Args:
+        config: uvicorn configuration.
+        on_hangup: Called on SIGHUP, if given.
     """
 
     def __init__(
@@ -267,9 +290,8 @@ class Server(uvicorn.Server):
         )
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second. glibc keeps what was freed between what is in use: a wave of requests
-        would stay resident.
-        """
+        # Called ten times a second. glibc keeps freed memory between blocks in use, so the memory
+        # of a burst of requests would stay resident.
         if counter % _TICKS_PER_TRIM == 0 and _malloc_trim is not None:
             _malloc_trim(0)  # 0.2 to 5 ms, as measured
         return await super().on_tick(counter)

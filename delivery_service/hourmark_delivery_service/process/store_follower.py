@@ -1,6 +1,4 @@
-"""Follows a compacted topic (rules, tokens) in a thread of its own, from its beginning, for as long
-as the service runs.
-"""
+"""A thread that follows a compacted topic (rules or tokens) while the service runs."""
 
 from __future__ import annotations
 
@@ -19,20 +17,35 @@ POLL_S = 1.0  # a new revision is named to tailers, and a revoked token is refus
 _RETRY_MAX_S: Final = 3.0
 
 
-class Store(Protocol):
-    """What is known of a topic. `trouble`: why it cannot be read at the moment."""
+class TopicStore(Protocol):
+    """The contents of a topic, kept up to date by `StoreFollower`.
 
-    trouble: str
+    Attributes:
+        read_error: Why the topic cannot be read at the moment, or an empty string.
+    """
 
-    def feed(self, records: Iterable[tuple[bytes | None, bytes | None]], *, anew: bool) -> None:
-        """All records up to the topic's end. `anew`: it begins from its start, or is gone."""
+    read_error: str
+
+    def feed(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
+    ) -> None:
+        """Add the records that were read up to the topic's end.
+
+        Args:
+            records: Keys and values of the records, in order.
+            from_start: Whether the records start at the beginning of the topic, or the topic is
+                missing.
+        """
         ...
 
 
 class StoreFollower:
-    """Feeds a store. Kafka being away only means that nothing new is learned."""
+    """A background thread that feeds the records of a topic to a store.
 
-    def __init__(self, config: Config, topic: str, store: Store) -> None:
+    While Kafka is unavailable, the store keeps its contents and its `read_error` is set.
+    """
+
+    def __init__(self, config: Config, topic: str, store: TopicStore) -> None:
         self._topic = topic
         self._store = store
         self._follower = TopicFollower(config.kafka.edge, topic, cluster_name="edge")
@@ -40,11 +53,11 @@ class StoreFollower:
         self._thread = threading.Thread(target=self._run, name=f"follower-{topic}", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start the background thread. Call it only once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End within a few seconds; the thread is a daemon and cannot hold up the process."""
+        """Ask the thread to stop, and wait for at most 5 seconds until it has."""
         self._stopping.set()
         self._thread.join(5)
 
@@ -53,20 +66,20 @@ class StoreFollower:
         while not self._stopping.is_set():
             try:
                 anew, records = self._follower.poll()
-                self._store.feed(records, anew=anew)
-                self._store.trouble, pause_s = "", POLL_S
+                self._store.feed(records, from_start=anew)
+                self._store.read_error, pause_s = "", POLL_S
             # a thread that ended would leave the service with what was yesterday
             except Exception as error:  # noqa: BLE001
                 if (
                     trouble := f": {error}"
-                ) != self._store.trouble:  # each is told once, however long it lasts
+                ) != self._store.read_error:  # each error is logged once, however long it lasts
                     _LOG.warning(
                         "%s cannot be read for now: %s",
                         self._topic,
                         error,
                         exc_info=not isinstance(error, Unavailable),
                     )
-                self._store.trouble = trouble
+                self._store.read_error = trouble
                 pause_s = min(pause_s * 2, _RETRY_MAX_S)
             self._stopping.wait(pause_s)
         self._follower.close()

@@ -1,14 +1,14 @@
-"""`hourmark serve --workers N`: processes that share one port, and the one that starts them and
-reports for all.
+"""Supervision of `hourmark serve --workers N`: processes that share one port and one identity.
 
-- Each worker is a service of its own: rules, queue, memory. Limits of the service as a whole are
-  shared out among them.
-- A worker that ends is started again, later and later while it ends at once; one that says nothing
-  for `HANGS_S` is ended first.
-- SIGTERM drains all; the goodbye is said only if each of them answered everything. SIGHUP starts
-  workers anew with the configuration as it stands then, each before the one that it replaces
-  drains.
-- There is one identity and one report: its claim is the least of the workers' (`claims`).
+- Each worker is a complete service with its own rules, queue and memory. Limits of the whole
+  service are divided among the workers.
+- A worker that exits is restarted, with increasing delays if it exits soon after its start. A
+  worker without a heartbeat for `HANGS_S` seconds is killed first.
+- SIGTERM drains all workers. The final report is sent only if all requests were answered.
+- SIGHUP replaces the workers one by one with the current configuration. Each new worker serves
+  before the worker that it replaces is drained.
+- The supervisor reports for all workers: the reported time is the minimum over the workers
+  (`worker_status`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.kafka.clients import bootstrap_addresses
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
-from hourmark_delivery_service.process.claims import Claims
-from hourmark_delivery_service.process.parts import claiming, started
-from hourmark_delivery_service.process.reports import Identity, Reporter
+from hourmark_delivery_service.process.lifecycle import progress_reporting, running_service
+from hourmark_delivery_service.process.reports import ServiceIdentity, ServiceReporter
+from hourmark_delivery_service.process.worker_status import WorkerStatusTable
 
 _LOG = logging.getLogger(__name__)
 
 HANGS_S: Final = 60.0
-_LOOK_S: Final = 0.1
+_POLL_S: Final = 0.1
 _PAUSE_S_MAX: Final = 30.0
 _LIVES_S: Final = 10.0  # a worker that lived for so long is started again at once
 _REPLACED_S: Final = 30.0  # a new worker that does not serve by then does not replace any
 
-Work = Callable[
+WorkerMain = Callable[
     [Config, socket.socket, Path, int], None
 ]  # config, listener, the claims' file, slot
 ReadConfig = Callable[[], Config]
@@ -54,27 +54,40 @@ ReadConfig = Callable[[], Config]
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Child:
-    """One worker. `heard_s`: when it last told something. `drains`: it was told to end."""
+    """A running worker process.
+
+    Attributes:
+        slot: Row of the worker in the status table.
+        began_s: Monotonic time of its start.
+        heard_s: Monotonic time of its latest heartbeat.
+        heartbeats: Number of its latest heartbeat.
+        drains: Whether it was asked to exit.
+    """
 
     process: SpawnProcess
     slot: int
     began_s: float
     heard_s: float
-    told: int = 0
+    heartbeats: int = 0
     drains: bool = False
 
 
-class Supervisor:
-    """Keeps as many workers as the configuration names."""
+class WorkerSupervisor:
+    """Starts, restarts and replaces the configured number of worker processes."""
 
     def __init__(
-        self, config: Config, listener: socket.socket, claims: Claims, clock: Clock, work: Work
+        self,
+        config: Config,
+        listener: socket.socket,
+        status_table: WorkerStatusTable,
+        clock: Clock,
+        worker_main: WorkerMain,
     ) -> None:
         self._config = config
         self._listener = listener
-        self._claims = claims
+        self._claims = status_table
         self._clock = clock
-        self._work = work
+        self._work = worker_main
         self._context = multiprocessing.get_context("spawn")
         self._children: list[_Child] = []
         self._pause_s = 0.0
@@ -82,14 +95,17 @@ class Supervisor:
         self._ending = False
 
     @property
-    def running(self) -> int:
-        """How many workers there are, those that drain included."""
+    def worker_count(self) -> int:
+        """Return the number of running worker processes, including those that drain."""
         return len(self._children)
 
-    def look(self) -> None:
-        """Forget what has ended, end what hangs, start what is missing."""
+    def check_workers(self) -> None:
+        """Remove workers that have exited, kill workers that hang, and start missing workers.
+
+        Call it periodically.
+        """
         for child in list(self._children):
-            self._look_at(child)
+            self._check_worker(child)
         missing = (
             0
             if self._ending
@@ -100,17 +116,19 @@ class Supervisor:
                 self._start()
 
     def drain(self) -> None:
-        """Tell all workers to answer what is under way, and end."""
+        """Ask all workers to answer their requests in flight and exit."""
         self._ending = True
         for child in self._children:
             self._end(child)
 
     async def replace(self, config: Config) -> None:
-        """Workers with this configuration instead of those that run; each of them ends once one of
-        the new serves.
+        """Replace all running workers by workers with a new configuration, one by one.
 
-        TimeoutError if one of the new does not: those that run stay, and the configuration of
-        before.
+        Each old worker drains once its replacement serves requests.
+
+        Raises:
+            TimeoutError: If a new worker does not serve within 30 seconds. The remaining old
+                workers keep running, with the old configuration.
         """
         before, self._config = self._config, config
         for index, old in enumerate([child for child in self._children if not child.drains]):
@@ -127,13 +145,13 @@ class Supervisor:
 
     async def _until_it_serves(self, child: _Child) -> None:
         async with asyncio.timeout(_REPLACED_S):
-            while not child.told:
+            while not child.heartbeats:
                 if child not in self._children:
                     raise TimeoutError
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
 
     def _start(self) -> _Child:
-        slot = self._claims.take()
+        slot = self._claims.allocate_slot()
         process = self._context.Process(
             target=self._work,
             args=(_informed(self._config), self._listener, self._claims.path, slot),
@@ -149,14 +167,14 @@ class Supervisor:
         child.drains = True
         child.process.terminate()
 
-    def _look_at(self, child: _Child) -> None:
+    def _check_worker(self, child: _Child) -> None:
         now_s = self._clock.monotonic_s()
-        told = self._claims.of(child.slot).told
-        if told != child.told:
-            child.told, child.heard_s = told, now_s
+        heartbeats = self._claims.get(child.slot).heartbeats
+        if heartbeats != child.heartbeats:
+            child.heartbeats, child.heard_s = heartbeats, now_s
         if child.process.exitcode is not None:
             self._ended(child, now_s)
-        elif child.told and now_s - child.heard_s > HANGS_S:
+        elif child.heartbeats and now_s - child.heard_s > HANGS_S:
             _LOG.error(
                 "worker %d tells nothing since %.0f s: it is killed, and another one started",
                 child.process.pid,
@@ -165,11 +183,11 @@ class Supervisor:
             child.process.kill()
 
     def _ended(self, child: _Child, now_s: float) -> None:
-        code, claim = child.process.exitcode, self._claims.of(child.slot)
+        code, claim = child.process.exitcode, self._claims.get(child.slot)
         if (
-            self._ending and claim.told and (code or claim.requests)
-        ):  # before it told anything it could take nothing
-            self._claims.leave_unanswered()
+            self._ending and claim.heartbeats and (code or claim.requests)
+        ):  # a worker without a heartbeat has not accepted requests yet
+            self._claims.count_unanswered_worker()
         if not child.drains:
             quick = now_s - child.began_s < _LIVES_S
             self._pause_s = min(max(2 * self._pause_s, 1.0), _PAUSE_S_MAX) if quick else 0.0
@@ -185,11 +203,11 @@ class Supervisor:
         multiprocess.mark_process_dead(child.process.pid)  # type: ignore[no-untyped-call]
         child.process.close()
         self._children.remove(child)
-        self._claims.free(child.slot)
+        self._claims.release_slot(child.slot)
 
 
 def _informed(config: Config) -> Config:
-    """With the brokers that the cluster named meanwhile."""
+    # Passes on the brokers that the cluster has named meanwhile.
     edge = config.kafka.edge.model_copy(
         update={"bootstrap": bootstrap_addresses(config.kafka.edge)}
     )
@@ -197,22 +215,35 @@ def _informed(config: Config) -> Config:
 
 
 def supervise(
-    config: Config, read_config: ReadConfig, identity: Identity, listener: socket.socket, work: Work
+    config: Config,
+    read_config: ReadConfig,
+    identity: ServiceIdentity,
+    listener: socket.socket,
+    worker_main: WorkerMain,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. `work` is a worker's whole life."""
+    """Run the worker processes of a service until SIGTERM or SIGINT, then drain them.
+
+    Args:
+        config: Configuration of the service.
+        read_config: Reads the configuration again; called on SIGHUP.
+        identity: Identity of the service in its host reports.
+        listener: Listening socket that the workers share.
+        worker_main: Main function of a worker: takes the configuration, the listener, the path of
+            the worker status table and the worker's slot.
+    """
     folder = config.service.state_dir / "metrics"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     os.environ[METRICS_VARIABLE] = str(
         folder
     )  # of the workers: here prometheus_client is loaded already
-    claims = Claims(config.service.state_dir / "claims", SystemClock(), anew=True)
+    claims = WorkerStatusTable(config.service.state_dir / "claims", SystemClock(), create=True)
     asyncio.run(
         _supervise(
             config,
             read_config,
             identity,
-            Supervisor(config, listener, claims, SystemClock(), work),
+            WorkerSupervisor(config, listener, claims, SystemClock(), worker_main),
             claims,
         )
     )
@@ -221,9 +252,9 @@ def supervise(
 async def _supervise(
     config: Config,
     read_config: ReadConfig,
-    identity: Identity,
-    supervisor: Supervisor,
-    claims: Claims,
+    identity: ServiceIdentity,
+    supervisor: WorkerSupervisor,
+    claims: WorkerStatusTable,
 ) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -231,26 +262,28 @@ async def _supervise(
     reload = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     async with (
-        started(config) as service,
-        claiming(service, config, Reporter(service, identity, claims)),
+        running_service(config) as service,
+        progress_reporting(service, config, ServiceReporter(service, identity, claims)),
     ):
         reloading = asyncio.create_task(_reload(reload, read_config, supervisor))
         while not stop.is_set():
-            supervisor.look()
-            if service.reported:
-                claims.say_reported()
+            supervisor.check_workers()
+            if service.first_report_sent:
+                claims.mark_reported()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_POLL_S):
                     await stop.wait()
         reloading.cancel()
-        _LOG.info("draining %d workers", supervisor.running)
+        _LOG.info("draining %d workers", supervisor.worker_count)
         supervisor.drain()
-        while supervisor.running:
-            supervisor.look()
-            await asyncio.sleep(_LOOK_S)
+        while supervisor.worker_count:
+            supervisor.check_workers()
+            await asyncio.sleep(_POLL_S)
 
 
-async def _reload(asked: asyncio.Event, read_config: ReadConfig, supervisor: Supervisor) -> None:
+async def _reload(
+    asked: asyncio.Event, read_config: ReadConfig, supervisor: WorkerSupervisor
+) -> None:
     while True:
         await asked.wait()
         asked.clear()
@@ -269,5 +302,6 @@ async def _reload(asked: asyncio.Event, read_config: ReadConfig, supervisor: Sup
             )
         else:
             _LOG.info(
-                "SIGHUP: %d workers run with the configuration as it stands now", supervisor.running
+                "SIGHUP: %d workers run with the configuration as it stands now",
+                supervisor.worker_count,
             )

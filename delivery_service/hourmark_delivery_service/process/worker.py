@@ -1,44 +1,50 @@
-"""One of the processes that share a port: a service that tells its claim to its supervisor instead
-of Kafka.
-"""
+"""A worker process: a service that reports its progress to the supervisor instead of to Kafka."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final
 
-from hourmark_delivery_service.process.claims import Claim, Claims
-from hourmark_delivery_service.work.service import Service
+from hourmark_delivery_service.process.worker_status import WorkerStatus, WorkerStatusTable
+from hourmark_delivery_service.work.service import DeliveryService
 
-_TELL_S: Final = 0.1
+_PUBLISH_S: Final = 0.1
 
 
-class Worker:
-    """Implements `Claimant` over the shared claims."""
+class WorkerStatusReporter:
+    """Writes the status of one worker to the table that it shares with its supervisor.
 
-    def __init__(self, service: Service, claims: Claims, slot: int) -> None:
+    Implements `ProgressReporter`.
+    """
+
+    def __init__(
+        self, service: DeliveryService, status_table: WorkerStatusTable, slot: int
+    ) -> None:
         self._service = service
-        self._claims = claims
+        self._claims = status_table
         self._slot = slot
-        self._told = 0
-        service.inflight.begin_at(claims.of(slot).oldest_ms)
+        self._heartbeats = 0
+        service.inflight.set_start_min(status_table.get(slot).oldest_ms)
 
     async def run(self) -> None:
-        """Tell the claim often: the loop that hangs tells nothing, which holds the
-        service's claim.
+        """Write the worker's status ten times a second until the task is cancelled.
+
+        A worker whose event loop hangs stops writing, which holds back the time that the service
+        reports.
         """
         while True:
-            self._tell()
-            self._service.reported = self._claims.reported
-            await asyncio.sleep(_TELL_S)
+            self._publish()
+            self._service.first_report_sent = self._claims.reported
+            await asyncio.sleep(_PUBLISH_S)
 
-    async def goodbye(self) -> None:
-        """Say what is left: the supervisor says goodbye for all, if nothing is."""
-        self._tell()
+    async def send_goodbye(self) -> None:
+        """Write the final status. The supervisor sends the final report for all workers."""
+        self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         inflight = self._service.inflight
-        self._told += 1
-        self._claims.say(
-            self._slot, Claim(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._told)
+        self._heartbeats += 1
+        self._claims.update(
+            self._slot,
+            WorkerStatus(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._heartbeats),
         )

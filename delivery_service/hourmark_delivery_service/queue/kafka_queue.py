@@ -1,16 +1,14 @@
-"""The durable queue on Kafka: one idempotent producer, acks from all in-sync replicas, memory
-bounded.
+"""The durable queue on Kafka: one idempotent producer with acknowledgement by all in-sync replicas.
 
-What is promised beside the port's contract:
+Guarantees beyond the contract of `port.Queue`:
 
-- one producer for the whole process, whatever the number of connections
-- too few in-sync replicas, a leader killed, paused or moved: librdkafka retries within
-  `delivery_timeout_seconds`
-- a producer that fell into a state it cannot leave (a fatal error, or nothing but failures for long
-  while the cluster itself is well, or has brokers that the producer was not told of) is recreated
-  inside the process; requests under way get NotDelivered and are sent again by their clients, with
-  the same event ids
-- a full producer makes `append` wait, then fail: nothing is dropped and nothing grows
+- One producer serves the whole process, independent of the number of connections.
+- If too few replicas are in sync, or a leader fails, pauses or moves, librdkafka retries within
+  `delivery_timeout_seconds`.
+- A producer that cannot recover is replaced within the process: after a fatal error, or if it only
+  fails for long while the cluster is healthy or has brokers unknown to the producer. Requests in
+  flight get `NotDelivered`; their clients retry with the same event ids.
+- Memory is bounded. If the producer's buffer is full, `append` waits and then fails.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from confluent_kafka import KafkaError, KafkaException
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import bootstrap_addresses, client_settings
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
-from hourmark_delivery_service.message import Message, Packed, chunks_of
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.message import Message, PackedMessages, message_chunks
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import native
 from hourmark_delivery_service.queue.running_producer import (
     LINGER_MS,
@@ -47,7 +45,9 @@ FAILING_TIMEOUTS: Final = (
 )
 _BATCH: Final = 1024  # records produced before other tasks get their turn: about a millisecond
 _FULL_PAUSE_S: Final = 0.02
-_REPORTS_S: Final = 0.002  # between looks for delivery reports: little beside the brokers' own time
+_REPORTS_S: Final = (
+    0.002  # between polls for delivery reports: little compared to the brokers' latency
+)
 _IDLE_S: Final = 0.2  # the same while nothing is under way: of errors that are no record's
 _PROBE_TIMEOUT_S: Final = 3.0
 _GRACE_S: Final = (
@@ -56,13 +56,13 @@ _GRACE_S: Final = (
 
 
 class KafkaQueue:
-    """Implements `hourmark_delivery_service.queue.port.Queue`.
+    """A durable queue on the edge Kafka cluster; implements the `Queue` protocol.
 
-    Make it inside the event loop that uses it.
+    Create it inside the event loop that uses it.
     """
 
     def __init__(
-        self, config: Config, metrics: Metrics, make_producer: MakeProducer = make_producer
+        self, config: Config, metrics: ServiceMetrics, make_producer: MakeProducer = make_producer
     ) -> None:
         self._metrics = metrics
         self._min_insync = config.kafka.edge.min_insync_replicas
@@ -87,10 +87,10 @@ class KafkaQueue:
         self._wanted.set()
         try:
             for topic, some in messages.items():
-                if producer.takes_packed:
-                    await producer.gate(topic).passed()
-                for chunk in chunks_of(some):
-                    if isinstance(chunk, Packed) and producer.takes_packed:
+                if producer.supports_packed:
+                    await producer.pacer(topic).wait()
+                for chunk in message_chunks(some):
+                    if isinstance(chunk, PackedMessages) and producer.supports_packed:
                         await self._send(producer, topic, chunk, delivery, deadline)
                     else:
                         await self._produce_all(producer, topic, chunk, delivery, deadline)
@@ -127,9 +127,8 @@ class KafkaQueue:
             )
 
     async def _serve_reports(self) -> None:
-        """Have librdkafka's callbacks run in the event loop: a thread would fight for the
-        interpreter, report by report.
-        """
+        # Runs librdkafka's callbacks in the event loop: a thread would compete for the interpreter
+        # with every delivery report.
         while True:
             self._current.poll()
             if self._current.fatal:
@@ -149,20 +148,20 @@ class KafkaQueue:
         self,
         producer: RunningProducer,
         topic: str,
-        records: Packed,
+        records: PackedMessages,
         delivery: _Delivery,
         deadline: float,
     ) -> None:
-        at, gate = 0, producer.gate(topic)
+        at, gate = 0, producer.pacer(topic)
         while at < len(records):
             delivery.expect()
-            gate.expect()
-            at, error, under_way = producer.send(
-                topic, records, at, functools.partial(delivery.news, gate.landed)
+            gate.add_pending()
+            at, error, under_way = producer.send_packed(
+                topic, records, at, functools.partial(delivery.news, gate.remove_pending)
             )
             if not under_way:
                 delivery.landed()
-                gate.landed()
+                gate.remove_pending()
             if error is not None:
                 raise self._refused(producer, error)
             if at < len(records):
@@ -194,10 +193,8 @@ class KafkaQueue:
     def _produce(
         self, producer: RunningProducer, topic: str, messages: list[Message], report: Report
     ) -> list[Message]:
-        """Those that the producer's memory had no room for.
-
-        Each of the others will have its delivery report.
-        """
+        # Returns the messages for which the producer's buffer had no room. Each of the others gets
+        # a delivery report.
         try:
             taken = producer.produce_batch(topic, messages, on_delivery=report)
         except BufferError:
@@ -237,10 +234,8 @@ class KafkaQueue:
             self._suspicion = asyncio.create_task(self._suspect(producer, topics))
 
     async def _suspect(self, producer: RunningProducer, topics: set[str]) -> None:
-        """Nothing was delivered for long.
-
-        If the cluster is well, the producer is not; nor one that cannot find it any more.
-        """
+        # Nothing was delivered for a long time. If the cluster is healthy, or the producer does not
+        # know its current brokers, the producer is at fault.
         try:
             problems = await self._cluster_problems(sorted(topics))
             if self._failing_since is None:
@@ -295,9 +290,9 @@ class KafkaQueue:
 
 
 class _Delivery:
-    """The parts of one append; `done` resolves once all have landed, or fails with the first error.
+    """Pending parts of one append; `done` completes once all parts are delivered or one fails.
 
-    Its news come where the producer is served: in one thread at a time.
+    All callbacks run where the producer is polled, in one thread at a time.
     """
 
     def __init__(
@@ -309,29 +304,21 @@ class _Delivery:
         self._failed = failed
 
     def expect(self) -> None:
-        """One more part."""
         self._left += 1
 
     def landed(self) -> None:
-        """A part has ended, and everything of it was delivered, or told of before."""
         self._settle(0, None, True)
 
     def news(
         self, ended: Callable[[], None], failed: int, error: KafkaError | None, landed: bool
     ) -> None:
-        """How many records of a part failed just now, and why; whether all of the part has ended,
-        which `ended` is told.
-        """
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._settle, failed, error, landed)
             if landed:
                 self._loop.call_soon_threadsafe(ended)
 
     def report_of(self, records: int) -> Report:
-        """librdkafka's callback of each record of a part.
-
-        It is not kept here: nobody would see a cycle through C.
-        """
+        # The callback is not kept here: the garbage collector could not see a cycle through C.
         self.expect()
         return (
             _report(records, self._tell)
@@ -340,7 +327,6 @@ class _Delivery:
         )
 
     def abandon(self) -> None:
-        """Nobody waits any longer; later reports change nothing."""
         if not self.done.done():
             self.done.cancel()
         elif not self.done.cancelled():
@@ -365,7 +351,6 @@ class _Delivery:
 
 
 def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
-    """What `_native.tally` makes, by Python."""
     left = records
 
     def report(error: KafkaError | None, _: Any) -> None:
@@ -378,7 +363,11 @@ def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
 
 
 def producer_settings(config: Config) -> dict[str, Any]:
-    """librdkafka's settings of the one producer, each with its reason."""
+    """Return the librdkafka settings of the service's producer.
+
+    The producer is idempotent, requires acknowledgement by all in-sync replicas, and has limits on
+    memory and time from the service configuration.
+    """
     timeout_ms = int(config.service.delivery_timeout_seconds * 1000)
     return client_settings(
         config.kafka.edge,

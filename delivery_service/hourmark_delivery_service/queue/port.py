@@ -1,4 +1,6 @@
-"""The port to the durable queue: Kafka (`kafka_queue`), and in tests one in memory
+"""The interface of the durable queue.
+
+`kafka_queue` implements it on Kafka; tests use an implementation in memory
 (`tests.support.memory_queue`).
 """
 
@@ -11,27 +13,34 @@ from hourmark_delivery_service.message import Message
 
 
 class Queue(Protocol):
-    """Takes records for good. Safe to use from many tasks of one event loop."""
+    """A durable queue of records. Many tasks of one event loop may use it concurrently."""
 
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
-        """Return once ALL `messages`, by topic, are on all in-sync replicas, stamped with the time
-        at which they came here.
+        """Append records and return once all of them are stored on all in-sync replicas.
 
-        Raises QueueUnavailable or NotDelivered otherwise; then any of them may or may not be there,
-        and the caller must not acknowledge. Records are never dropped in silence. Waits while the
-        queue's memory is full, within its time limit.
+        Waits while the queue's memory is full, up to its time limit. Records are never dropped
+        silently.
+
+        Args:
+            messages: Records to append, by topic.
+
+        Raises:
+            QueueUnavailable: If the queue does not accept the records.
+            NotDelivered: If delivery failed or timed out. After either error some of the records
+                may have been stored, and the caller must not acknowledge any of them.
         """
         ...
 
     async def problems(self, topics: Sequence[str]) -> list[str]:
-        """Why `append` to one of these topics cannot succeed now; empty if it can.
+        """Return the reasons why `append` to one of these topics cannot succeed now.
 
-        Never raises, answers within seconds.
+        Never raises, and returns within a few seconds.
+
+        Returns:
+            One message per problem, or an empty list if `append` can succeed.
         """
         ...
 
     async def close(self, timeout_s: float) -> None:
-        """Deliver what is still under way, wait for it at most `timeout_s`, then give up all
-        resources.
-        """
+        """Deliver pending records for at most `timeout_s` seconds, then release all resources."""
         ...

@@ -1,10 +1,9 @@
-"""A producer of confluent_kafka that is served, and the way by which packed records reach it
-without an object each.
+"""A confluent_kafka producer that is driven by polling, and a fast path for packed records.
 
-That way is librdkafka's own `rd_kafka_produce_batch`, called by the compiled module on the very
-producer that confluent_kafka made: the module is one of its plugins, by which it learns of the
-producer and of each acknowledgement. Where there is no such way (no compiled module, a librdkafka
-without plugins) packed records go as dicts like all others.
+The fast path is librdkafka's `rd_kafka_produce_batch`. The compiled module calls it on the producer
+that confluent_kafka created: it is loaded as a librdkafka plugin, and so receives the producer
+handle and all acknowledgements. Without the compiled module, or with a librdkafka without plugins,
+packed records are sent as dicts like all others.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from hourmark.errors import ConfigError
 from hourmark.kafka.clients import librdkafka_logger, supports_native_client
-from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.parsing import native
 
 PATIENCE_S: Final = 1.0
@@ -29,32 +28,37 @@ LINGER_MS: Final = 5  # a range comes at once; waiting longer adds delay and lit
 _OPEN_S: Final = LINGER_MS / 1000 - 0.001  # handing over takes time too
 
 
-class Gate:
-    """Of one topic, in one event loop."""
+class AppendPacer:
+    """Delays appends to one topic while earlier ones are pending, to form larger batches.
+
+    Not thread-safe: use it in one event loop.
+    """
 
     def __init__(self) -> None:
         self._under_way = 0
         self._closes_s = 0.0
         self._opens: asyncio.Event = asyncio.Event()
 
-    async def passed(self) -> None:
-        """Wait until all that went through before has landed. Those who wait go through
-        together.
+    async def wait(self) -> None:
+        """Wait until no earlier append is pending, for at most `PATIENCE_S` seconds.
+
+        Returns at once if nothing is pending, or if the first pending append started within the
+        producer's linger time. All waiting callers continue together.
         """
         if self._under_way and asyncio.get_running_loop().time() > self._closes_s:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE_S):
                     await self._opens.wait()
 
-    def expect(self) -> None:
-        """A part goes through."""
+    def add_pending(self) -> None:
+        """Register one pending append."""
         if not self._under_way:
             self._closes_s = asyncio.get_running_loop().time() + _OPEN_S
         self._under_way += 1
         self._opens.clear()
 
-    def landed(self) -> None:
-        """It has ended, however it did."""
+    def remove_pending(self) -> None:
+        """Mark one pending append as finished, whether it succeeded or failed."""
         self._under_way -= 1
         if not self._under_way:
             self._opens.set()
@@ -76,10 +80,14 @@ News = Callable[
 
 
 def make_producer(settings: dict[str, Any]) -> Producer:
-    """Return librdkafka's own producer.
+    """Create a confluent_kafka producer.
 
-    Raises: ConfigError: If librdkafka does not accept a property. The message names it, without its
-        value, which may be a secret.
+    Args:
+        settings: librdkafka configuration properties.
+
+    Raises:
+        ConfigError: If librdkafka rejects a property. The message names the property but not its
+            value, which may be a secret.
     """
     try:
         return Producer(settings, logger=librdkafka_logger())
@@ -97,36 +105,54 @@ def make_producer(settings: dict[str, Any]) -> Producer:
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether the producer will never deliver anything again."""
+    """Return whether an error is fatal: the producer can never deliver a record again."""
     return bool(error.fatal()) or error.code() == KafkaError._FATAL
 
 
 class RunningProducer:
-    """Whoever polls it has its callbacks run."""
+    """A Kafka producer whose delivery callbacks run in the thread that calls `poll`.
 
-    def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
+    Attributes:
+        fatal: Whether the producer had a fatal error and must be replaced.
+        bootstrap: Bootstrap servers with which the producer was created.
+    """
+
+    def __init__(self, make_producer: MakeProducer, settings: dict[str, Any]) -> None:
         self.fatal = False
         self.bootstrap: str = settings["bootstrap.servers"]
-        self._gates: collections.defaultdict[str, Gate] = collections.defaultdict(Gate)
-        self._producer, self._sender = _made(make, {**settings, "error_cb": self._on_error})
+        self._gates: collections.defaultdict[str, AppendPacer] = collections.defaultdict(
+            AppendPacer
+        )
+        self._producer, self._sender = _made(
+            make_producer, {**settings, "error_cb": self._on_error}
+        )
         self.produce_batch: Callable[..., int] = self._producer.produce_batch
 
     @property
-    def takes_packed(self) -> bool:
-        """Whether `send` works."""
+    def supports_packed(self) -> bool:
+        """Return whether `send_packed` is available, which requires the compiled module."""
         return self._sender is not None
 
-    def gate(self, topic: str) -> Gate:
-        """Of what is sent to this topic. It opens by the news of what was sent."""
+    def pacer(self, topic: str) -> AppendPacer:
+        """Return the pacer of a topic. It is created on first use."""
         return self._gates[topic]
 
-    def send(
-        self, topic: str, records: Packed, at: int, news: News
+    def send_packed(
+        self, topic: str, records: PackedMessages, start: int, on_report: News
     ) -> tuple[int, KafkaError | None, bool]:
-        """Hand over records from `at` on.
+        """Enqueue packed records from index `start` on, without blocking.
 
-        The first for which the memory had no room; why another was refused; whether any are under
-        way, of which `news` comes.
+        Args:
+            topic: Topic to append to.
+            records: Packed records, of which those before `start` were enqueued earlier.
+            start: Index of the first record to enqueue.
+            on_report: Called from `poll` with the number of records that failed since the last
+                call, their error, and whether all enqueued records have a result.
+
+        Returns:
+            The index of the first record that was not enqueued (`len(records)` if all were), the
+            error if a record was rejected for another reason than a full buffer, and whether any
+            records were enqueued, so that `on_report` will be called.
         """
         assert native.MODULE is not None
         assert self._sender is not None
@@ -136,23 +162,31 @@ class RunningProducer:
             records.keys,
             records.values,
             records.ends,
-            at,
+            start,
             len(records),
-            news,
+            on_report,
         )
         return taken[0], _error(taken[1]), taken[2]
 
     def list_topics(self, timeout_s: float) -> Any:
-        """The cluster's metadata; KafkaException if it does not answer."""
+        """Return the cluster metadata of all topics.
+
+        Raises:
+            KafkaException: If the cluster does not respond within `timeout_s` seconds.
+        """
         return self._producer.list_topics(timeout=timeout_s)
 
     def purge(self) -> None:
-        """Fail what is under way (its callbacks run), and end."""
+        """Discard all records in flight, run their callbacks with an error, and close the producer."""
         self._producer.purge()
         self.close(_GRACE_S)
 
     def close(self, timeout_s: float) -> int:
-        """Deliver what is under way within the time; how many records were not."""
+        """Deliver the records in flight for at most `timeout_s` seconds.
+
+        Returns:
+            The number of records that were not delivered.
+        """
         left: int | None = None
         with self._fatal_seen():
             left = self._producer.flush(timeout_s)
@@ -160,7 +194,10 @@ class RunningProducer:
         return len(self._producer) if left is None else left  # it will deliver none of them
 
     def poll(self) -> None:
-        """Run the callbacks of what was reported so far."""
+        """Run the callbacks of all delivery reports that arrived, without blocking.
+
+        Exceptions of callbacks are logged, not raised.
+        """
         try:
             with self._fatal_seen():
                 self._producer.poll(0)
@@ -171,7 +208,7 @@ class RunningProducer:
 
     @contextlib.contextmanager
     def _fatal_seen(self) -> Iterator[None]:
-        """A fatal error is raised where callbacks run, instead of `error_cb`."""
+        # librdkafka raises a fatal error where callbacks run, instead of passing it to `error_cb`.
         try:
             yield
         except KafkaException as error:
@@ -194,7 +231,6 @@ def _error(code: int) -> KafkaError | None:
 
 
 def _made(make: MakeProducer, settings: dict[str, Any]) -> tuple[Any, Any]:
-    """A producer, and its sender if there can be one."""
     if native.MODULE is None or not supports_native_client(native.MODULE):
         return make(settings), None
     others = settings.get("plugin.library.paths")

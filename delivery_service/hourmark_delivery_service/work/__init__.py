@@ -1,1 +1,1 @@
-"""Requests under way: scheduling, memory, duplicates, and the path into the queue."""
+"""Processing of requests: scheduling, memory limits, deduplication, and delivery to the queue."""

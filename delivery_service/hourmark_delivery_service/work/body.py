@@ -1,7 +1,7 @@
-"""Request bodies, read and inflated within limits: a small body that inflates to gigabytes is
-refused before it does.
+"""Reading and decompression of request bodies within size and memory limits.
 
-Memory is reserved for each part as it comes, and for what inflating made of them.
+A compressed body is rejected before it is decompressed beyond its limit. Memory is reserved for
+each part when it arrives, and for the result of the decompression.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from typing import Final
 import zstandard
 from starlette.requests import Request as HttpRequest
 
-from hourmark_delivery_service.errors import BadRequest, TooLarge, TooSlow, UnknownEncoding
-from hourmark_delivery_service.work.inflight import Inflight, Request
+from hourmark_delivery_service.errors import (
+    BadRequest,
+    ContentTooLarge,
+    RequestTimeout,
+    UnsupportedMediaType,
+)
+from hourmark_delivery_service.work.inflight import InflightRequest, InflightRequests
 from hourmark_delivery_service.work.peer import peer_of
 from hourmark_delivery_service.work.turns import Job
-from hourmark_delivery_service.work.workers import Workers
+from hourmark_delivery_service.work.workers import FairExecutor
 
 ENCODINGS: Final = ("zstd", "gzip", "x-gzip", "deflate", "identity")
 COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
@@ -35,11 +40,16 @@ _RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
 _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
-def encoding_of(request: HttpRequest) -> str:
-    """The body's content encoding; UnknownEncoding names those that are understood."""
+def content_encoding(request: HttpRequest) -> str:
+    """Return the content encoding of a request in lower case, `identity` if it declares none.
+
+    Raises:
+        UnsupportedMediaType: If the encoding is not supported. The message lists the supported
+            ones.
+    """
     encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower() or "identity"
     if encoding not in ENCODINGS:
-        raise UnknownEncoding(
+        raise UnsupportedMediaType(
             "encoding",
             f"Content-Encoding {encoding[:40]!r} is not understood",
             f"use {', '.join(ENCODINGS)}",
@@ -47,8 +57,12 @@ def encoding_of(request: HttpRequest) -> str:
     return encoding
 
 
-def declared_length(request: HttpRequest) -> int | None:
-    """Content-Length, where there is one."""
+def content_length(request: HttpRequest) -> int | None:
+    """Return the value of the `Content-Length` header in bytes, or None without this header.
+
+    Raises:
+        BadRequest: If the value is not a number.
+    """
     text = request.headers.get("content-length")
     if text is None:
         return None
@@ -60,33 +74,46 @@ def declared_length(request: HttpRequest) -> int | None:
 
 
 class BodyReader:
-    """Reads bodies of one service."""
+    """Reads and decompresses request bodies within the limits of the service."""
 
-    def __init__(self, inflight: Inflight, workers: Workers, within_s: float) -> None:
+    def __init__(self, inflight: InflightRequests, workers: FairExecutor, timeout_s: float) -> None:
         self._inflight = inflight
         self._workers = workers
-        self._within_s = within_s
+        self._within_s = timeout_s
 
-    async def plain(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
-        """The body, inflated, at most `bytes_max` bytes; `request` holds the memory."""
-        encoding = encoding_of(http)
+    async def read(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
+        """Read a request body and decompress it according to its content encoding.
+
+        Args:
+            http: HTTP request whose body is read.
+            request: In-flight request that the memory is accounted to.
+            bytes_max: Maximum size of the decompressed body in bytes.
+
+        Raises:
+            UnsupportedMediaType: If the content encoding is not supported.
+            ContentTooLarge: If the body exceeds `bytes_max`.
+            BadRequest: If the compressed data is invalid.
+            RequestTimeout: If the body does not arrive in time.
+            ServiceUnavailable: If requests in flight use all available memory.
+            ClientDisconnect: If the client disconnects first.
+        """
+        encoding = content_encoding(http)
         sent = await self._read(
             http, request, bytes_max if encoding == "identity" else bytes_max + COMPRESSED_SLACK
         )
         if encoding == "identity":
             return sent
         if len(sent) > _LONG_BODY:
-            plain = await self._workers.beside(
-                Job(), lambda: inflate(encoding, sent, bytes_max), peer_of(http)
+            plain = await self._workers.run_in_thread(
+                Job(), lambda: decompress(encoding, sent, bytes_max), peer_of(http)
             )
         else:
-            plain = inflate(encoding, sent, bytes_max)
+            plain = decompress(encoding, sent, bytes_max)
         self._inflight.reserve_body(request, len(plain) - len(sent))
         return plain
 
-    async def _read(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
-        """The body as it was sent; TooLarge as soon as it is known to be over `bytes_max`."""
-        declared = declared_length(http)
+    async def _read(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
+        declared = content_length(http)
         if declared is not None and declared > bytes_max:
             raise _too_large(bytes_max)
         parts: list[bytes] = []
@@ -105,29 +132,40 @@ class BodyReader:
         return b"".join(parts)
 
     def _stop_of(self, limit: asyncio.Timeout) -> Callable[[], None]:
-        """What ends this task's reading: at once where it is this task that asks, so that nobody
-        else goes for it in vain.
-        """
+        # Stops the reading of the current task. It raises at once if that task itself needs the
+        # memory, so that no other body is stopped in vain.
         task = asyncio.current_task()
 
         def stop() -> None:
             if asyncio.current_task() is task:
                 raise self._too_slow()
-            if not limit.expired():  # else it is ending already, and cannot be told again
+            if not limit.expired():  # an expired timeout cannot be rescheduled
                 limit.reschedule(asyncio.get_running_loop().time())
 
         return stop
 
-    def _too_slow(self) -> TooSlow:
-        return TooSlow(
+    def _too_slow(self) -> RequestTimeout:
+        return RequestTimeout(
             "slow_body",
             f"the body did not come within {self._within_s:g} s, or others needed the memory",
             "send the same request again",
         )
 
 
-def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
-    """The plain body, at most `bytes_max` bytes; no more than one byte above that is ever made."""
+def decompress(encoding: str, body: bytes, bytes_max: int) -> bytes:
+    """Decompress a request body.
+
+    At most `bytes_max` + 1 bytes are produced, whatever the body expands to.
+
+    Args:
+        encoding: One of `ENCODINGS`.
+        body: Compressed body.
+        bytes_max: Maximum size of the result in bytes.
+
+    Raises:
+        ContentTooLarge: If the result exceeds `bytes_max`.
+        BadRequest: If the body is not valid in this encoding, or is truncated.
+    """
     if encoding == "identity":
         plain = body
     else:
@@ -152,7 +190,7 @@ def _unzstd(body: bytes, size_max: int) -> bytes:
 
 
 def _check_frames(body: bytes) -> None:
-    """EOFError if the last frame is not finished: the reader ends there as if it were."""
+    # The zstd reader accepts a truncated last frame as if it were complete.
     at = 0
     while at < len(body):
         at = _end_of_frame(body, at)
@@ -161,9 +199,7 @@ def _check_frames(body: bytes) -> None:
 
 
 def _end_of_frame(body: bytes, at: int) -> int:
-    """Where the frame ends that begins there (RFC 8878, 3.1); after the body if it is not
-    finished.
-    """
+    # RFC 8878 section 3.1. Returns an offset after the body if the frame is truncated.
     if int.from_bytes(body[at : at + 4], "little") >> 4 == _SKIPPABLE:
         return at + 8 + int.from_bytes(body[at + 4 : at + 8], "little")
     header = body[at : at + _FRAME_HEADER_MAX]
@@ -185,9 +221,8 @@ def _gunzip(body: bytes, size_max: int) -> bytes:
 
 
 def _undeflate(body: bytes, size_max: int) -> bytes:
-    """Inflate zlib's format (RFC 1950), which HTTP means by deflate, or bare deflate (RFC 1951),
-    which some clients send.
-    """
+    # HTTP defines deflate as the zlib format (RFC 1950), but some clients send raw deflate (RFC
+    # 1951).
     is_zlib = (
         len(body) >= 2 and body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2]) % 31 == 0
     )
@@ -205,5 +240,5 @@ def _undeflate(body: bytes, size_max: int) -> bytes:
 _INFLATE: Final = {"zstd": _unzstd, "gzip": _gunzip, "x-gzip": _gunzip, "deflate": _undeflate}
 
 
-def _too_large(bytes_max: int) -> TooLarge:
-    return TooLarge("too_large", f"the body is over {bytes_max} bytes", "send smaller parts")
+def _too_large(bytes_max: int) -> ContentTooLarge:
+    return ContentTooLarge("too_large", f"the body is over {bytes_max} bytes", "send smaller parts")

@@ -1,13 +1,12 @@
-"""The same request twice at once is done once: a retry joins the work that is under way, and is
-told what comes of it.
+"""Coalescing of identical concurrent requests: a retry joins the delivery in progress.
 
-Who joins waits for the very work whose records and audit record go into the queue, and is
-acknowledged only by its success. Work goes on while anyone waits for it, whoever came first, and
-ends with the last of them: nobody works for a client that left.
+All callers of one delivery get its result, and are acknowledged only if its records and its audit
+record are in the queue. The delivery continues while at least one caller waits, and is cancelled
+when the last caller disconnects.
 
-But once its first record is given to the queue it goes on to its end, whoever left: the queue holds
-what was given to it, so its memory must stay counted; a retry joins it instead of giving the same
-again; and its records get their audit record.
+Once the first record is passed to the queue, the delivery always runs to its end. The queue holds
+these records, so their memory must stay accounted for, a retry must not append them again, and they
+need their audit record.
 """
 
 from __future__ import annotations
@@ -20,29 +19,37 @@ from typing import Any, Generic, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from hourmark_delivery_service.work.peer import Peer
+from hourmark_delivery_service.work.peer import ClientPeer
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Work(Generic[T]):
-    """What is done for all that wait for it. `body`: what a twin must have too, byte for byte; a
-    key may be only a digest.
+class SharedWork(Generic[T]):
+    """One delivery in progress that several identical requests wait for.
+
+    Attributes:
+        body: Request body. Requests share the work only if their bodies are equal, because a key
+            may be only a digest.
+        must_finish: Whether the work must not be cancelled, even if all waiting clients disconnect.
+        waiters: Futures of the requests that wait for the result.
     """
 
     body: bytes
-    lasting: bool = False
-    waiting: set[asyncio.Future[T]] = dataclasses.field(default_factory=set)
+    must_finish: bool = False
+    waiters: set[asyncio.Future[T]] = dataclasses.field(default_factory=set)
 
 
-class Twins(Generic[T]):
-    """Work under way, by its key."""
+class RequestCoalescer(Generic[T]):
+    """Runs identical concurrent requests only once and shares the result.
+
+    Not thread-safe: use it in one event loop.
+    """
 
     def __init__(self) -> None:
-        self._works: dict[Hashable, Work[T]] = {}
+        self._works: dict[Hashable, SharedWork[T]] = {}
         self._tasks: dict[
-            Work[T], asyncio.Task[T]
+            SharedWork[T], asyncio.Task[T]
         ] = {}  # those forgotten among them, until they have ended
 
     def __len__(self) -> int:
@@ -52,28 +59,38 @@ class Twins(Generic[T]):
         self,
         key: Hashable,
         body: bytes,
-        start: Callable[[Work[T]], Coroutine[Any, Any, T]],
-        peer: Peer,
+        start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
+        peer: ClientPeer,
     ) -> T:
-        """What `start` returns or raises, or what it does that was started for the same key and
-        body and is not done yet.
+        """Return the result of the work with this key and body, starting it if none is in progress.
 
-        ClientDisconnect once `peer` is gone. `start` sets its work's `lasting` from where it must
-        not be ended any more.
+        Args:
+            key: Identity of the request.
+            body: Request body. Work with the same key and another body is not shared.
+            start: Returns the coroutine that performs the work. It sets `must_finish` on its
+                argument once the work must not be cancelled any more.
+            peer: Client that waits for the result.
+
+        Returns:
+            The result of the coroutine. Its exceptions are raised in all waiting callers.
+
+        Raises:
+            ClientDisconnect: If the client disconnects. The work is cancelled if no other client
+                waits for it, unless `must_finish` is set.
         """
         work = self._works.get(key)
         if work is None or work.body != body:
-            work = self._begin(key, Work(body), start)
+            work = self._begin(key, SharedWork(body), start)
         mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        work.waiting.add(mine)
+        work.waiters.add(mine)
         left = functools.partial(_left, mine)
-        peer.on_leaving(left)
+        peer.add_disconnect_callback(left)
         try:
             return await mine
         finally:
-            peer.forget(left)
-            work.waiting.discard(mine)
-            if not work.waiting and not work.lasting:
+            peer.remove_disconnect_callback(left)
+            work.waiters.discard(mine)
+            if not work.waiters and not work.must_finish:
                 self._end(key, work)
             del (
                 mine,
@@ -83,8 +100,11 @@ class Twins(Generic[T]):
             )
 
     def _begin(
-        self, key: Hashable, work: Work[T], start: Callable[[Work[T]], Coroutine[Any, Any, T]]
-    ) -> Work[T]:
+        self,
+        key: Hashable,
+        work: SharedWork[T],
+        start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
+    ) -> SharedWork[T]:
         task = asyncio.create_task(start(work))
         self._works[key] = work
         self._tasks[work] = task
@@ -92,21 +112,21 @@ class Twins(Generic[T]):
         def ended(task: asyncio.Task[T]) -> None:
             self._forget(key, work)
             del self._tasks[work]
-            if not work.waiting and not task.cancelled():
-                task.exception()  # nobody is left to be told
-            for one in work.waiting:
+            if not work.waiters and not task.cancelled():
+                task.exception()  # retrieved: no client waits for it any longer
+            for one in work.waiters:
                 if not one.done():
                     _tell(one, task)
 
         task.add_done_callback(ended)
         return work
 
-    def _end(self, key: Hashable, work: Work[T]) -> None:
-        self._forget(key, work)  # nobody must join what is being ended
+    def _end(self, key: Hashable, work: SharedWork[T]) -> None:
+        self._forget(key, work)  # no request may join work that is being cancelled
         if (task := self._tasks.get(work)) is not None:
             task.cancel()
 
-    def _forget(self, key: Hashable, work: Work[T]) -> None:
+    def _forget(self, key: Hashable, work: SharedWork[T]) -> None:
         if self._works.get(key) is work:
             del self._works[key]
 

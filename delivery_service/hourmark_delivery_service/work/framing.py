@@ -1,9 +1,9 @@
-"""Schema ids of audit records and host reports: asked of the registry at start, again and again
-while it is away, and once more where a revision comes whose ranges have audit records in another
-schema.
+"""Lookup of the schema ids of audit records and host reports in the schema registry.
 
-They are only asked for: `hourmark types apply` registers them. A service that registered schemas
-would take ids from types in a registry that was recreated, before anybody could repair it.
+The service looks up schemas at startup, with retries, and again when a rules revision needs another
+audit schema. It never registers schemas, which is the task of `hourmark types apply`: in a registry
+that was recreated, new registrations could take the ids of event types before an operator repairs
+it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,29 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_MAX_S: Final = 10.0
 
 
-class Registry(Protocol):
-    """What is needed of a registry: `hourmark.avro.registry.SchemaRegistry` has it."""
+class SchemaLookup(Protocol):
+    """A schema registry that finds the id of a schema."""
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """The schema's id, or None where it has none; Unavailable, or UsageError."""
+        """Return the id of a schema registered for a topic, or None if it is not registered.
+
+        Raises:
+            Unavailable: If the registry does not respond.
+            UsageError: If the registry rejects the request.
+        """
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Framing:
-    """What stands before each datum. `audit`: by whether the record counts blank lines, as far as
-    known rules need it.
+    """Prefixes with the schema id that precede each encoded audit record and host report.
+
+    Attributes:
+        audit: Prefix of audit records, by whether the record counts blank lines. Contains only the
+            kinds of records that known rules revisions need.
+        hosts: Prefix of host reports.
+        with_unknown_losses: Whether host reports use the newest schema.
+        has_checksums: Whether audit records use the newest schema, which has checksums.
     """
 
     audit: Mapping[bool, bytes]
@@ -47,35 +58,43 @@ class Framing:
 
     @property
     def is_newest(self) -> bool:
-        """Whether the registry has all schemas of this version; otherwise `hourmark types apply`
-        has not run since an upgrade.
+        """Return whether the registry has all schemas of this version of the software.
+
+        If not, `hourmark types apply` was not run since the last upgrade.
         """
         return self.with_unknown_losses and self.has_checksums
 
 
-async def find(
-    registry: Registry,
-    needed: Set[bool],
-    taken: Callable[[], Mapping[int, str]],
-    say: Callable[[str], None],
+async def find_framing(
+    registry: SchemaLookup,
+    blank_counting: Set[bool],
+    types_by_schema_id: Callable[[], Mapping[int, str]],
+    on_error: Callable[[str], None],
 ) -> Framing:
-    """All ids, however long it takes.
+    """Look up the schema ids of audit records and host reports, retrying until all are found.
 
-    `needed`: of which audit records; `taken`: the ids of the rules, and their types. `say` is told
-    why it takes long.
+    Retries after 0.5 to 10 seconds while the registry is unavailable or lacks a schema.
+
+    Args:
+        registry: Schema registry to query.
+        blank_counting: Kinds of audit records that are needed: True for records that count blank
+            lines, False for records that do not.
+        types_by_schema_id: Returns the event type of each schema id in use. An id that is used by
+            an event type is rejected, because the registry must have been recreated.
+        on_error: Called with the reason before each retry.
     """
     pause_s = 0.5
     while True:
         try:
-            return await asyncio.to_thread(_find, registry, needed, taken())
+            return await asyncio.to_thread(_find, registry, blank_counting, types_by_schema_id())
         except (Unavailable, UsageError) as error:
             _LOG.warning("the schema ids of audit records and reports are not known yet: %s", error)
-            say(f": {error}")
+            on_error(f": {error}")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
 
-def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
+def _find(registry: SchemaLookup, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
     of_before = registry.find(HOSTS, host_reports.SCHEMA_BEFORE_UNKNOWN)
     with_unknown_losses = of_before is None or registry.find(HOSTS, host_reports.SCHEMA) is not None
     schema = host_reports.SCHEMA if with_unknown_losses else host_reports.SCHEMA_BEFORE_UNKNOWN
@@ -94,7 +113,7 @@ def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Fr
     )
 
 
-def _id(registry: Registry, topic: str, schema: Schema, taken: Mapping[int, str]) -> int:
+def _id(registry: SchemaLookup, topic: str, schema: Schema, taken: Mapping[int, str]) -> int:
     schema_id = registry.find(topic, schema)
     if schema_id is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Requests under way: how much memory they take, and since when the oldest of them is."""
+"""Requests in flight: their memory, and the start time of the oldest one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark_delivery_service.errors import NotNow
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.errors import ServiceUnavailable
+from hourmark_delivery_service.metrics import ServiceMetrics
 
 # of a body: itself, the records that the producer holds, and what parsing keeps of them for the
 # audit
@@ -21,9 +21,12 @@ _PROGRESS_BYTES: Final = (
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Request:
-    """One request. `start_ms`: the service's clock when it came. `bytes`: the memory that it
-    holds.
+class InflightRequest:
+    """A request in flight.
+
+    Attributes:
+        start_ms: Arrival time by the service's clock, in Unix milliseconds.
+        bytes: Memory reserved for the request.
     """
 
     start_ms: int
@@ -32,55 +35,67 @@ class Request:
 
 @dataclasses.dataclass(slots=True)
 class _Reading:
-    """A body that comes. `stop` ends the reading. `came`: bytes since its last progress."""
-
     stop: Callable[[], None]
     progress_s: float
     came: int = 0
 
 
-class Inflight:
-    """Admits requests while memory allows, and knows the oldest.
+class InflightRequests:
+    """The set of requests in flight, with a limit on their memory.
 
-    Memory is taken for what has come, never for what was announced. Where there is none left, a
-    body that does not come gives way to one that does.
+    Memory is reserved for data that has arrived, never for an announced length. If no memory is
+    left, the request whose body has stalled longest is aborted in favor of the others. Not
+    thread-safe: use it in one event loop.
 
-    `oldest_ms` is what the service's own report says: whatever comes later starts later, even if
-    the clock is set back.
+    Attributes:
+        bytes: Memory reserved by all requests in flight.
     """
 
-    def __init__(self, clock: Clock, bytes_max: int, metrics: Metrics) -> None:
+    def __init__(self, clock: Clock, bytes_max: int, metrics: ServiceMetrics) -> None:
         self._clock = clock
         self._bytes_max = bytes_max
         self._metrics = metrics
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, InflightRequest] = {}
         self._readings: dict[int, _Reading] = {}
         self.bytes = 0  # of requests under way
         self._claimed_ms = 0
 
-    def begin_at(self, claimed_ms: int) -> None:
-        """Something was claimed in this one's name already: whatever comes starts later."""
-        self._claimed_ms = max(self._claimed_ms, claimed_ms)
+    def set_start_min(self, start_ms: int) -> None:
+        """Set a lower bound for the start times of future requests, in Unix milliseconds.
+
+        A worker needs it if earlier workers have already reported progress up to this time.
+        """
+        self._claimed_ms = max(self._claimed_ms, start_ms)
 
     @contextlib.contextmanager
-    def request(self) -> Iterator[Request]:
-        """Count a request from here to the end of the block."""
-        with self._counted(Request(max(self._clock.now_ms(), self._claimed_ms))) as request:
+    def track(self) -> Iterator[InflightRequest]:
+        """Return a context manager that tracks a new request for the duration of its block.
+
+        The request's start time is never before a time that `oldest_ms` has returned, even if the
+        clock is set back. Leaving the block releases its memory.
+        """
+        with self._counted(InflightRequest(max(self._clock.now_ms(), self._claimed_ms))) as request:
             yield request
 
     @contextlib.contextmanager
-    def taken_over(self, request: Request) -> Iterator[Request]:
-        """Count what goes on for `request` even if its client leaves, with the memory
-        that it held.
+    def transfer(self, request: InflightRequest) -> Iterator[InflightRequest]:
+        """Return a context manager that tracks the work of a request independently of its client.
+
+        The new entry takes over the request's start time and memory, so that both stay accounted
+        for if the client disconnects. Leaving the block releases the memory.
         """
         with self._counted(dataclasses.replace(request)) as work:
             request.bytes = 0
             yield work
 
     @contextlib.contextmanager
-    def reading(self, request: Request, stop: Callable[[], None]) -> Iterator[None]:
-        """Its body comes from here to the end of the block. `stop` is called, and its memory taken,
-        if another one needs it.
+    def reading(self, request: InflightRequest, stop: Callable[[], None]) -> Iterator[None]:
+        """Return a context manager that marks a request's body as being received in its block.
+
+        Args:
+            request: Request whose body is received.
+            stop: Called to abort the reading if the body stalls and another request needs its
+                memory. The memory is released before the call.
         """
         self._readings[id(request)] = _Reading(stop, self._clock.monotonic_s())
         try:
@@ -88,35 +103,48 @@ class Inflight:
         finally:
             self._readings.pop(id(request), None)
 
-    def reserve(self, request: Request, size: int) -> None:
-        """Take memory for `request`.
+    def reserve(self, request: InflightRequest, size: int) -> None:
+        """Reserve `size` bytes of memory for a request, aborting stalled bodies if necessary.
 
-        NotNow if there is too little, unless it would be the only one to have any.
+        A request always gets its memory if no other request holds any.
+
+        Raises:
+            ServiceUnavailable: If there is not enough memory.
         """
         while self.bytes > request.bytes and self.bytes + size > self._bytes_max:
             if not self._stop_a_stalled_body():
-                raise NotNow(
+                raise ServiceUnavailable(
                     "overloaded",
                     f"requests under way hold {self.bytes} bytes of {self._bytes_max} allowed",
                 )
         self._take(request, size)
 
-    def reserve_body(self, request: Request, size: int) -> None:
-        """Take memory for so many bytes of its body, and for all that becomes of them.
+    def reserve_body(self, request: InflightRequest, size: int) -> None:
+        """Reserve memory for `size` bytes of a request body and everything derived from them.
 
-        NotNow as `reserve`.
+        Args:
+            request: Request that received the bytes.
+            size: Number of body bytes. `HELD_PER_BYTE` times as much memory is reserved. A negative
+                number releases memory.
+
+        Raises:
+            ServiceUnavailable: If there is not enough memory.
         """
         reading = self._readings.get(id(request))
         if (
             reading is not None
-        ):  # before it asks for memory: what came is progress, whoever else must give way
+        ):  # before reserving memory: received bytes count as progress even if this fails
             reading.came += size
             if reading.came >= _PROGRESS_BYTES:
                 reading.progress_s, reading.came = self._clock.monotonic_s(), 0
         self.reserve(request, HELD_PER_BYTE * size)
 
     def oldest_ms(self) -> int:
-        """When the oldest request under way began, or now: all that began earlier is answered."""
+        """Return the start time of the oldest request in flight, or the current time without any.
+
+        All requests that started earlier are answered. The value is in Unix milliseconds and never
+        decreases.
+        """
         claim = min(
             (request.start_ms for request in self._requests.values()), default=self._clock.now_ms()
         )
@@ -125,11 +153,11 @@ class Inflight:
 
     @property
     def requests(self) -> int:
-        """How many requests are under way."""
+        """Return the number of requests in flight."""
         return len(self._requests)
 
     @contextlib.contextmanager
-    def _counted(self, request: Request) -> Iterator[Request]:
+    def _counted(self, request: InflightRequest) -> Iterator[InflightRequest]:
         self._requests[id(request)] = request
         try:
             yield request
@@ -137,13 +165,12 @@ class Inflight:
             del self._requests[id(request)]
             self._take(request, -request.bytes)
 
-    def _take(self, request: Request, size: int) -> None:
+    def _take(self, request: InflightRequest, size: int) -> None:
         request.bytes += size
         self.bytes += size
         self._metrics.inflight_bytes.set(self.bytes)
 
     def _stop_a_stalled_body(self) -> bool:
-        """The one that has brought nothing for the longest; False if all that come, come well."""
         number, slowest = min(
             ((n, r) for n, r in self._readings.items() if self._requests[n].bytes),
             key=lambda pair: pair[1].progress_s,

@@ -1,6 +1,6 @@
-"""Who waits for an answer.
+"""The client of a request, and whether it is still connected.
 
-The HTTP server puts it into each request's scope, and says when it is gone.
+The HTTP server stores the client in each request's ASGI scope and marks it when it disconnects.
 """
 
 from __future__ import annotations
@@ -13,42 +13,58 @@ from starlette.requests import ClientDisconnect, Request
 _PEER: Final = "hourmark.peer"  # in a scope's extensions
 
 
-class Peer:
-    """The other side of one connection."""
+class ClientPeer:
+    """The client end of one HTTP connection.
+
+    Attributes:
+        disconnected: Whether the connection is closed.
+    """
 
     def __init__(self) -> None:
-        self.gone = False
+        self.disconnected = False
         self._leaving: dict[Callable[[], None], None] = {}
 
-    def on_leaving(self, callback: Callable[[], None]) -> None:
-        """Call this once when it leaves, or now if it did."""
-        if self.gone:
+    def add_disconnect_callback(self, callback: Callable[[], None]) -> None:
+        """Register a callback that is called once when the client disconnects.
+
+        If the client has already disconnected, the callback is called immediately.
+        """
+        if self.disconnected:
             callback()
         else:
             self._leaving[callback] = None
 
-    def forget(self, callback: Callable[[], None]) -> None:
-        """Do not call it any more."""
+    def remove_disconnect_callback(self, callback: Callable[[], None]) -> None:
+        """Unregister a callback. Does nothing if it is not registered."""
         self._leaving.pop(callback, None)
 
-    def leave(self) -> None:
-        """The connection is lost."""
-        self.gone = True
+    def mark_disconnected(self) -> None:
+        """Record that the connection is closed, and call and remove all registered callbacks."""
+        self.disconnected = True
         while self._leaving:
             self._leaving.popitem()[0]()
 
-    def check(self) -> None:
-        """ClientDisconnect if there is nobody to work for."""
-        if self.gone:
+    def check_connected(self) -> None:
+        """Check that the client is still connected.
+
+        Raises:
+            ClientDisconnect: If the client has disconnected.
+        """
+        if self.disconnected:
             raise ClientDisconnect
 
 
-def extensions(peer: Peer) -> dict[str, dict[str, object]]:
-    """A scope's extensions, with who waits."""
+def scope_extensions(peer: ClientPeer) -> dict[str, dict[str, object]]:
+    """Return the ASGI scope extensions that attach a client to a request; see `peer_of`."""
     return {_PEER: {"peer": peer}}
 
 
-def peer_of(request: Request) -> Peer:
-    """Who waits for this request's answer; one that never leaves where no server says."""
+def peer_of(request: Request) -> ClientPeer:
+    """Return the client that waits for the response to a request.
+
+    Returns:
+        The client that the HTTP server attached to the request. Without one, a new client that
+        never disconnects.
+    """
     peer = request.scope.get("extensions", {}).get(_PEER, {}).get("peer")
-    return peer if isinstance(peer, Peer) else Peer()
+    return peer if isinstance(peer, ClientPeer) else ClientPeer()

@@ -1,7 +1,4 @@
-"""Rules revisions, ready for parsing: fed by whoever reads them, asked by requests.
-
-Nothing is known before the first feed.
-"""
+"""Rules revisions that this instance has read from Kafka, compiled for parsing."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from hourmark.rules.revision import Rules, RulesBook, key_matches_content, revision_order
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import CompiledRules
 from hourmark_delivery_service.parsing.compiled import CompiledType
 
@@ -17,13 +14,20 @@ _LOG = logging.getLogger(__name__)
 
 
 class RulesStore:
-    """Feed it from one thread, ask it from the event loop: what is asked is replaced whole.
+    """All rules revisions that were read from the topic `hourmark.types`, compiled on first use.
 
-    The latest is the newest revision that was ever seen, or none, and then nothing is taken: while
-    it is nowhere, or cannot be used here, an older one would let in what hours no longer wait for.
+    One thread calls `feed`; the event loop calls the other methods. There is no latest revision,
+    and no new data is accepted, if the newest revision is missing from the topic or cannot be used:
+    an older one could accept events for hours that no longer wait for them.
+
+    Attributes:
+        caught_up: Whether the topic was read to its end at least once.
+        read_error: Why the topic cannot be read at the moment, or an empty string.
+        counting_blanks: Whether revisions count blank lines: the distinct values over all
+            revisions.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: ServiceMetrics) -> None:
         self._metrics = metrics
         self._book = (
             RulesBook()
@@ -40,11 +44,19 @@ class RulesStore:
             frozenset()
         )  # whether revisions count blank lines: each answer that one gives
         self.caught_up = False  # whether the topic was once read to its end
-        self.trouble = ""  # why it cannot be read at the moment
+        self.read_error = ""  # why it cannot be read at the moment
 
-    def feed(self, records: Iterable[tuple[bytes | None, bytes | None]], *, anew: bool) -> None:
-        """All records up to the topic's end. `anew`: it begins from its start."""
-        if anew:
+    def feed(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
+    ) -> None:
+        """Add the records that were read from the rules topic up to its end.
+
+        Args:
+            records: Keys and values of the records. Invalid records are logged and skipped.
+            from_start: Whether the records start at the beginning of the topic. The topic's
+                previous contents are then forgotten, but known revisions stay usable.
+        """
+        if from_start:
             self._published, self._unusable = set(), {}
         for key, value in records:
             if key is not None and value is not None:
@@ -56,14 +68,19 @@ class RulesStore:
         rules = self._book.get(newest) if newest in self._published else None
         latest = self._compile(rules) if rules is not None else None
         if latest is None and self._latest is not None:
-            _LOG.error("no new ranges are taken: %s", self.why_not_ready())
+            _LOG.error("no new ranges are taken: %s", self.not_ready_reason())
         self._latest = latest
         if latest is not None:
             self._metrics.rules_sequence.set(revision_order(latest.id)[0])
         self.caught_up = True
 
     def get(self, revision: str) -> CompiledRules | None:
-        """The revision of that id, or None where it is not known (yet), or cannot be used."""
+        """Return the compiled rules revision with this id.
+
+        Returns:
+            The revision, or None if it is not known, cannot be used, or the topic was not read to
+            its end yet.
+        """
         if not self.caught_up:
             return None
         found = self._book.get(revision)
@@ -71,17 +88,17 @@ class RulesStore:
 
     @property
     def latest(self) -> CompiledRules | None:
-        """The revision that new ranges are to name."""
+        """Return the newest rules revision, which new ranges should name, or None if there is none."""
         return self._latest if self.caught_up else None
 
-    def types_of_ids(self) -> dict[int, str]:
-        """Of each schema id of any revision, its type."""
+    def types_by_schema_id(self) -> dict[int, str]:
+        """Return the event type of each schema id that any known revision uses."""
         return {
             v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()
         }
 
-    def why_not(self, revision: str) -> str:
-        """Why `get` has no revision of that id, human-readable."""
+    def unavailable_reason(self, revision: str) -> str:
+        """Return a human-readable reason why `get` returns None for this revision id."""
         if why := self._unusable.get(revision) or self._book.unusable.get(revision):
             return f"the rules revision {revision} cannot be used here: {why}"
         if types := self._book.missing.get(revision):
@@ -91,8 +108,8 @@ class RulesStore:
             )
         return f"the rules revision {revision!r:.80} is not known here (yet)"
 
-    def why_not_ready(self) -> str:
-        """Why there is no latest revision, human-readable."""
+    def not_ready_reason(self) -> str:
+        """Return a human-readable reason why there is no latest revision."""
         newest = self._newest
         if not newest:
             return "no event types are applied yet: `hourmark types apply`"
@@ -102,7 +119,7 @@ class RulesStore:
                 "repair` writes it again. Where "
                 "the topic begins anew by intent, restart this service"
             )
-        return self.why_not(newest)
+        return self.unavailable_reason(newest)
 
     @property
     def _newest(self) -> str:

@@ -1,8 +1,8 @@
-"""The service without its edges: what may be accepted now, and how it gets into the queue.
+"""The delivery service without its HTTP layer: admission of requests and delivery to the queue.
 
-The order that the promise rests on: all events and dead letters on all in-sync replicas, then the
-audit record, then the answer. Whatever fails on the way, nothing was acknowledged, and the retry
-makes the same records again.
+The delivery guarantee depends on the order of three steps: first all events and dead letters are on
+all in-sync replicas, then the audit record, then the client gets its response. If a step fails,
+nothing is acknowledged, and a retry produces the same records again.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import ByteRange
 from hourmark.records.wire import OBSERVED_AT_HEADER
-from hourmark_delivery_service.access.grants import Access
-from hourmark_delivery_service.errors import NotNow, QueueError
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.access.grants import AccessControl
+from hourmark_delivery_service.errors import QueueError, ServiceUnavailable
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import TIME_MS_END, Batch, CompiledRules, Parser, Slice
 from hourmark_delivery_service.queue.port import Queue
 from hourmark_delivery_service.work.body import BodyReader
-from hourmark_delivery_service.work.duplicates import Twins, Work
+from hourmark_delivery_service.work.duplicates import RequestCoalescer, SharedWork
 from hourmark_delivery_service.work.framing import Framing
-from hourmark_delivery_service.work.inflight import Inflight, Request
-from hourmark_delivery_service.work.peer import Peer
+from hourmark_delivery_service.work.inflight import InflightRequest, InflightRequests
+from hourmark_delivery_service.work.peer import ClientPeer
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_delivery_service.work.turns import Job
 from hourmark_delivery_service.work.workers import (
     LONG_BYTES,
     LONG_RECORDS,
-    Workers,
+    FairExecutor,
     has_long_line,
     is_large,
 )
@@ -50,18 +50,26 @@ _RECORD_BYTES: Final = 176
 
 
 def check_observed_at(observed_at_ms: int) -> None:
-    """ValueError unless this can be Unix milliseconds: no other unit, and within what ids hold.
+    """Check that an observation time is plausible as Unix milliseconds.
 
-    A spool may be of any age.
+    Rejects other units, and times that event ids cannot represent. The age of the data is not
+    limited.
+
+    Raises:
+        ValueError: If the time is before the year 2000 or after 8999.
     """
     if not OBSERVED_AT_MS_MIN <= observed_at_ms < TIME_MS_END:
         raise ValueError(f"{OBSERVED_AT_HEADER} must be Unix milliseconds, from 2000 to 8999")
 
 
-def clock_trouble(now_ms: int) -> str:
-    """Why a clock cannot be right; empty if it can.
+def clock_problem(now_ms: int) -> str:
+    """Return why a clock reading cannot be correct, or an empty string if it is plausible.
 
-    Tailers write it into ranges, which would be refused for ever.
+    Tailers copy the service's clock into their ranges, and ranges with an implausible time would be
+    rejected permanently.
+
+    Args:
+        now_ms: Clock reading in Unix milliseconds.
     """
     try:
         check_observed_at(now_ms)
@@ -70,68 +78,91 @@ def clock_trouble(now_ms: int) -> str:
     return ""
 
 
-class Service:
-    """Shared by all endpoints; lives in one event loop."""
+class DeliveryService:
+    """The core of one service process, shared by all HTTP endpoints in one event loop.
+
+    Attributes:
+        framing: Schema id prefixes of audit records and host reports, or None until the registry
+            has returned them.
+        framing_error: Why the schema ids are not known yet.
+        first_report_sent: Whether this process's first host report is in the queue. No events are
+            accepted before.
+    """
 
     def __init__(
-        self, config: Config, clock: Clock, queue: Queue, rules: RulesStore, metrics: Metrics
+        self, config: Config, clock: Clock, queue: Queue, rules: RulesStore, metrics: ServiceMetrics
     ) -> None:
         self.settings = config.service
         self.clock = clock
         self.queue = queue
         self.rules = rules
         self.metrics = metrics
-        self.inflight = Inflight(clock, config.service.inflight_bytes_max, metrics)
-        self.access = Access(clock, metrics, required=config.service.tokens_required)
+        self.inflight = InflightRequests(clock, config.service.inflight_bytes_max, metrics)
+        self.access = AccessControl(clock, metrics, required=config.service.tokens_required)
         self.framing: Framing | None = None  # known once the registry has answered
-        self.framing_trouble = ""  # why it is not known
-        self.reported = (
+        self.framing_error = ""  # why it is not known
+        self.first_report_sent = (
             False  # whether this incarnation's first report is in the queue: it precedes all events
         )
-        self.workers = Workers()
-        self.bodies = BodyReader(self.inflight, self.workers, self.settings.body_seconds)
-        self._twins: Twins[Parser] = Twins()
+        self.executor = FairExecutor()
+        self.bodies = BodyReader(self.inflight, self.executor, self.settings.body_seconds)
+        self._twins: RequestCoalescer[Parser] = RequestCoalescer()
 
     def check_accepting(self) -> None:
-        """NotNow while events cannot be taken at all."""
-        if waits := self._waits(lacks_framing=self.framing is None):
-            raise NotNow("not_ready", "; ".join(waits))
+        """Check that the service can accept events of at least one rules revision.
 
-    def waits(self) -> list[str]:
-        """What this instance waits for before it takes events of every revision."""
+        Raises:
+            ServiceUnavailable: If the service is not ready. The message lists all reasons.
+        """
+        if waits := self._waits(lacks_framing=self.framing is None):
+            raise ServiceUnavailable("not_ready", "; ".join(waits))
+
+    def not_ready_reasons(self) -> list[str]:
+        """Return why the service cannot yet accept events of every known rules revision.
+
+        Returns:
+            Human-readable reasons, or an empty list if the service is ready.
+        """
         return self._waits(lacks_framing=self.lacks_framing())
 
     def _waits(self, *, lacks_framing: bool) -> list[str]:
-        clock = clock_trouble(self.clock.now_ms())
+        clock = clock_problem(self.clock.now_ms())
         return [
             text
             for missing, text in (
                 (bool(clock), clock),
                 (
                     not self.rules.caught_up,
-                    f"the rules topic was not read to its end yet{self.rules.trouble}",
+                    f"the rules topic was not read to its end yet{self.rules.read_error}",
                 ),
-                (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
+                (self.rules.caught_up and self.rules.latest is None, self.rules.not_ready_reason()),
                 (
                     lacks_framing,
-                    f"the schema ids of audit records are not known yet{self.framing_trouble}",
+                    f"the schema ids of audit records are not known yet{self.framing_error}",
                 ),
-                (not self.reported, "the first own report is not in Kafka yet"),
+                (not self.first_report_sent, "the first own report is not in Kafka yet"),
             )
             if missing
-        ] + self.access.waits()
+        ] + self.access.not_ready_reasons()
 
     def lacks_framing(self) -> bool:
-        """Whether a revision is known whose audit records could not be written."""
+        """Return whether the schema id for audit records of a known rules revision is missing."""
         return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
-    def waits_for_framing(self, why: str) -> None:
-        """The schema ids of audit records and reports are not known yet."""
-        self.framing_trouble = why
+    def set_framing_error(self, error: str) -> None:
+        """Record why the schema ids of audit records and host reports are not known yet."""
+        self.framing_error = error
 
     def check_clock(self, observed_at_ms: int) -> None:
-        """NotNow if this service's clock is so far behind that plausible times would seem to lie in
-        the future.
+        """Check that this service's clock is not far behind the observation time of a request.
+
+        With a clock that is behind, correct event times would be rejected as lying in the future.
+
+        Args:
+            observed_at_ms: Observation time that the request names, in Unix milliseconds.
+
+        Raises:
+            ServiceUnavailable: If the clock is more than `AHEAD_MS_MAX` milliseconds behind.
         """
         behind_ms = observed_at_ms - self.clock.now_ms()
         if behind_ms > AHEAD_MS_MAX:
@@ -139,63 +170,79 @@ class Service:
                 f"this service's clock is {behind_ms} ms behind the time that the request or "
                 "its key names"
             )
-            raise NotNow("clock_behind", message, retry_after_s=10)
+            raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
 
-    def rules_of(self, revision: str) -> CompiledRules:
-        """The named revision.
+    def rules_for(self, revision: str) -> CompiledRules:
+        """Return the compiled rules revision with this id.
 
-        NotNow if this instance has not seen it, or cannot write its audit records; others go on.
+        Raises:
+            ServiceUnavailable: If the revision is not known or cannot be used, or its audit records
+                cannot be written yet. Requests that name other revisions are not affected.
         """
         rules = self.rules.get(revision)
         if rules is None:
-            raise NotNow("rules_unknown", self.rules.why_not(revision))
+            raise ServiceUnavailable("rules_unknown", self.rules.unavailable_reason(revision))
         if self.framing is None or rules.parser.counts_blanks not in self.framing.audit:
-            raise NotNow(
+            raise ServiceUnavailable(
                 "not_ready",
-                f"the schema ids of audit records are not known yet{self.framing_trouble}",
+                f"the schema ids of audit records are not known yet{self.framing_error}",
             )
         return rules
 
     async def deliver(
-        self, sent: ByteRange | Batch, parser: P, body: bytes, request: Request, peer: Peer
+        self,
+        key: ByteRange | Batch,
+        parser: P,
+        body: bytes,
+        request: InflightRequest,
+        peer: ClientPeer,
     ) -> P:
-        """Deliver everything, or join the delivery of the very same that is under way; whichever
-        parser did it.
+        """Parse a request body and append its records and its audit record to the queue.
 
-        NotNow if the queue did not take all of it; ClientDisconnect if nobody waits for it any
-        longer.
+        If an identical request is already being delivered, this call joins that delivery.
+
+        Args:
+            key: Byte range or batch that the body belongs to.
+            parser: Parser of the body, which is used unless another delivery is joined.
+            body: Decompressed request body.
+            request: In-flight request that the memory is accounted to.
+            peer: Client that waits for the result.
+
+        Returns:
+            The parser that performed the delivery, with its counts of events and dead letters.
+
+        Raises:
+            ServiceUnavailable: If the queue did not store all records, or too much memory is in
+                use.
+            ClientDisconnect: If the client disconnects before the delivery is complete.
         """
         done = await self._twins.join(
-            sent, body, lambda work: self._work(work, parser, body, request), peer
+            key, body, lambda work: self._work(work, parser, body, request), peer
         )
         assert isinstance(done, type(parser)), "the same was sent"
         return done
 
     async def _work(
-        self, work: Work[Parser], parser: Parser, body: bytes, request: Request
+        self, work: SharedWork[Parser], parser: Parser, body: bytes, request: InflightRequest
     ) -> Parser:
-        with self.inflight.taken_over(request) as held:
-            records = parser.records_at_most(body)
-            async with self.workers.admitted(records):
+        with self.inflight.transfer(request) as held:
+            records = parser.max_records(body)
+            async with self.executor.admit(records):
                 if not is_large(records):  # one large one at a time needs no other bound
                     self.inflight.reserve(held, max(0, records * _RECORD_BYTES - len(body)))
                 await self._deliver(work, parser, body, held)
             return parser
 
     async def _deliver(
-        self, work: Work[Parser], parser: Parser, body: bytes, held: Request
+        self, work: SharedWork[Parser], parser: Parser, body: bytes, held: InflightRequest
     ) -> None:
-        """Parse and append everything, then the audit record.
-
-        NotNow if the queue did not take all of it.
-        """
         try:
             await self._append_all(work, parser, body, held)
-            work.lasting = True
+            work.must_finish = True
             assert self.framing is not None, "check_accepting comes first"
             records = parser.event_count + parser.dead_letter_count
             audit = (
-                await self.workers.beside(Job(), parser.audit)
+                await self.executor.run_in_thread(Job(), parser.audit)
                 if records > LONG_RECORDS
                 else parser.audit()
             )
@@ -207,7 +254,7 @@ class Service:
             )
             await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
         except QueueError as error:
-            raise NotNow("queue", f"nothing was acknowledged: {error}") from error
+            raise ServiceUnavailable("queue", f"nothing was acknowledged: {error}") from error
         for event_type, count in parser.events.items():
             self.metrics.events.labels(event_type).inc(count)
         for (claimed_type, reason), count in parser.refused.items():
@@ -216,14 +263,19 @@ class Service:
         self.metrics.received_bytes.inc(len(body))
 
     async def append_report(self, report: HostReport) -> None:
-        """Append a host report, stamped already.
+        """Append a host report to the queue and count it.
 
-        Raises QueueError; NotNow before the registry has answered.
+        Args:
+            report: Report that already has its reception time.
+
+        Raises:
+            QueueError: If the queue did not store the report.
+            ServiceUnavailable: If the schema id of host reports is not known yet.
         """
         if self.framing is None:
-            raise NotNow(
+            raise ServiceUnavailable(
                 "not_ready",
-                f"the schema ids of audit records are not known yet{self.framing_trouble}",
+                f"the schema ids of audit records are not known yet{self.framing_error}",
             )
         value = self.framing.hosts + report.encode(
             with_unknown_losses=self.framing.with_unknown_losses
@@ -232,20 +284,17 @@ class Service:
         self.metrics.reports.labels(report.kind).inc()
 
     async def _append_all(
-        self, work: Work[Parser], parser: Parser, body: bytes, held: Request
+        self, work: SharedWork[Parser], parser: Parser, body: bytes, held: InflightRequest
     ) -> None:
-        """Append all records, some at a time.
-
-        Memory is reserved where their values are larger than the body, because fields that are left
-        out take their defaults.
-        """
+        # Memory is reserved if values are larger than the body, because omitted fields take their
+        # defaults.
         slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
         waiting, counted = Slice(), len(body)
         while True:
             part = await turn(job, functools.partial(next, slices, None))
             if part is None:
                 break
-            waiting.add(part)
+            waiting.merge(part)
             if waiting.size > counted:
                 self.inflight.reserve(held, waiting.size - counted)
                 counted = waiting.size
@@ -255,24 +304,31 @@ class Service:
         if waiting.count:
             await self._append(work, waiting)
 
-    async def read_through(self, parser: Parser, body: bytes, peer: Peer) -> None:
-        """Parse everything and keep nothing but the parser's counts.
+    async def parse_only(self, parser: Parser, body: bytes, peer: ClientPeer) -> None:
+        """Parse a request body without delivering it, to obtain counts and rejected events.
 
-        ClientDisconnect if the client is gone.
+        Args:
+            parser: Parser of the body, which holds the counts afterwards.
+            body: Decompressed request body.
+            peer: Client that waits for the result.
+
+        Raises:
+            ServiceUnavailable: If too many large requests are waiting.
+            ClientDisconnect: If the client disconnects first.
         """
-        async with self.workers.admitted(parser.records_at_most(body)):
+        async with self.executor.admit(parser.max_records(body)):
             slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
             while await turn(job, functools.partial(next, slices, None)) is not None:
-                peer.check()
+                peer.check_connected()
 
     def _turns_for(
         self, parser: Parser, body: bytes
     ) -> Callable[[Job, Callable[[], Slice | None]], Awaitable[Slice | None]]:
         is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
-        return self.workers.beside if is_long else self.workers.short
+        return self.executor.run_in_thread if is_long else self.executor.run_in_loop
 
-    async def _append(self, work: Work[Parser], some: Slice) -> None:
-        work.lasting = True
+    async def _append(self, work: SharedWork[Parser], some: Slice) -> None:
+        work.must_finish = True
         await self.queue.append(
             {events_topic(event_type): messages for event_type, messages in some.messages.items()}
         )

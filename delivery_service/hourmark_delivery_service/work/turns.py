@@ -1,9 +1,9 @@
-"""Whose turn it is, where many requests share one thread.
+"""Fair scheduling of requests that share one thread.
 
-Work is cut into turns of about two milliseconds, bounded in records and bytes. Turns go alternately
-to the request that has had the fewest, so that a small one never waits for large ones to end, and
-to the one that has waited the longest, so that small ones without end never keep a large one out:
-of n that wait, each gets a turn within 2 n.
+Work is divided into turns of about two milliseconds, limited in records and bytes. Turns alternate
+between the request that had the fewest turns and the one that waits longest. So a small request
+never waits for large ones to finish, and a stream of small requests cannot starve a large one: of n
+waiting requests, each gets a turn within 2 n turns.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from collections.abc import AsyncIterator
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """Work of one request. `turns`: how many it has had."""
+    """The schedulable work of one request.
+
+    Attributes:
+        turns: Number of turns that the job has had.
+    """
 
     turns: int = 0
 
 
-class Line:
-    """Those that wait, and which of them is next. Pure."""
+class JobQueue:
+    """A queue of waiting jobs that alternates between the least served and the longest waiting job."""
 
     def __init__(self) -> None:
         self._waiting: dict[Job, None] = {}  # in the order in which they came
@@ -31,16 +35,19 @@ class Line:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def join(self, job: Job) -> None:
-        """It waits for a turn."""
+    def add(self, job: Job) -> None:
+        """Add a job to the end of the queue."""
         self._waiting[job] = None
 
-    def leave(self, job: Job) -> None:
-        """It does not wait any more."""
+    def remove(self, job: Job) -> None:
+        """Remove a job from the queue. Does nothing if it is not in the queue."""
         self._waiting.pop(job, None)
 
-    def next(self) -> Job | None:
-        """Whose turn it is; it waits no longer. None if nobody does."""
+    def pop_next(self) -> Job | None:
+        """Remove and return the job whose turn is next, or return None if the queue is empty.
+
+        Calls alternate between the job with the fewest turns and the job that has waited longest.
+        """
         if not self._waiting:
             return None
         first = next(iter(self._waiting))
@@ -50,17 +57,25 @@ class Line:
         return job
 
 
-class Lane:
-    """One turn at a time."""
+class FairLock:
+    """An asyncio lock for the jobs of one event loop, with fair scheduling.
+
+    Waiting jobs get the lock in the order of `JobQueue`, so that neither small nor large jobs
+    starve.
+    """
 
     def __init__(self) -> None:
-        self._line = Line()
+        self._line = JobQueue()
         self._wakes: dict[Job, asyncio.Future[None]] = {}
         self._busy = False
 
     @contextlib.asynccontextmanager
-    async def turn(self, job: Job) -> AsyncIterator[None]:
-        """Wait for a turn of this job; it lasts as long as the block."""
+    async def hold(self, job: Job) -> AsyncIterator[None]:
+        """Return an async context manager that waits for the lock and holds it during its block.
+
+        Args:
+            job: Job that the turn is counted for.
+        """
         if self._busy:
             await self._wait(job)
         self._busy = True
@@ -71,18 +86,18 @@ class Lane:
             self._pass_on()
 
     @property
-    def waiting(self) -> int:
-        """How many wait for a turn."""
+    def waiting_count(self) -> int:
+        """Return the number of jobs that wait for the lock."""
         return len(self._line)
 
     async def _wait(self, job: Job) -> None:
         wake = self._wakes[job] = asyncio.get_running_loop().create_future()
-        self._line.join(job)
+        self._line.add(job)
         try:
             await wake
         except asyncio.CancelledError:
             if wake.cancelled():
-                self._line.leave(job)
+                self._line.remove(job)
             else:  # the turn came in the same moment
                 self._pass_on()
             raise
@@ -91,7 +106,7 @@ class Lane:
 
     def _pass_on(self) -> None:
         self._busy = False
-        while (job := self._line.next()) is not None:
+        while (job := self._line.pop_next()) is not None:
             wake = self._wakes[job]
             if not wake.done():
                 self._busy = True

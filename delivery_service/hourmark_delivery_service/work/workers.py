@@ -1,9 +1,8 @@
-"""Where parsing and inflating run: short turns in the event loop, what cannot be cut into such
-turns in one thread beside it.
+"""Execution of parsing and decompression: short turns in the event loop, long work in one thread.
 
-One thread, since Python runs one at a time anyway: more would hold others up, not be faster. The
-loop turns between any two turns, whoever's they are, so probes and new requests are answered while
-everybody parses.
+There is only one thread because Python executes one thread at a time: more threads would delay each
+other without being faster. The event loop runs between any two turns, so probes and new requests
+are answered under load.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
-from hourmark_delivery_service.errors import NotNow
-from hourmark_delivery_service.work.peer import Peer
-from hourmark_delivery_service.work.turns import Job, Lane
+from hourmark_delivery_service.errors import ServiceUnavailable
+from hourmark_delivery_service.work.peer import ClientPeer
+from hourmark_delivery_service.work.turns import FairLock, Job
 
 T = TypeVar("T")
 
@@ -33,30 +32,37 @@ _LARGE_WAITING_MAX: Final = (
 )
 CLIENT: Final = ContextVar(
     "CLIENT", default=""
-)  # who sent the request that is worked on: its token's id, else its address
+)  # the client of the current request: its token's id, or else its address
 LONG_RECORDS: Final = 4096  # and so may one over more records
 
 
-class Workers:
-    """Both lanes."""
+class FairExecutor:
+    """Runs CPU-bound work of requests fairly, in the event loop or in a single background thread."""
 
     def __init__(self) -> None:
-        self._short = Lane()
-        self._long = Lane()
-        self._large = Lane()
-        self._waiting_large: set[str] = set()  # who waits for it
+        self._short = FairLock()
+        self._long = FairLock()
+        self._large = FairLock()
+        self._waiting_large: set[str] = set()  # clients that wait for the large lock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
-    def admitted(self, records: int) -> AbstractAsyncContextManager[None]:
-        """Work of so many records; of large works, one at a time.
+    def admit(self, records: int) -> AbstractAsyncContextManager[None]:
+        """Return an async context manager that limits the concurrency of large tasks.
 
-        NotNow if several wait already, or one of the same client.
+        A task of up to `LARGE_RECORDS` records is admitted immediately. Of larger tasks, only one
+        is admitted at a time; the others wait.
+
+        Args:
+            records: Maximum number of records that the task produces.
+
+        Raises:
+            ServiceUnavailable: If too many large tasks are waiting, or one of the same client is.
         """
         if not is_large(records):
             return contextlib.nullcontext()
-        waiting = self._large.waiting
+        waiting = self._large.waiting_count
         if waiting >= _LARGE_WAITING_MAX or CLIENT.get() in self._waiting_large:
-            raise NotNow(
+            raise ServiceUnavailable(
                 "overloaded",
                 f"{waiting} requests of over {LARGE_RECORDS} lines wait",
                 retry_after_s=10,
@@ -68,26 +74,42 @@ class Workers:
         async with contextlib.AsyncExitStack() as turn:
             self._waiting_large.add(client)
             try:
-                await turn.enter_async_context(self._large.turn(Job()))
+                await turn.enter_async_context(self._large.hold(Job()))
             finally:
                 self._waiting_large.discard(client)
             yield
 
-    async def short(self, job: Job, call: Callable[[], T]) -> T:
-        """In the event loop; for a turn that is bounded."""
-        async with self._short.turn(job):
+    async def run_in_loop(self, job: Job, call: Callable[[], T]) -> T:
+        """Run a short function in the event loop when it is the job's turn, and return its result.
+
+        Args:
+            job: Job that the turn is counted for.
+            call: Function that takes at most a few milliseconds.
+        """
+        async with self._short.hold(job):
             result = call()
             await asyncio.sleep(0)
             return result
 
-    async def beside(self, job: Job, call: Callable[[], T], peer: Peer | None = None) -> T:
-        """In the thread. ClientDisconnect, instead of beginning, where `peer` is gone.
+    async def run_in_thread(
+        self, job: Job, call: Callable[[], T], peer: ClientPeer | None = None
+    ) -> T:
+        """Run a long function in the background thread on the job's turn, and return its result.
 
-        What has begun holds its memory to its end, and so does who waits for it, cancelled or not.
+        If the calling task is cancelled while the function runs, the call waits for the function to
+        end, because the function still uses its memory.
+
+        Args:
+            job: Job that the turn is counted for.
+            call: Function to run.
+            peer: Client that waits for the result, if any.
+
+        Raises:
+            ClientDisconnect: If the client disconnected before the function started.
         """
-        async with self._long.turn(job):
+        async with self._long.hold(job):
             if peer is not None:
-                peer.check()
+                peer.check_connected()
             working = asyncio.get_running_loop().run_in_executor(self._thread, call)
             try:
                 return await asyncio.shield(working)
@@ -97,12 +119,15 @@ class Workers:
 
 
 def is_large(records: int) -> bool:
-    """Whether work of so many records takes much memory and time."""
+    """Return whether a task of this many records is large: more than `LARGE_RECORDS`.
+
+    A large task takes a second or more, so only one runs at a time.
+    """
     return records > LARGE_RECORDS
 
 
 def has_long_line(body: bytes) -> bool:
-    """Whether a line has more than `LONG_BYTES` bytes."""
+    """Return whether a line of the body has more than `LONG_BYTES` bytes."""
     at = 0
     while at + LONG_BYTES < len(body):
         at = body.rfind(b"\n", at, at + LONG_BYTES + 1) + 1

@@ -35,12 +35,20 @@ class Look(NamedTuple):
 
 
 def look_into(descriptor: int, position: Position) -> Look:
-    """Of a file that was read up to `position`; OSError as of pread(2)."""
-    anchored = is_anchored(descriptor, position)
-    head = read_at(descriptor, 0, HEAD_BYTES)
-    status = os.fstat(descriptor)
-    size = content_end(descriptor, status.st_size, position.offset)
-    return Look(Fingerprints(head[:size], anchored), status, size)
+    """Return what an open file that was read up to `position` holds now; raise OSError as pread(2).
+
+    Where the bytes before the position are no longer there, nothing of the file is known, and its
+    content is searched for from its start.
+    """
+    while True:
+        anchored = is_anchored(descriptor, position)
+        head = read_at(descriptor, 0, HEAD_BYTES)
+        status = os.fstat(descriptor)
+        size = content_end(descriptor, status.st_size, position.offset if anchored else 0)
+        found = Fingerprints(head[:size], anchored)
+        # NULs in the head may have been read before a line was written in their place
+        if not found.head.endswith(_NUL) or read_at(descriptor, 0, len(found.head)) == found.head:
+            return Look(found, status, size)
 
 
 def content_end(descriptor: int, size: int, start: int) -> int:

@@ -28,19 +28,16 @@ from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.books import skip
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.marks import is_marked
+from hourmark_producer.files import waits
 from hourmark_producer.files.examination import content_end, read_at
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_alike
 from hourmark_producer.files.former_names import former_names
 from hourmark_producer.files.remainder import Stage
 from hourmark_producer.files.tracked_file import Files, Position, TrackedFile
+from hourmark_producer.files.waits import RetryLater
 
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
-COPYING_S: Final = 5.0  # so long without growth, and nobody is copying any more
 _TAIL_BYTES: Final = 1 << 16
-
-
-class BeingCopied(OSError):
-    """It may be the beginning of a copy; the step is tried again."""
 
 
 class Looked(NamedTuple):
@@ -65,9 +62,12 @@ def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: fl
     """
     status = os.fstat(descriptor)
     age_s = now_s - status.st_mtime
-    growing = (age_s if age_s >= 0 else changed_s_ago) < COPYING_S
+    growing = (age_s if age_s >= 0 else changed_s_ago) < waits.COPYING_S
     return Looked(
-        status.st_size, functools.partial(read_at, descriptor), found_s_ago < COPYING_S, growing
+        status.st_size,
+        functools.partial(read_at, descriptor),
+        found_s_ago < waits.COPYING_S,
+        growing,
     )
 
 
@@ -83,24 +83,29 @@ class Origin(NamedTuple):
 
 
 def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
-    """What this file, not read yet, is a copy of. BeingCopied: that will be seen in a moment."""
+    """What this file, not read yet, is a copy of. RetryLater if that cannot be decided yet."""
     size, read, is_new, growing = looked
     head = read(0, HEAD_BYTES)
     for other in _namesakes(files, file):
         seen = other.observed.of(other.progress).head
         if _will_be_read(files, other) and begins_alike(seen, head):
-            raise BeingCopied(f"it begins like {other.place.seen_at}, of which nothing is read yet")
+            raise RetryLater(
+                f"it begins like {other.place.seen_at}, of which nothing is read yet",
+                is_expected=True,
+            )
         if (
             growing
             and 0 < size < OFFSET_MIN
             and any(one.startswith(head) for one in (seen, *_heads(other)))
         ):
-            raise BeingCopied(
-                f"it holds too little yet to be told from a copy of {other.place.seen_at}"
+            raise RetryLater(
+                f"it holds too little yet to be told from a copy of {other.place.seen_at}",
+                is_expected=True,
             )
         if is_new and _is_hardly_known(files, file, other, head):
-            raise BeingCopied(
-                f"it begins like {other.place.seen_at}, of which too little is known yet"
+            raise RetryLater(
+                f"it begins like {other.place.seen_at}, of which too little is known yet",
+                is_expected=True,
             )
         for known in (other.progress.position, other.former, *other.older):
             if (
@@ -115,15 +120,17 @@ def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
                     if (
                         origin.reads_on and growing and not _is_truncated(other)
                     ):  # both may have grown since they were looked at
-                        raise BeingCopied(
-                            f"it is a copy of {other.place.seen_at}, and perhaps not whole yet"
+                        raise RetryLater(
+                            f"it is a copy of {other.place.seen_at}, and perhaps not whole yet",
+                            is_expected=True,
                         )
                     return origin
                 continue
             is_part = _is_part(other, known, size, read)
             if growing and head and (is_part or size < 2 * HEAD_BYTES):
-                raise BeingCopied(
-                    f"it begins like {other.place.seen_at}; perhaps a copy is being made"
+                raise RetryLater(
+                    f"it begins like {other.place.seen_at}; perhaps a copy is being made",
+                    is_expected=True,
                 )
             if size >= OFFSET_MIN and is_part:
                 return _origin(files, other, known)
@@ -160,7 +167,9 @@ def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
         and not is_over
         and (is_unseen or (other.descriptor is None and other.unfound > 0))
     ):
-        raise BeingCopied(f"it is a copy of {other.place.seen_at}, which is looked for")
+        raise RetryLater(
+            f"it is a copy of {other.place.seen_at}, which is looked for", is_expected=True
+        )
     return Origin(other, known, not is_over)
 
 

@@ -37,6 +37,7 @@ from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.cut.lines import Cut
 from hourmark_producer.cut.range_sizes import RangeSizes
 from hourmark_producer.cut.sources import cut_of
+from hourmark_producer.files import waits
 from hourmark_producer.files.compressed import CutOff, Damaged, Plain, Unfinished
 from hourmark_producer.files.fingerprints import are_alike
 from hourmark_producer.files.identity import Identity, identify
@@ -52,6 +53,7 @@ from hourmark_producer.files.remainder import (
 )
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import Files, TrackedFile
+from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import OFFSET_MIN, Looked, is_telling, origin_of, pass_over
 from hourmark_producer.history.explaining import Answer, Past, ask, pasts
 
@@ -122,15 +124,10 @@ AT_ONCE_MAX: Final = 4  # each holds a descriptor and a window
 TRUNCATED_MAX: Final = 16
 _NOWHERE_MAX: Final = 64
 _BLOCK_BYTES: Final = 1 << 16
-PACKING_S: Final = 10.0  # so long without growth, and nobody is packing any more
 _LOG = logging.getLogger(__name__)
 
 
-class NotYet(OSError):
-    """It cannot be said yet; the step is tried again."""
-
-
-class _Another(OSError):
+class _NotTheRemainder(OSError):
     """It cannot be the rest of the file that is looked for."""
 
 
@@ -197,7 +194,7 @@ class Rests:
     def next_cut(self, file: TrackedFile, rest: Rest) -> Cut | None:
         """What comes next of it; None where nothing does.
 
-        NotYet, OSError, CheckpointFailed: to be tried again.
+        RetryLater, OSError, CheckpointFailed: to be tried again.
         """
         if rest.stage is Stage.LOOKING:
             (self._find_out if file.suspected else self._find)(file, rest)
@@ -212,7 +209,7 @@ class Rests:
             found = cut_of(
                 self.sources[file.place.source], read, self.sizes.limits, position, flush=True
             )
-        except NotYet:
+        except RetryLater:
             raise
         except OSError:
             rest.end(Stage.LOOKING)
@@ -244,7 +241,7 @@ class Rests:
         with self._lock:
             self._of_truncated = {file for file in self._of_truncated if _is_at_work(file.rest)}
             if len(self._of_truncated) >= TRUNCATED_MAX:
-                raise NotYet(
+                raise RetryLater(
                     f"{TRUNCATED_MAX} others that were truncated are read in their copies first"
                 )
 
@@ -285,7 +282,7 @@ class Rests:
                 with contextlib.closing(plain):
                     return _read_of(plain, offset, min(offset + count, size), self._pause)
             except (CutOff, Damaged) as error:
-                raise NotYet(f"{found.path} was changed while it was read: {error}") from error
+                raise RetryLater(f"{found.path} was changed while it was read: {error}") from error
 
         if origin := origin_of(self.files, file, Looked(size, read)):
             end = (
@@ -314,14 +311,14 @@ class Rests:
         except (CutOff, Damaged):
             answer, past = Answer.UNTOLD, None
         if answer is Answer.NOT_YET:
-            raise NotYet(f"{path} may be what another file held, which is looked at first")
+            raise RetryLater(f"{path} may be what another file held, which is looked at first")
         # than was read of it before it was over, or counted as lost
         has_more = past is not None and content.readable > max(past.offset, past.counted_to)
         if (answer is Answer.READ and not has_more) or content.readable == 0:
             return rest.end(Stage.NOWHERE)
         if answer is Answer.UNTOLD or content.flaw:
             if any(_is_sought(other) for other in self.files):
-                raise NotYet(f"{path} may be what a file that vanished was packed into")
+                raise RetryLater(f"{path} may be what a file that vanished was packed into")
             why = content.flaw or "too little is known to tell whether it was read before"
             if self._was_looked_for_in(
                 rest.candidates[path]
@@ -375,8 +372,8 @@ class Rests:
         ) as error:  # renamed by now; where to, the next looks at its folder tell
             file.drop_rest()
             file.unfound = 1  # it is not where it was, and the count begins anew
-            raise NotYet(f"{path} was there, and is looked for again") from error
-        except (CutOff, Damaged, _Another):
+            raise RetryLater(f"{path} was there, and is looked for again") from error
+        except (CutOff, Damaged, _NotTheRemainder):
             return None
         plain, status, _ = opened
         with contextlib.closing(plain):
@@ -388,9 +385,11 @@ class Rests:
             if (
                 content is not None
                 and content.grows
-                and self._unfinished.unchanged_s(status) < PACKING_S
+                and self._unfinished.unchanged_s(status) < waits.PACKING_S
             ):
-                raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
+                raise RetryLater(
+                    f"{path} has no end yet; perhaps {file.place.seen_at} is being packed"
+                )
             if (
                 content is not None
                 and rest.truncated_at is not None
@@ -403,7 +402,7 @@ class Rests:
 
     def _passed_over(self, file: TrackedFile, opened: _Opened) -> int:
         """Up to where the copy that this is, or was packed into, was passed over; 0 where it was
-        not. NotYet.
+        not. RetryLater.
         """
         plain, status, claim = opened
         if isinstance(plain, Unpacked):
@@ -416,7 +415,7 @@ class Rests:
             for other in self.files
             if other is not file
         ):
-            raise NotYet(
+            raise RetryLater(
                 "what is packed may be a copy that was passed over, which is looked for first"
             )
         return 0
@@ -436,7 +435,7 @@ class Rests:
                 and (file.suspected or claim.of_truncated == own.of_truncated)
             )
             if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
-                raise _Another(path)
+                raise _NotTheRemainder(path)
             if path.endswith(PACKED):
                 return _Opened(Plain(descriptor, path), status, claim)
             return _Opened(Unpacked(descriptor, own.offset), status, claim)
@@ -491,7 +490,7 @@ class Rests:
 
     def _pause(self) -> None:
         if self.stopping.is_set():
-            raise NotYet("the tailer stops")
+            raise RetryLater("the tailer stops")
 
 
 def _read_of(plain: Plain | Unpacked, start: int, end: int, pause: Callable[[], object]) -> bytes:

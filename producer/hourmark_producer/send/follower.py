@@ -52,6 +52,7 @@ from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.cut.lines import Cut, Pending
 from hourmark_producer.cut.range_sizes import RangeSizes
 from hourmark_producer.cut.sources import cut_of, extras_of, joins_lines
+from hourmark_producer.files import waits
 from hourmark_producer.files.examination import is_anchored, look_into, read_at, read_into
 from hourmark_producer.files.fingerprints import (
     HEAD_BYTES,
@@ -70,8 +71,8 @@ from hourmark_producer.files.tracked_file import (
     Progress,
     TrackedFile,
 )
+from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import (
-    BeingCopied,
     Origin,
     end_of_lines,
     is_telling,
@@ -80,7 +81,7 @@ from hourmark_producer.history.copies import (
     pass_over,
 )
 from hourmark_producer.history.elsewhere import Elsewhere
-from hourmark_producer.history.remainders import NotYet, Rests
+from hourmark_producer.history.remainders import Rests
 from hourmark_producer.send.client import Busy, Refused, ServiceLink, TooLarge
 from hourmark_producer.send.clocks import Reading
 from hourmark_producer.send.flight import Flight, Lanes, Sent
@@ -200,19 +201,7 @@ SENT_TOGETHER: Final = (
 _ROUNDS_TOGETHER: Final = (
     2  # the first sends a small file, the second acknowledges it and finds no more
 )
-# so long NULs among other bytes must stay: on some file systems, or through a mapping, these are
-# seen first
-NULS_S: Final = 3.0
 _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
-_FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
-
-
-class BeingWritten(BeingCopied):
-    """It holds NULs where bytes may appear in a moment; the step is tried again."""
-
-
-class ChangedWhileRead(OSError):
-    """A file was truncated between two looks of one step; the step is tried again."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -602,7 +591,7 @@ class Follower:
         search = self.elsewhere.of(file)
         judgement = judge(known.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
-            raise NotYet("what was truncated unread may be in a copy that the next looks find")
+            raise RetryLater("what was truncated unread may be in a copy that the next looks find")
         file.counted_from = None
         return judgement
 
@@ -673,7 +662,7 @@ class Follower:
     def _check_written(
         self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int
     ) -> None:
-        """Raise BeingWritten where NULs are in a range for less than NULS_S: a range that is
+        """Raise RetryLater where NULs are in a range for less than `waits.NULS_S`: a range that is
         spooled is never read again.
         """
         if _NULS.search(body) is None:
@@ -682,8 +671,8 @@ class Follower:
         generation, sure_to, since_s = file.nuls
         if generation != position.generation or end > sure_to:
             file.nuls = generation, sure_to, since_s = position.generation, size, now_s
-        if now_s - since_s < NULS_S:
-            raise BeingWritten("it holds NULs, in whose place lines may appear")
+        if now_s - since_s < waits.NULS_S:
+            raise RetryLater("it holds NULs, in whose place lines may appear", is_expected=True)
 
     def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(
@@ -723,9 +712,9 @@ class Follower:
         found = cut_of(
             source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush
         )
-        waits = isinstance(found, Pending) and not found.searched and joins_lines(source)
+        is_waiting = isinstance(found, Pending) and not found.searched and joins_lines(source)
         file.flush_at_s = (
-            max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
+            max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None
         )
         if isinstance(found, Cut):
             head = bytes(
@@ -735,7 +724,7 @@ class Follower:
                 position.offset > 0 or position.head.startswith(head)
             )
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
-                raise ChangedWhileRead("it was truncated while it was read")
+                raise RetryLater("it was truncated while it was read")
             self._check_written(file, found.body, position, end)
         return found
 

@@ -16,7 +16,7 @@ from hourmark.errors import HourmarkError
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
-from hourmark_producer.history.copies import BeingCopied
+from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.send.client import Busy, NotAllowed, Refused
 from hourmark_producer.send.follower import Follower
 from hourmark_producer.send.services import pause_after
@@ -129,7 +129,8 @@ class Senders:
                 logging.ERROR,
             )
         elif isinstance(error, OSError):
-            level = logging.INFO if isinstance(error, BeingCopied) else logging.WARNING
+            is_expected = isinstance(error, RetryLater) and error.is_expected
+            level = logging.INFO if is_expected else logging.WARNING
             self.throttle.warn(
                 f"read {file.file_id}",
                 f"cannot read {where}: {error}; tried again in {pause:.1f} s",

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from hourmark.clock import Clock
 from hourmark_producer.checkpoint import archives, forgotten
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
 from hourmark_producer.counters import Counters, Loss
+from hourmark_producer.files import waits
 from hourmark_producer.files.fingerprints import Verdict, judge, nowhere, unread
 from hourmark_producer.files.remainder import Rest, Stage
 from hourmark_producer.files.schedule import Schedule
@@ -28,12 +28,6 @@ from hourmark_producer.files.tracked_file import (
 )
 from hourmark_producer.history.elsewhere import Elsewhere
 
-DELETED_LINGER_S: Final = (
-    5.0  # a writer may still hold a deleted file open; so long without growth, and it is let go
-)
-UNMATCHED_LINGER_S: Final = (
-    600.0  # some writers keep to the old file until they are told of the rotation
-)
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,7 +46,7 @@ class Retirement:
         """No name is left, but it is open: it is let go once it was read to its end and
         acknowledged.
         """
-        if self._stays(file, file.progress.quiet_to, DELETED_LINGER_S):
+        if self._stays(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
             return
         if file.identity.birth_ns:
             self._end(file, "was deleted")
@@ -64,7 +58,7 @@ class Retirement:
 
         It is let go when its writer has long left it.
         """
-        if not self._stays(file, file.progress.position.offset, UNMATCHED_LINGER_S):
+        if not self._stays(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
             self.missing(file)
             file.close()
 

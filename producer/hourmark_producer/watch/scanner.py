@@ -26,6 +26,7 @@ from hourmark_producer.checkpoint.accounts import keep_accounts
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.conditions import Throttle
+from hourmark_producer.files import waits
 from hourmark_producer.files.examination import is_anchored, look_into, read_at
 from hourmark_producer.files.fingerprints import HEAD_BYTES
 from hourmark_producer.files.identity import Identity
@@ -69,7 +70,6 @@ def is_still_at(file: TrackedFile, findings: Findings) -> bool:
 
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
-FORGET_EVERY_S: Final = 60.0  # between searches for missing files that have left their folder
 UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOG = logging.getLogger(__name__)
@@ -422,7 +422,7 @@ class Scanner:
         Without birth times they are kept.
         """
         now_s = self.clock.monotonic_s()
-        if now_s - self._forgot_s < FORGET_EVERY_S:
+        if now_s - self._forgot_s < waits.FORGET_EVERY_S:
             return
         self._forgot_s, inodes = now_s, dict[str, set[int] | None]()
         for file in [
@@ -486,9 +486,9 @@ class Scanner:
         is clear what became of it.
         """
         for folder in dict.fromkeys(
-            os.path.dirname(path)
+            os.path.dirname(path)  # noqa: PTH120
             for path in (file.place.seen_at, file.target)
-            if path  # noqa: PTH120
+            if path
         ):
             if folder not in listings:
                 try:

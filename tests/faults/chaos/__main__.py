@@ -25,16 +25,10 @@ from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.locks import one_at_a_time
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-RESULTS: Final = ROOT / "docs" / "chaos-trials.jsonl"
+PUBLISHED: Final = ROOT / "docs" / "chaos-trials.jsonl"  # what `report` makes its table of
 NIGHTLY_MINUTES: Final = 150.0
 PAGE: Final = ROOT / "docs" / "reliability.md"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
-_RESULTS = click.option(
-    "--results",
-    type=_FILE,
-    default=RESULTS,
-    help="JSON lines of all runs. Default: docs/chaos-trials.jsonl.",
-)
 
 
 @click.group(name="hourmark chaos")
@@ -84,7 +78,12 @@ def chaos() -> None:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Just this schedule.",
 )
-@_RESULTS
+@click.option(
+    "--results",
+    type=_FILE,
+    help="File to append the result to, as a line of JSON. Default: $HOURMARK_HOME/chaos/"
+    "trials.jsonl; docs/chaos-trials.jsonl to publish it.",
+)
 def run(
     tier: Tier,
     seed: int | None,
@@ -94,7 +93,7 @@ def run(
     at_once: int | None,
     minutes: float | None,
     replay: Path | None,
-    results: Path,
+    results: Path | None,
 ) -> None:
     """Draw a schedule of faults, play it, and judge what it came to; exit 1 on a violation.
 
@@ -104,6 +103,7 @@ def run(
       hourmark chaos run --tier nightly --seed 7
       hourmark chaos run --fault edge-leader-sigkill --workload api --rounds 1
       hourmark chaos run --replay schedule.json
+      hourmark chaos run --tier nightly --results docs/chaos-trials.jsonl
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # as Ctrl-C
@@ -116,7 +116,9 @@ def run(
     minutes = minutes or (
         NIGHTLY_MINUTES if schedule.tier == "nightly" and replay is None else None
     )
-    sys.exit(0 if played(stack_state_dir() / "chaos", schedule, results, minutes) else 1)
+    folder = stack_state_dir() / "chaos"
+    passed = played(folder, schedule, results or folder / "trials.jsonl", minutes)
+    sys.exit(0 if passed else 1)
 
 
 @chaos.command(name="list")
@@ -132,7 +134,12 @@ def list_faults() -> None:
 
 
 @chaos.command()
-@_RESULTS
+@click.option(
+    "--results",
+    type=_FILE,
+    default=PUBLISHED,
+    help="Results of runs, as lines of JSON. Default: docs/chaos-trials.jsonl.",
+)
 def report(results: Path) -> None:
     """Make the table of docs/reliability.md from the results of all runs.
 

@@ -36,7 +36,7 @@ from hourmark.records.manifest import (
 from hourmark.records.ranges import ByteRange, Part, encode_range_fields, file_id
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, parse
+from hourmark_delivery_service.parsing import CompiledRules, parse_range
 from hourmark_verify.judge.statx import birth_ns
 
 HOST_ID = "0123456789abcdef0123456789abcdef"
@@ -164,7 +164,7 @@ class World:
             fields=encode_range_fields(told.get("fields", {})),
             format=told.get("format", ""),
         )
-        records = parse(sent, body, compiled).records
+        records = parse_range(sent, body, compiled).records
         found = [
             (record.event_type, self.decoded(record.event_type, record.value)) for record in records
         ]
@@ -442,7 +442,7 @@ class World:
                         path="/p",
                         host_name="host",
                     )
-                    known = parse(sent, line + b"\n", compiled).dead_letters > 0
+                    known = parse_range(sent, line + b"\n", compiled).dead_letters > 0
                 broken += [start] * known
             start = end
         return broken

@@ -13,7 +13,7 @@ from hourmark.config.groups import ParsingSettings
 from hourmark.records.ranges import ByteRange, Part
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, Record, parse
+from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, ParsedRecord, parse_range
 
 NOW_MS = 1_795_225_200_000  # 2026-11-21T01:40:00Z
 HOST = "0123456789abcdef" * 2
@@ -100,10 +100,10 @@ def range_of(
 
 def parsed(body: bytes, source: str = "app", **more: Any) -> ParsedRange:
     """What becomes of this body."""
-    return parse(range_of(body, source, **more), body, compiled())
+    return parse_range(range_of(body, source, **more), body, compiled())
 
 
-def decoded(record: Record, rules: Rules | None = None) -> dict[str, Any]:
+def decoded(record: ParsedRecord, rules: Rules | None = None) -> dict[str, Any]:
     """The record's Avro datum, by fastavro and the schema that its framing names."""
     schema_id, datum = unframe(record.value)
     (version,) = (t for t in (rules or rules_of()).types.values() if t.schema_id == schema_id)

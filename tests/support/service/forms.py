@@ -9,7 +9,7 @@ from tests.support.service.examples import NOW_MS, decoded, range_of
 from hourmark.config.groups import ParsingSettings
 from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse
+from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse_range
 
 FREE_TEXT = {"type": "map", "values": "string"}
 
@@ -35,7 +35,9 @@ class Tried:
 
     def parsed(self, body: bytes, **more: Any) -> ParsedRange:
         """Of whole lines, each with its LF."""
-        return parse(range_of(body, more.pop("source", self.source), **more), body, self.compiled)
+        return parse_range(
+            range_of(body, more.pop("source", self.source), **more), body, self.compiled
+        )
 
     def one(self, line: bytes, **more: Any) -> dict[str, Any]:
         """The one record of a line (without its LF), decoded, with its `type`."""

@@ -23,10 +23,10 @@ from hourmark.config.loading import Config
 from hourmark.records.wire import range_headers
 from hourmark.rules.revision import Record
 from hourmark_delivery_service.edge.app import create_app
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.work.framing import Framing
 from hourmark_delivery_service.work.rules_store import RulesStore
-from hourmark_delivery_service.work.service import Service
+from hourmark_delivery_service.work.service import DeliveryService
 
 T = TypeVar("T")
 Test = Callable[..., None]
@@ -39,16 +39,16 @@ class Harness:
         self.config = Config(service={"state_dir": Path("/nowhere"), **settings})
         self.clock = FakeClock(NOW_MS)
         self.queue = MemoryQueue()
-        self.metrics = Metrics()
+        self.metrics = ServiceMetrics()
         self.rules = RulesStore(self.metrics)
-        self.rules.feed(encoded(rules_of().records()), anew=True)
-        self.service = Service(
+        self.rules.feed(encoded(rules_of().records()), from_start=True)
+        self.service = DeliveryService(
             self.config, clock or self.clock, self.queue, self.rules, self.metrics
         )
         self.service.framing = Framing(
             {True: framing_header(101), False: framing_header(103)}, framing_header(102)
         )
-        self.service.reported = True
+        self.service.first_report_sent = True
         transport = httpx.ASGITransport(create_app(self.service), raise_app_exceptions=False)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://service")
 
@@ -115,8 +115,8 @@ def with_service(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], 
 
 def fed(*records: Record) -> RulesStore:
     """What a service knows that has read these records."""
-    store = RulesStore(Metrics())
-    store.feed(encoded(records), anew=True)
+    store = RulesStore(ServiceMetrics())
+    store.feed(encoded(records), from_start=True)
     return store
 
 

@@ -16,8 +16,8 @@ from tests.support.service.harness import Harness
 from hourmark.clock import SystemClock
 from hourmark.config.groups import ServiceTls
 from hourmark.process.allocator import use_one_arena
-from hourmark_delivery_service.limits.tls import Tls
-from hourmark_delivery_service.process.server import Server, tune_interpreter, uvicorn_config
+from hourmark_delivery_service.limits.tls import ServerTls
+from hourmark_delivery_service.process.server import HttpServer, tune_interpreter, uvicorn_config
 
 
 class Forgets(list[object]):
@@ -32,13 +32,15 @@ async def serve(given: dict[str, str]) -> None:
     of_tls = {
         name.removeprefix("tls."): value for name, value in given.items() if name.startswith("tls.")
     }
-    tls = Tls(ServiceTls.model_validate(of_tls)) if of_tls else None
+    tls = ServerTls(ServiceTls.model_validate(of_tls)) if of_tls else None
     harness = Harness(**settings, clock=SystemClock())
     harness.queue.records = Forgets()  # type: ignore[assignment]
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(listener.getsockname()[1], flush=True)
     async with harness.client:
-        await Server(uvicorn_config(harness.service, harness.config, tls)).serve(sockets=[listener])
+        await HttpServer(uvicorn_config(harness.service, harness.config, tls)).serve(
+            sockets=[listener]
+        )
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from tests.support.service.harness import Harness, running
 
-from hourmark_delivery_service.limits.tls import Tls
-from hourmark_delivery_service.process.server import Server, uvicorn_config
+from hourmark_delivery_service.limits.tls import ServerTls
+from hourmark_delivery_service.process.server import HttpServer, uvicorn_config
 
 
 class RawAnswer(NamedTuple):
@@ -121,7 +121,7 @@ async def _read(reader: asyncio.StreamReader) -> RawAnswer:
     )
 
 
-class Unsignalled(Server):
+class Unsignalled(HttpServer):
     """It runs in any thread: signals belong to the main one."""
 
     @contextlib.contextmanager
@@ -130,7 +130,7 @@ class Unsignalled(Server):
 
 
 @contextlib.asynccontextmanager
-async def networked(tls: Tls | None = None, **settings: Any) -> AsyncIterator[Network]:
+async def networked(tls: ServerTls | None = None, **settings: Any) -> AsyncIterator[Network]:
     """A harness that is served on a port of its own."""
     async with running(**settings) as harness:
         listener = socket.create_server(("127.0.0.1", 0))

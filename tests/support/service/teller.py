@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
-from hourmark_delivery_service.process.claims import Claim, Claims
+from hourmark_delivery_service.process.worker_status import WorkerStatus, WorkerStatusTable
 
 
 def tell(config: Config, _: socket.socket, claims_file: Path, slot: int) -> None:
@@ -21,10 +21,10 @@ def tell(config: Config, _: socket.socket, claims_file: Path, slot: int) -> None
     """
     ends: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ends.append(number))
-    claims, told = Claims(claims_file, SystemClock(), anew=False), 0
+    claims, told = WorkerStatusTable(claims_file, SystemClock(), create=False), 0
     while not ends and config.log_level != "debug":
         told += 1
-        claims.say(slot, Claim(1000 + told, 0, 0, told))
+        claims.update(slot, WorkerStatus(1000 + told, 0, 0, told))
         time.sleep(0.01)
     if config.log_level == "error":
-        claims.say(slot, Claim(1000 + told, 0, 2, told))
+        claims.update(slot, WorkerStatus(1000 + told, 0, 2, told))

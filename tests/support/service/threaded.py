@@ -15,8 +15,8 @@ from tests.support.service.harness import Harness, running
 from tests.support.service.network import Unsignalled
 
 from hourmark.config.groups import ServiceTls
-from hourmark_delivery_service.limits.tls import Tls
-from hourmark_delivery_service.process.server import Server, uvicorn_config
+from hourmark_delivery_service.limits.tls import ServerTls
+from hourmark_delivery_service.process.server import HttpServer, uvicorn_config
 
 
 class Served(NamedTuple):
@@ -32,12 +32,12 @@ def served(tls: ServiceTls | None = None, **settings: Any) -> Iterator[Served]:
     that `hourmark serve` has.
     """
     listener = socket.create_server((settings.get("host", "127.0.0.1"), 0))
-    started: Future[tuple[Harness, Server]] = Future()
+    started: Future[tuple[Harness, HttpServer]] = Future()
 
     async def serve() -> None:
         async with running(**settings, tls=tls or ServiceTls()) as harness:
             server = Unsignalled(
-                uvicorn_config(harness.service, harness.config, Tls(tls) if tls else None)
+                uvicorn_config(harness.service, harness.config, ServerTls(tls) if tls else None)
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             while not server.started:

@@ -35,7 +35,9 @@ def of_tailer(h: Harness, host: str = "host-*", **covers: Any) -> NewToken:
 def known(h: Harness, **covers: Any) -> NewToken:
     """A token that the service knows."""
     token = made(**covers)
-    h.service.access.book.feed([record(token.token)], anew=not h.service.access.book.caught_up)
+    h.service.access.token_store.feed(
+        [record(token.token)], from_start=not h.service.access.token_store.caught_up
+    )
     return token
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
+import pkgutil
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -26,44 +26,37 @@ def fault(*shown_by: str) -> Callable[[Callable[[], None]], None]:
 
 
 def _put(place: str, value: object) -> None:
-    """`place`: module:attribute, or module:class.attribute."""
-    module, _, attribute = place.partition(":")
-    holder: Any = importlib.import_module(f"hourmark_producer.{module}")
-    *classes, name = attribute.split(".")
-    for one in classes:
-        holder = getattr(holder, one)
+    """Replace what `place`, the dotted name of a function, method or constant, stands for."""
+    owner, _, name = place.rpartition(".")
+    holder = pkgutil.resolve_name(owner)
     assert hasattr(holder, name), f"{place} is not there: this fault would change nothing"
     setattr(holder, name, value)
 
 
 def _now(place: str) -> Any:
     """What is there."""
-    module, _, attribute = place.partition(":")
-    found: Any = importlib.import_module(f"hourmark_producer.{module}")
-    for name in attribute.split("."):
-        found = getattr(found, name)
-    return found
+    return pkgutil.resolve_name(place)
 
 
 @fault("settle", *3 * ["take_a_service_down"], "append", "truncate")
 def forgets_losses() -> None:
     """Nothing is ever counted as lost."""
-    _put("checkpoint:lose", lambda _: [])
-    _put("counters:Counters.lost", lambda *_: None)
+    _put("hourmark_producer.checkpoint.database.lose", lambda _: [])
+    _put("hourmark_producer.counters.Counters.lost", lambda *_: None)
 
 
 @fault("append", "take_a_service_down", "append")
 def claims_what_it_has_not_sent() -> None:
     """Every target is met at once."""
-    _put("caught_up:Target.is_met", lambda _: True)
+    _put("hourmark_producer.send.reports.Target.is_met", lambda _: True)
 
 
 @fault("settle", *8 * ["append"])
 def claims_with_an_own_clock() -> None:
     """The machine's clock for the services'."""
-    before = _now("service_client:ServiceLink.clocks_ms")
+    before = _now("hourmark_producer.send.client.ServiceLink.clocks_ms")
     _put(
-        "service_client:ServiceLink.clocks_ms",
+        "hourmark_producer.send.client.ServiceLink.clocks_ms",
         lambda link: dict.fromkeys(before(link), time.time_ns() // 1_000_000),
     )
 
@@ -71,15 +64,18 @@ def claims_with_an_own_clock() -> None:
 @fault("settle", *3 * ["take_a_service_down"], *3 * ["append"], "kill")
 def moves_on_before_it_is_durable() -> None:
     """The spool keeps nothing: what was on its way is not sent again after a kill."""
-    _put("follower:spool", lambda *_: ("SELECT 1", ()))
+    _put("hourmark_producer.send.follower.spool", lambda *_: ("SELECT 1", ()))
 
 
 @fault("settle", "kill", "start")
 def reads_again_from_the_start_after_each_kill() -> None:
     """No file is known again, and each start takes another file id."""
-    real, salt = _now("scanner:file_id"), os.getpid()
-    _put("scanner:file_id", lambda device, inode, birth_ns: real(device, inode, birth_ns ^ salt))
-    _put("files:Files.match", lambda *_: None)
+    real, salt = _now("hourmark_producer.watch.scanner.file_id"), os.getpid()
+    _put(
+        "hourmark_producer.watch.scanner.file_id",
+        lambda device, inode, birth_ns: real(device, inode, birth_ns ^ salt),
+    )
+    _put("hourmark_producer.files.tracked_file.Files.match", lambda *_: None)
 
 
 @fault("settle", "rotate_out_of_the_pattern", *2 * ["append_to_an_older_one"])
@@ -91,7 +87,7 @@ def follows_names_only() -> None:
             if file not in scanner._found:
                 file.retired = True
 
-    _put("scanner:Scanner._follow_unfound", forget)
+    _put("hourmark_producer.watch.scanner.Scanner._follow_unfound", forget)
 
 
 @fault("settle", "truncate_and_grow", "settle")
@@ -99,49 +95,55 @@ def takes_growth_for_growth() -> None:
     """Fingerprints are not looked at: a file that was truncated and grew beyond its old size goes
     on.
     """
-    account = _now("files:Account")
+    account = _now("hourmark_producer.files.tracked_file.Account")
     _put(
-        "files:Account.next",
+        "hourmark_producer.files.tracked_file.Account.next",
         lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head),
     )
-    _put("looking:is_anchored", lambda *_: True)
-    _put("follower:is_anchored", lambda *_: True)
+    _put("hourmark_producer.files.examination.is_anchored", lambda *_: True)
+    _put("hourmark_producer.send.follower.is_anchored", lambda *_: True)
 
 
 @fault("settle", "truncate")
 def counts_losses_twice() -> None:
     """False pages at night."""
-    real = _now("checkpoint:lose")
-    _put("checkpoint:lose", lambda loss: real(dataclasses.replace(loss, bytes=2 * loss.bytes + 1)))
+    real = _now("hourmark_producer.checkpoint.database.lose")
+    _put(
+        "hourmark_producer.checkpoint.database.lose",
+        lambda loss: real(dataclasses.replace(loss, bytes=2 * loss.bytes + 1)),
+    )
 
 
 @fault("settle", "copy_and_truncate", "settle")
 def sends_copies_again() -> None:
     """A copy is a file like any other."""
-    _put("follower:origin_of", lambda *_: None)
+    _put("hourmark_producer.send.follower.origin_of", lambda *_: None)
 
 
 @fault("settle", "append", "settle", "kill", *3 * ["damage_the_checkpoint", "kill"])
 def trusts_a_damaged_log() -> None:
     """What a database gives is taken, though the end of its log is gone."""
-    _put("checkpoint:what_is_missing", lambda _: "")
+    _put("hourmark_producer.checkpoint.database.what_is_missing", lambda _: "")
 
 
 @fault("settle", "kill", "lose_the_checkpoint", "settle")
 def begins_anew_without_a_word() -> None:
     """Without its checkpoint all is read again, though nobody said so."""
-    real = _now("cli:open_installation")
-    _put("cli:open_installation", lambda folder, **given: real(folder, **{**given, "reread": True}))
+    real = _now("hourmark_producer.cli.open_installation")
+    _put(
+        "hourmark_producer.cli.open_installation",
+        lambda folder, **given: real(folder, **{**given, "reread": True}),
+    )
 
 
 @fault("append", "begin_a_line", "settle", "append", "settle")
 def sends_what_has_no_end() -> None:
     """A last line without an end is a line."""
     real, pending, made, lines = (
-        _now("cutting:cut"),
-        _now("cutting:Pending"),
-        _now("cutting:Cut"),
-        _now("cutting:Part.LINES"),
+        _now("hourmark_producer.cut.lines.cut"),
+        _now("hourmark_producer.cut.lines.Pending"),
+        _now("hourmark_producer.cut.lines.Cut"),
+        _now("hourmark_producer.cut.lines.Part.LINES"),
     )
 
     def cut(read: Any, limits: Any, **given: Any) -> Any:
@@ -149,13 +151,13 @@ def sends_what_has_no_end() -> None:
         rest = read(0, 1 << 16) if isinstance(found, pending) else b""
         return made(rest, lines) if rest else found
 
-    _put("source_cutting:cut", cut)
+    _put("hourmark_producer.cut.sources.cut", cut)
 
 
 @fault("settle", *3 * ["refuse_one_of_several", *4 * ["append"], "kill", "settle"])
 def forgets_a_range_once_a_later_one_is_taken() -> None:
     """The spool lets go of all that was on its way."""
-    unspool = _now("spooled_ranges:unspool")
+    unspool = _now("hourmark_producer.checkpoint.spooled_ranges.unspool")
 
     def acknowledged(file: Any) -> list[Any]:
         sent = file.progress.in_flight
@@ -167,14 +169,14 @@ def forgets_a_range_once_a_later_one_is_taken() -> None:
         sent = file.progress.in_flight
         return () if any(one.acknowledged for one in sent) else sent
 
-    _put("follower:_acknowledged", acknowledged)
-    _put("follower:_on_their_way", on_their_way)
+    _put("hourmark_producer.send.follower._acknowledged", acknowledged)
+    _put("hourmark_producer.send.follower._on_their_way", on_their_way)
 
 
 @fault("settle", "ask_to_wait", "take_a_service_down", *40 * ["append"])
 def does_not_wait_when_it_is_asked_to() -> None:
     """Retry-After says nothing."""
-    _put("service_client:_retry_after_s", lambda _: 0.0)
+    _put("hourmark_producer.send.client._retry_after_s", lambda _: 0.0)
 
 
 @fault(
@@ -190,7 +192,7 @@ def does_not_wait_when_it_is_asked_to() -> None:
 )
 def passes_over_what_is_packed() -> None:
     """A packed file that appears is nobody's."""
-    _put("unseen:Unseen._appeared", lambda *_: True)
+    _put("hourmark_producer.watch.packed_files.Unseen._appeared", lambda *_: True)
 
 
 @fault(
@@ -204,17 +206,19 @@ def passes_over_what_is_packed() -> None:
 )
 def takes_what_is_packed_for_unread() -> None:
     """Nothing tells that it was read."""
-    unread = _now("explaining:Told")(_now("explaining:Answer.UNREAD"))
-    _put("rests:ask", lambda *_: unread)
-    _put("archives:depart", lambda *_: [])
+    unread = _now("hourmark_producer.history.explaining.Told")(
+        _now("hourmark_producer.history.explaining.Answer.UNREAD")
+    )
+    _put("hourmark_producer.history.remainders.ask", lambda *_: unread)
+    _put("hourmark_producer.checkpoint.archives.depart", lambda *_: [])
 
 
 @fault("settle", *4 * ["write_records"])
 def cuts_records_at_lines() -> None:
     """Each line is a record."""
-    cut = _now("cutting:cut")
+    cut = _now("hourmark_producer.cut.lines.cut")
     _put(
-        "source_cutting:cut_records",
+        "hourmark_producer.cut.sources.cut_records",
         lambda read, limits, _, *, in_record, flush: cut(read, limits, in_line=in_record),
     )
 
@@ -222,9 +226,9 @@ def cuts_records_at_lines() -> None:
 @fault("settle", *4 * ["write_in_a_container"])
 def cuts_between_a_partial_line_and_its_end() -> None:
     """P and F say nothing."""
-    cut = _now("cutting:cut")
+    cut = _now("hourmark_producer.cut.lines.cut")
     _put(
-        "source_cutting:cut_cri",
+        "hourmark_producer.cut.sources.cut_cri",
         lambda read, limits, *, in_piece, at_line, flush: cut(read, limits, in_line=in_piece),
     )
 
@@ -232,7 +236,7 @@ def cuts_between_a_partial_line_and_its_end() -> None:
 @fault("write_in_a_container")
 def does_not_know_whose_container_it_is() -> None:
     """Paths of containers' logs are like any other."""
-    _put("source_cutting:container_fields", lambda _: {})
+    _put("hourmark_producer.cut.sources.container_fields", lambda _: {})
 
 
 @fault("settle", "reload_what_is_not_in_order", "settle")
@@ -243,13 +247,13 @@ def takes_any_configuration() -> None:
         reloading._begins_anew = True
         reloading._stop()
 
-    _put("reloading:Reloading.ask", ask)
+    _put("hourmark_producer.reloading.Reloading.ask", ask)
 
 
 @fault("settle", "reload_what_a_start_refuses", "settle")
 def takes_what_a_start_refuses() -> None:
     """Settings are looked at, and nothing else."""
-    _put("cli:check_reload", lambda *_: None)
+    _put("hourmark_producer.cli.check_reload", lambda *_: None)
 
 
 @fault(
@@ -263,49 +267,55 @@ def takes_what_a_start_refuses() -> None:
 )
 def searches_once_for_the_end_of_a_line() -> None:
     """NULs at the end of a file are content like any other."""
-    _put("looking:content_end", lambda _, size, __: size)
+    _put("hourmark_producer.files.examination.content_end", lambda _, size, __: size)
 
 
 @fault("append", "rotate_by_date", "settle", "stop", "delete_and_put_something_else", "settle")
 def opens_what_has_the_inode_of_a_log() -> None:
     """Whatever has it is opened, to see which file it is."""
-    _put("scanner:Scanner._is_at", lambda *_: True)
+    _put("hourmark_producer.watch.scanner.Scanner._is_at", lambda *_: True)
 
 
 @fault("settle", *6 * ["append"], "settle", "kill", "copy_up_and_start", "settle")
 def knows_files_by_birth_time_alone() -> None:
     """What was read of a file does not tell it."""
-    _put("scanner:Scanner._match", lambda scanner, _, identity: scanner.files.match(identity))
+    _put(
+        "hourmark_producer.watch.scanner.Scanner._match",
+        lambda scanner, _, identity: scanner.files.match(identity),
+    )
 
 
 @fault("settle", *4 * ["append", "set_its_time_back", "settle"])
 def takes_what_is_older_for_unchanged() -> None:
     """A file changes only as its time goes on."""
-    observe = _now("scanner:Scanner._observe")
+    observe = _now("hourmark_producer.watch.scanner.Scanner._observe")
 
     def observe_newer(scanner: Any, file: Any, status: os.stat_result, at_s: float) -> None:
         if status.st_mtime_ns >= file.observed.mtime_ns:
             observe(scanner, file, status, at_s)
 
-    _put("scanner:Scanner._observe", observe_newer)
+    _put("hourmark_producer.watch.scanner.Scanner._observe", observe_newer)
 
 
 @fault("settle", "reload", "settle")
 def ends_where_it_should_begin_anew() -> None:
     """SIGHUP is as SIGTERM."""
-    _put("reloading:Reloading.wanted", False)
+    _put("hourmark_producer.reloading.Reloading.wanted", False)
 
 
 @fault("settle", *5 * ["append", "append", "copy_and_truncate", "settle"])
 def takes_a_copy_in_the_making_for_whole() -> None:
     """What the copier adds later is the copy's own."""
-    _put("copies:COPYING_S", -1.0)
+    _put("hourmark_producer.files.waits.COPYING_S", -1.0)
 
 
 @fault("settle", "kill", "append", "append", "rotate", "pack_and_cut_off", "settle")
 def takes_what_is_cut_off_for_whole() -> None:
     """A packed file ends where it ends."""
-    read, cut_off = _now("compressed:Plain.read"), _now("compressed:CutOff")
+    read, cut_off = (
+        _now("hourmark_producer.files.compressed.Plain.read"),
+        _now("hourmark_producer.files.compressed.CutOff"),
+    )
 
     def read_on(plain: Any, count: int) -> Any:
         try:
@@ -313,7 +323,7 @@ def takes_what_is_cut_off_for_whole() -> None:
         except cut_off:
             return b""
 
-    _put("compressed:Plain.read", read_on)
+    _put("hourmark_producer.files.compressed.Plain.read", read_on)
 
 
 @fault(
@@ -324,7 +334,7 @@ def takes_what_is_cut_off_for_whole() -> None:
 )
 def calls_lost_what_copies_hold() -> None:
     """After several truncations nobody looks for what each took."""
-    _put("elsewhere:Search.__call__", lambda *_: 0)
+    _put("hourmark_producer.history.elsewhere.Search.__call__", lambda *_: 0)
 
 
 @fault(
@@ -338,13 +348,13 @@ def calls_lost_what_copies_hold() -> None:
 )
 def takes_the_first_entry_that_is_left_for_the_next() -> None:
     """It is not looked at whether the entry that was read last is there."""
-    real = _now("spool.journal:Journal._start")
+    real = _now("hourmark_producer.receive.journal.Journal._start")
 
     def start(journal: Any, *, follow: bool) -> None:
         real(journal, follow=follow)
         journal._awaited = ""
 
-    _put("spool.journal:Journal._start", start)
+    _put("hourmark_producer.receive.journal.Journal._start", start)
 
 
 @fault(
@@ -364,8 +374,8 @@ def does_not_read_a_journal_that_was_made_again() -> None:
         journal._is_lost = True
         journal._start(follow=True)
 
-    _put("spool.journal:Journal._read_all", read_on)
-    _put("spool.journal:Journal._is_known", lambda *_: True)
+    _put("hourmark_producer.receive.journal.Journal._read_all", read_on)
+    _put("hourmark_producer.receive.journal.Journal._is_known", lambda *_: True)
 
 
 @fault(
@@ -379,22 +389,22 @@ def does_not_read_a_journal_that_was_made_again() -> None:
 )
 def reads_the_journal_from_its_start_each_time() -> None:
     """No cursor is known."""
-    _put("spool.journal:cursor_of", lambda _: "")
+    _put("hourmark_producer.receive.journal.cursor_of", lambda _: "")
 
 
 @fault("settle", "send_datagrams", "settle", "flood_with_datagrams", "settle")
 def does_not_ask_the_kernel_what_it_dropped() -> None:
     """Datagrams that came are all there were."""
-    _put("spool.datagrams:Datagrams._count_dropped", lambda _: None)
+    _put("hourmark_producer.receive.sockets.Datagrams._count_dropped", lambda _: None)
 
 
 @fault("settle", "send_datagrams", "settle", "stop", "settle")
 def does_not_say_that_nobody_listened() -> None:
     """A start is as the first."""
-    _put("spool.segments:Segments.was_left_open", lambda _: False)
+    _put("hourmark_producer.receive.segments.Segments.was_left_open", lambda _: False)
 
 
 @fault("settle", *3 * ["append", "set_the_clock"])
 def measures_time_by_the_wall_clock() -> None:
     """What it waits for comes when the clock does."""
-    _put("cli:SystemClock.monotonic_s", lambda clock: clock.now_ms() / 1000)
+    _put("hourmark_producer.cli.SystemClock.monotonic_s", lambda clock: clock.now_ms() / 1000)

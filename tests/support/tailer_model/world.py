@@ -259,6 +259,7 @@ input = "syslog+udp://127.0.0.1:{self.port}"
         self.was_reloaded = True
         self.services.received[SYSLOG].unknown_max += 2
         self.services.received[SYSLOG].forget()
+        self.services.forget_who_waits()
 
     def tell(self, number: signal.Signals) -> None:
         """A signal that it does not end by."""

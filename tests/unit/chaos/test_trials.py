@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.faults.chaos.__main__ import PAGE, RESULTS, made_table
+from click.testing import CliRunner
+from tests.faults.chaos.__main__ import PAGE, PUBLISHED, chaos, made_table
 from tests.faults.chaos.trials import BEGIN, END, Trial, append, put, read, table
 
 
@@ -80,4 +81,20 @@ def test_the_table_takes_its_place_and_no_other() -> None:
 
 
 def test_the_page_has_the_table_of_the_results() -> None:
-    assert made_table(RESULTS) in PAGE.read_text(), "run `./hourmark chaos report`"
+    assert made_table(PUBLISHED) in PAGE.read_text(), "run `./hourmark chaos report`"
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_run_leaves_the_checkout_alone_unless_it_names_the_published_file(
+    published: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = []
+    monkeypatch.setenv("HOURMARK_HOME", str(tmp_path))
+    monkeypatch.setattr(
+        "tests.faults.chaos.__main__.played",
+        lambda folder, schedule, results, minutes: files.append(results) or True,  # type: ignore[func-returns-value]
+    )
+    named = ["--results", str(PUBLISHED)] if published else []
+    done = CliRunner().invoke(chaos, ["run", "--seed", "1", "--rounds", "1", *named])
+    assert done.exit_code == 0, done.output
+    assert files == [PUBLISHED if published else tmp_path / "chaos" / "trials.jsonl"]

@@ -15,7 +15,7 @@ from hourmark.errors import UsageError
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.rules.narrowing import check_refused_lines
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, parse
+from hourmark_delivery_service.parsing import CompiledRules, parse_range
 
 N = {"name": "n", "type": "long"}
 M = {"name": "m", "type": "string", "default": "none"}
@@ -46,7 +46,9 @@ def dead(line: bytes, rules: Rules) -> int:
     parser.
     """
     body = line + b"\n"
-    return parse(range_of(body, "app", rules=rules.id), body, CompiledRules(rules)).dead_letters
+    return parse_range(
+        range_of(body, "app", rules=rules.id), body, CompiledRules(rules)
+    ).dead_letters
 
 
 def msg(time: str = "2026-11-21T01:39:58Z", **fields: Any) -> bytes:

@@ -19,8 +19,8 @@ from hourmark.kafka.topic_names import events_topic
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
 from hourmark_declare.apply import apply
-from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.parsing import parse
+from hourmark_delivery_service.metrics import ServiceMetrics
+from hourmark_delivery_service.parsing import parse_range
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.publishing import manifest_of, publish
@@ -43,7 +43,7 @@ class TypeLife:
         self.world = World(folder)
         self.ledger = LedgerRules(self.world.database)
         self.registry, self.topic = MemoryRegistry(), MemoryTopic()
-        self.service = RulesStore(Metrics())
+        self.service = RulesStore(ServiceMetrics())
         self.closed = 0
 
     def apply(self, *fields: dict[str, Any], remove: bool = False) -> None:
@@ -59,7 +59,7 @@ class TypeLife:
             may_refuse=True,
         )
         records = [(key.encode(), value.encode()) for _, (key, value) in self.topic.log]
-        self.service.feed(records, anew=True)
+        self.service.feed(records, from_start=True)
 
     def close(self, **values: Any) -> list[str]:
         """A line with these values, delivered, and the next hour, closed with its event; the types
@@ -82,7 +82,7 @@ class TypeLife:
             path="/log",
             host_name="h",
         )
-        records = parse(taken, line, rules).records
+        records = parse_range(taken, line, rules).records
         table = pa.table(
             {
                 "key": pa.array([r.key for r in records], pa.binary()),

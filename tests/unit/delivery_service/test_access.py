@@ -17,7 +17,7 @@ from tests.support.service.harness import Harness, with_service
 from tests.support.service.tokens import bearer, known, made, record, tombstone
 
 from hourmark.records.wire import report_to_json
-from hourmark_delivery_service.access.token import NewToken, Token, is_text_of
+from hourmark_delivery_service.access.token import NewToken, Token, verify_token
 from hourmark_delivery_service.edge.app import create_app
 
 LINE = b'{"user": "u", "ms": 1}'
@@ -216,7 +216,7 @@ def of_0_3_0(**covers: Any) -> NewToken:
 @with_tokens
 async def test_a_token_of_0_3_0_keeps_its_tailers_reporting(h: Harness) -> None:
     token = of_0_3_0(hosts=("web-*",))
-    h.service.access.book.feed([record(token.token)], anew=True)
+    h.service.access.token_store.feed([record(token.token)], from_start=True)
     assert (await h.post_range(syslog(), headers=bearer(token))).status_code == 200
     assert (await post_report(h, token, "web-7")).status_code == 200
     assert (await post_report(h, token, "web-7", goodbye=True)).status_code == 200
@@ -241,14 +241,14 @@ async def test_revoked_and_expired_tokens_are_told_so_to_whoever_has_them(h: Har
     h.clock.advance(0.001)
     assert await status(h, f"Bearer {token.text}") == (401, "expired_token")
     other = known(h)
-    h.service.access.book.feed([record(other.token.revoke(NOW_MS))], anew=False)
+    h.service.access.token_store.feed([record(other.token.revoke(NOW_MS))], from_start=False)
     assert await status(h, f"Bearer {other.text}") == (401, "revoked_token")
 
 
 @with_tokens
 async def test_a_revoked_token_never_comes_back(h: Harness) -> None:
-    book, token = h.service.access.book, known(h)
-    book.feed([record(token.token.revoke(NOW_MS))], anew=False)
+    book, token = h.service.access.token_store, known(h)
+    book.feed([record(token.token.revoke(NOW_MS))], from_start=False)
     for records, anew in (
         ([record(token.token)], False),  # written again
         ([record(token.token)], True),  # an older copy of the topic
@@ -256,13 +256,13 @@ async def test_a_revoked_token_never_comes_back(h: Harness) -> None:
         ([], True),
         ([record(token.token)], True),
     ):
-        book.feed(records, anew=anew)
+        book.feed(records, from_start=anew)
         assert await status(h, f"Bearer {token.text}") == (401, "revoked_token")
     deleted = known(h)
-    book.feed([tombstone(deleted.token)], anew=False)
+    book.feed([tombstone(deleted.token)], from_start=False)
     assert await status(h, f"Bearer {deleted.text}") == (401, "revoked_token")
     both = made()
-    book.feed([record(both.token), record(both.token.revoke(NOW_MS))], anew=True)
+    book.feed([record(both.token), record(both.token.revoke(NOW_MS))], from_start=True)
     assert await status(h, f"Bearer {both.text}") == (401, "revoked_token")
 
 
@@ -273,14 +273,14 @@ async def test_a_topic_made_anew_keeps_whoever_was_in_and_says_so(
     token = known(h)
     with caplog.at_level("ERROR"):
         for _ in range(3):
-            h.service.access.book.feed([], anew=True)
+            h.service.access.token_store.feed([], from_start=True)
     assert caplog.text.count("no longer holds 1 of the tokens") == 1, "once"
     assert await status(h, f"Bearer {token.text}") == (200, "")
     ready = await h.client.get("/readyz")
     assert ready.status_code == 200
     assert "hourmark.tokens no longer holds 1" in ready.json()["warnings"][0]
     assert b"hourmark_service_tokens_lost 1.0" in h.metrics.exposition()
-    h.service.access.book.feed([record(token.token)], anew=True)
+    h.service.access.token_store.feed([record(token.token)], from_start=True)
     assert (await h.client.get("/readyz")).json()["warnings"] == []
     assert await status(h, f"Bearer {known(h).text}") == (200, "")
 
@@ -289,10 +289,10 @@ async def test_a_topic_made_anew_keeps_whoever_was_in_and_says_so(
 async def test_a_service_that_cannot_follow_goes_on_and_says_so(
     h: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    token, book = known(h), h.service.access.book
+    token, book = known(h), h.service.access.token_store
     with caplog.at_level("ERROR"):
         for _ in range(5):
-            book.trouble = ": the broker is away"
+            book.read_error = ": the broker is away"
     assert caplog.text.count("tokens cannot be followed: the broker is away") == 1, "once"
     h.clock.advance(90)
     assert await status(h, f"Bearer {token.text}") == (200, "")
@@ -301,8 +301,8 @@ async def test_a_service_that_cannot_follow_goes_on_and_says_so(
     assert (
         b"hourmark_service_tokens_read_timestamp_seconds 1.7952252e+09\n" in h.metrics.exposition()
     )
-    book.feed([], anew=False)
-    book.trouble = ""
+    book.feed([], from_start=False)
+    book.read_error = ""
     assert (await h.client.get("/readyz")).json()["warnings"] == []
 
 
@@ -311,7 +311,7 @@ async def test_before_any_token_is_known_nobody_is_called_unknown(h: Harness) ->
     """A tailer with a good token waits, and is not told that its token is bad."""
     text = made().text
     assert await status(h, f"Bearer {text}") == (503, "not_ready")
-    h.service.access.book.feed([], anew=False)  # there is no such topic
+    h.service.access.token_store.feed([], from_start=False)  # there is no such topic
     assert await status(h, f"Bearer {text}") == (503, "not_ready")
     assert await status(h, None) == (401, "no_token")
     ready = await h.client.get("/readyz")
@@ -336,9 +336,9 @@ async def test_other_machines_are_told_whether_it_is_ready_and_not_why(h: Harnes
 
 @with_tokens
 async def test_a_record_that_cannot_be_read_lets_nobody_in(h: Harness) -> None:
-    token, book = known(h), h.service.access.book
+    token, book = known(h), h.service.access.token_store
     newer = json.loads(token.token.to_json()) | {"paths": ["/v1/hello"]}
-    book.feed([(token.token.id.encode(), json.dumps(newer).encode())], anew=False)
+    book.feed([(token.token.id.encode(), json.dumps(newer).encode())], from_start=False)
     assert await status(h, f"Bearer {token.text}") == (401, "unknown_token"), (
         "what it may not do cannot be known here"
     )
@@ -348,7 +348,7 @@ async def test_a_record_that_cannot_be_read_lets_nobody_in(h: Harness) -> None:
         (b"a" * 16, b"\xff\xfe"),
         (b"0" * 16, token.token.to_json().encode()),
     ):
-        book.feed([(key, value)], anew=False)
+        book.feed([(key, value)], from_start=False)
         assert await status(h, f"Bearer {token.text}") == (401, "unknown_token")
     assert (await h.client.get("/healthz")).status_code == 200
 
@@ -360,7 +360,7 @@ async def test_a_request_under_way_is_finished_though_its_token_ends(h: Harness)
     async def body() -> AsyncIterator[bytes]:
         yield LINE[:5]
         h.clock.advance(5)
-        h.service.access.book.feed([record(token.token.revoke(NOW_MS))], anew=False)
+        h.service.access.token_store.feed([record(token.token.revoke(NOW_MS))], from_start=False)
         yield LINE[5:]
 
     answer = await h.client.post("/v1/events/click", content=body(), headers=bearer(token))
@@ -402,8 +402,8 @@ def test_the_text_of_a_token_is_in_nothing_that_is_kept() -> None:
     secret = token.text.split("_", 2)[2]
     assert secret not in token.token.to_json() and secret not in repr(token.token)
     assert token.token.digest not in repr(token.token)
-    assert is_text_of(token.token, token.text)
-    assert not is_text_of(None, token.text)
+    assert verify_token(token.token, token.text)
+    assert not verify_token(None, token.text)
     assert re.fullmatch(r"hmk_[0-9a-f]{16}_[\w-]{43}", token.text)
     assert Token.from_json(token.token.id, token.token.to_json().encode()) == token.token
     assert len({made().text for _ in range(100)}) == 100

@@ -23,7 +23,7 @@ from hourmark.config.groups import (
 from hourmark.config.loading import Config
 from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
-from hourmark_delivery_service.component_status import of_reports, service, tailers
+from hourmark_delivery_service.component_status import service, status_from_reports, tailers
 
 NOW_MS = 1_800_000_000_000
 
@@ -131,7 +131,7 @@ def test_one_that_does_not_answer_is_known_by_its_folder_while_kafka_is_away_too
 
 
 def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None:
-    found = of_reports(
+    found = status_from_reports(
         [report("web-1", 3), report("web-2", 900), report("web-3", 7200, goodbye=True)], NOW_MS
     )
     assert found.state is ComponentState.RUNNING
@@ -140,13 +140,17 @@ def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None
         == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); said goodbye: web-3 (2 h ago)"
     )
     assert found.heard_at_ms == NOW_MS - 3000
-    assert of_reports([report("web-2", FRESH_MS / 1000 + 1)], NOW_MS).state is ComponentState.SILENT
     assert (
-        of_reports([report("web-3", 1, goodbye=True)], NOW_MS).state is ComponentState.NOT_RUNNING
+        status_from_reports([report("web-2", FRESH_MS / 1000 + 1)], NOW_MS).state
+        is ComponentState.SILENT
     )
-    assert of_reports([], NOW_MS).detail == "nobody has reported lately"
+    assert (
+        status_from_reports([report("web-3", 1, goodbye=True)], NOW_MS).state
+        is ComponentState.NOT_RUNNING
+    )
+    assert status_from_reports([], NOW_MS).detail == "nobody has reported lately"
 
 
 def test_of_many_hosts_the_newest_are_named() -> None:
-    found = of_reports([report(f"web-{n}", n) for n in range(9)], NOW_MS)
+    found = status_from_reports([report(f"web-{n}", n) for n in range(9)], NOW_MS)
     assert "web-0 (0 s ago)" in found.detail and found.detail.endswith("web-4 (4 s ago) and 4 more")

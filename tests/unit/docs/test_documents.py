@@ -28,7 +28,7 @@ def test_what_is_not_there_is_noticed() -> None:
     )
     assert missing(text) == [
         "docs/nothing.md",
-        "tests/unit/etl/test_ids.py::test_nothing_of_the_kind",
+        "tests/unit/etl/ids/test_ids.py::test_nothing_of_the_kind",
         "tests/nowhere.py",
         "tests/nowhere.py",
         "storage/none.py",

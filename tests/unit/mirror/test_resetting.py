@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.unit.mirror.test_judging import WELL, P
+from tests.unit.mirror.watch.test_judging import WELL, P
 
 from hourmark.kafka.clients import Partition, TopicInfo
 from hourmark.kafka.mirror import find_gaps

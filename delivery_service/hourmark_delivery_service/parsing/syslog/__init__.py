@@ -1,1 +1,1 @@
-"""Headers of syslog lines, in every form that a parser version knows."""
+"""Parsing of syslog lines in the forms that each parser version supports."""

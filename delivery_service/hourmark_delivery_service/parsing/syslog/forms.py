@@ -45,13 +45,9 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from hourmark_delivery_service.parsing.syslog.header import (
-    SyslogHeader,
-    SyslogLine,
-    take_apart_rfc5424,
-)
+from hourmark_delivery_service.parsing.syslog.header import SyslogHeader, SyslogLine, parse_rfc5424
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL, SD_ELEMENTS
-from hourmark_delivery_service.parsing.syslog.times import Stamp, stamp_at
+from hourmark_delivery_service.parsing.syslog.times import SyslogTimestamp, parse_timestamp_at
 
 _PRI: Final = re.compile(rb"<(0|[1-9]\d?|1[0-8]\d|19[01])> *+")
 _SPACES: Final = re.compile(rb" *+")
@@ -117,17 +113,15 @@ _DATA: Final = re.compile(SD_ELEMENTS)
 
 
 class _Device(NamedTuple):
-    """What DEVICE says. `ends_time`: a colon stands behind its time, so no host follows."""
-
     numbers: tuple[bytes, ...]
     origin: bytes | None
     mark: bytes
-    stamp: Stamp | None
+    stamp: SyslogTimestamp | None
     ends_time: bool
     end: int
 
     def data(self, *, relayed: bool) -> bytes | None:
-        """Structured data of it, by the names that RFC 5424 section 7 has."""
+        # Structured data in the names of RFC 5424 section 7.
         data = b""
         if self.numbers:
             data += b'[meta sequenceId="%s"]' % self.numbers[-1]
@@ -138,9 +132,15 @@ class _Device(NamedTuple):
         return data or None
 
 
-def take_apart_forms(line: bytes) -> SyslogLine | None:
-    """A line of any of the forms, or None."""
-    newer = take_apart_rfc5424(line)
+def parse_syslog_forms(line: bytes) -> SyslogLine | None:
+    """Parse a syslog line in any of the forms that parser version 3 supports.
+
+    Besides RFC 5424 and RFC 3164 these are the forms that common daemons and network devices write.
+
+    Returns:
+        The header and the message, or None if the line has none of the forms.
+    """
+    newer = parse_rfc5424(line)
     if newer is not None and not _has_spaced_time(line, newer.header):
         found: SyslogLine | None = SyslogLine(_with_stamp(newer.header), newer.message)
     else:
@@ -153,23 +153,22 @@ def take_apart_forms(line: bytes) -> SyslogLine | None:
 
 
 def _has_spaced_time(line: bytes, header: SyslogHeader) -> bool:
-    """Whether what was taken for RFC 5424's time is the begin of one that holds a space."""
     if header.time is None or b"T" in header.time:
         return False
     at = line.index(b">1 ") + 3
-    stamp = stamp_at(line, at, after_pri=True)
+    stamp = parse_timestamp_at(line, at, after_pri=True)
     return stamp is not None and stamp.end > at + len(header.time)
 
 
 def _with_stamp(header: SyslogHeader) -> SyslogHeader:
-    """RFC 5424's own times are read with the least work, by `syslog`; others of its place as
-    here.
-    """
+    # Times in RFC 5424's own form are read later, with less work.
     if header.time is None or header.time[-1:] == b"Z":
         return header
-    stamp = stamp_at(header.time, 0, after_pri=True)
+    stamp = parse_timestamp_at(header.time, 0, after_pri=True)
     return (
-        header if stamp is None or stamp.end != len(header.time) else header._replace(stamp=stamp)
+        header
+        if stamp is None or stamp.end != len(header.time)
+        else header._replace(parsed_time=stamp)
     )
 
 
@@ -190,7 +189,7 @@ def _any_other(line: bytes) -> SyslogLine | None:
             )
         header = _header(pri, device.stamp, device.origin, data=device.data(relayed=False))
         return _tagged(line, device.end, header)
-    stamp = stamp_at(line, at, after_pri=pri is not None)
+    stamp = parse_timestamp_at(line, at, after_pri=pri is not None)
     if stamp is None:
         return None if pri is None else _tagged(line, at, _header(pri, None, None))
     at = stamp.end + line.startswith(b":", stamp.end)
@@ -200,16 +199,13 @@ def _any_other(line: bytes) -> SyslogLine | None:
 
 
 def _loose(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
-    """Behind the version. None where there is neither RFC 5424's time nor the fields that it
-    has.
-    """
-    stamp: Stamp | None = None
+    stamp: SyslogTimestamp | None = None
     if line.startswith(b"- ", at) and pri is not None:
         at, fields = _spaces(line, at + 2), True
     elif pri is not None and (unix := _UNIX.match(line, at)) is not None:
         return _of_unix_time(line, pri, unix)
     else:
-        stamp = stamp_at(line, at, after_pri=pri is not None)
+        stamp = parse_timestamp_at(line, at, after_pri=pri is not None)
         if (
             stamp is None
             or line[stamp.end : stamp.end + 1] != b" "
@@ -236,12 +232,12 @@ def _loose(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
 
 
 def _of_unix_time(line: bytes, pri: bytes, unix: re.Match[bytes]) -> SyslogLine:
-    """As Cisco Meraki writes: the time, the host, and one word that stands for a program."""
+    # The form of Cisco Meraki: the time, the host, and one word in place of a program.
     host, program = _WORD.match(line, unix.end()), None
     end = host.end() if host is not None else unix.end()
     if (word := _WORD.match(line, end)) is not None:
         program, end = word[1], word.end()
-    stamp = Stamp.of_unix(unix[1], unix[2] or b"0", unix.start(), unix.end())
+    stamp = SyslogTimestamp.from_unix(unix[1], unix[2] or b"0", unix.start(), unix.end())
     return SyslogLine(
         _header(pri, stamp, host[1] if host is not None else None, program), line[end:]
     )
@@ -260,9 +256,11 @@ def _pairs(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
         return None
     text = said[b"date"] + b" " + said[b"time"] if b"date" in said else said[b"time"]
     if (unix := _UNIX.fullmatch(text + b" ")) is not None:
-        stamp: Stamp | None = Stamp.of_unix(unix[1], unix[2] or b"0", 0, len(text))
+        stamp: SyslogTimestamp | None = SyslogTimestamp.from_unix(
+            unix[1], unix[2] or b"0", 0, len(text)
+        )
     else:
-        stamp = stamp_at(text, 0, after_pri=True)
+        stamp = parse_timestamp_at(text, 0, after_pri=True)
     if stamp is None or stamp.end != len(text):
         return None
     zone = said.get(b"tz") or said.get(b"timezone")
@@ -276,10 +274,9 @@ def _pairs(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
 
 
 def _device(line: bytes, at: int) -> _Device | None:
-    """What stands before a device's message; None where nothing is sure to be that."""
     numbers, origin, node, at = _origin(line, at)
     mark = line[at : at + 1] if line[at : at + 1] in (b"*", b".", b"%") else b""
-    stamp, ends_time = stamp_at(line, at + len(mark), after_pri=False), True
+    stamp, ends_time = parse_timestamp_at(line, at + len(mark), after_pri=False), True
     if stamp is None:
         mark = b""
         at = uptime.end() if (uptime := _UPTIME.match(line, at)) else at
@@ -302,7 +299,6 @@ def _device(line: bytes, at: int) -> _Device | None:
 
 
 def _origin(line: bytes, at: int) -> tuple[tuple[bytes, ...], bytes | None, bool, int]:
-    """Numbers, the origin, whether there is a node, and what follows them."""
     numbers: list[bytes] = []
     origin = None
     if number := _NUMBER.match(line, at):
@@ -326,7 +322,6 @@ def _origin(line: bytes, at: int) -> tuple[tuple[bytes, ...], bytes | None, bool
 
 
 def _goes_on(line: bytes, at: int) -> bool:
-    """Whether a device's header goes on here, so that the word before is no program."""
     if (
         _TAG.match(line, at)
         or _NUMBER.match(line, at)
@@ -334,21 +329,20 @@ def _goes_on(line: bytes, at: int) -> bool:
         or _UPTIME.match(line, at)
     ):
         return True
-    return stamp_at(line, at + (line[at : at + 1] in (b"*", b".")), after_pri=False) is not None
+    return (
+        parse_timestamp_at(line, at + (line[at : at + 1] in (b"*", b".")), after_pri=False)
+        is not None
+    )
 
 
 def _body(
     line: bytes,
     at: int,
     pri: bytes | None,
-    stamp: Stamp | None,
+    stamp: SyslogTimestamp | None,
     host: bytes | None,
     data: bytes | None,
 ) -> SyslogLine:
-    """What follows the time: a level, hosts, and what is tagged.
-
-    `host`: the origin that stands before the time.
-    """
     at = _spaces(line, at)
     pri, at = _level(line, pri, at)
     if not (_FORWARDED.match(line, at) or _REPEATED.match(line, at)):
@@ -385,7 +379,6 @@ def _tagged(line: bytes, at: int, header: SyslogHeader) -> SyslogLine:
 
 
 def _host(line: bytes, at: int) -> tuple[bytes | None, int]:
-    """The host that stands here, None where none does, and what follows it."""
     if bracketed := _BRACKETED.match(line, at):
         return bracketed[1], bracketed.end()
     match = _HOST.match(line, at)
@@ -398,7 +391,6 @@ def _host(line: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _level(line: bytes, pri: bytes | None, at: int) -> tuple[bytes | None, int]:
-    """The priority, which a level stands for where there is none, and what follows it."""
     match = _LEVEL.match(line, at)
     if match is None:
         return pri, at
@@ -411,7 +403,7 @@ def _level(line: bytes, pri: bytes | None, at: int) -> tuple[bytes | None, int]:
 
 def _header(
     pri: bytes | None,
-    stamp: Stamp | None,
+    stamp: SyslogTimestamp | None,
     host: bytes | None,
     program: bytes | None = None,
     pid: bytes | None = None,

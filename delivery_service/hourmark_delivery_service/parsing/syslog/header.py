@@ -1,15 +1,14 @@
-"""The header of a line of syslog, in any of its forms, taken apart on bytes, as the parsers 1 and 2
-do.
+"""Parsing of syslog headers on bytes, as in parser versions 1 and 2.
 
-`syslog_forms` is what later parsers read; of it, RFC 5424 and the parts of a header are here.
+`forms` is what later parser versions use; it shares RFC 5424 and the header class of this module.
 
-    <PRI>1 TIME HOST PROGRAM PID MSGID STRUCTURED-DATA MESSAGE     RFC 5424, its TIME with up to nine digits of a second
-    [<PRI>]TIME [HOST] [PROGRAM[[PID]]:] MESSAGE                   RFC 3164, and what daemons write into files
+    <PRI>1 TIME HOST PROGRAM PID MSGID STRUCTURED-DATA MESSAGE     RFC 5424, up to 9 fraction digits
+    [<PRI>]TIME [HOST] [PROGRAM[[PID]]:] MESSAGE                   RFC 3164, and files of daemons
 
-TIME of the second form is RFC 3339, or `Nov 21 10:00:00` with or without a year (before or after
-the time of day's place, `Nov 21 2026 10:00:00`) and a fraction. What ends with a colon where the
-host should be is the program, and there is no host; where no program ends with a colon, all of it
-is the message. What is `-` in RFC 5424 is not there.
+TIME of the second form is RFC 3339, or `Nov 21 10:00:00` with an optional year before the time of
+day (`Nov 21 2026 10:00:00`) and an optional fraction. If the word in the place of the host ends
+with a colon, it is the program, and there is no host. If no word ends with a colon, there is no
+program. A part that is `-` in RFC 5424 is absent.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Final, NamedTuple
 from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL, SD_ELEMENTS
-from hourmark_delivery_service.parsing.syslog.times import Stamp
+from hourmark_delivery_service.parsing.syslog.times import SyslogTimestamp
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 from hourmark_delivery_service.parsing.times.timestamps import FRACTION_DIGITS_MAX, rfc3339_us
 
@@ -52,9 +51,13 @@ _SD_ESCAPE: Final = re.compile(rb'\\(["\\\]])')
 
 
 class SyslogHeader(NamedTuple):
-    """Its parts; None is one that is not there.
+    """The parts of a syslog header as bytes; an absent part is None.
 
-    `time` is not read yet; `stamp`: its parts, where `syslog_forms` found it.
+    Attributes:
+        pri: Priority number: 8 times the facility plus the severity.
+        time: Text of the time.
+        structured_data: Structured data of RFC 5424, not decoded.
+        parsed_time: Parts of the time, if it has been parsed already.
     """
 
     pri: bytes | None
@@ -64,10 +67,15 @@ class SyslogHeader(NamedTuple):
     pid: bytes | None
     msgid: bytes | None
     structured_data: bytes | None
-    stamp: Stamp | None = None
+    parsed_time: SyslogTimestamp | None = None
 
-    def part(self, name: str) -> bytes | None:
-        """The text of a part by its name in declarations, but for structured data."""
+    def text_of(self, name: str) -> bytes | None:
+        """Return the text of a header part, or None if it is absent.
+
+        Args:
+            name: Name of the part in declarations, such as `host`, `facility` or `severity`; not
+                `structured_data`.
+        """
         if name in ("facility", "severity"):
             return (
                 None
@@ -77,10 +85,12 @@ class SyslogHeader(NamedTuple):
         text: bytes | None = getattr(self, name)
         return text
 
-    def params(self) -> dict[bytes, bytes]:
-        """Structured data by `id param`, and `id` alone of an element without any.
+    def structured_data_params(self) -> dict[bytes, bytes]:
+        """Return the parameters of the structured data, with escapes removed.
 
-        Of one that occurs twice the last wins.
+        Returns:
+            Values by `<element id> <parameter name>`. An element without parameters is included
+            under its id with an empty value. The last of repeated parameters wins.
         """
         held: dict[bytes, bytes] = {}
         text, at = self.structured_data or b"", 0
@@ -96,14 +106,18 @@ class SyslogHeader(NamedTuple):
 
 
 class SyslogLine(NamedTuple):
-    """A line's two parts."""
+    """A syslog line, split into its header and its message."""
 
     header: SyslogHeader
     message: bytes
 
 
-def take_apart_rfc5424(line: bytes) -> SyslogLine | None:
-    """A line of RFC 5424, or None."""
+def parse_rfc5424(line: bytes) -> SyslogLine | None:
+    """Parse an RFC 5424 syslog line into its header and its message.
+
+    Returns:
+        All parts, or None if the line does not have the form of RFC 5424.
+    """
     match = _RFC5424.fullmatch(line)
     if match is None:
         return None
@@ -112,9 +126,13 @@ def take_apart_rfc5424(line: bytes) -> SyslogLine | None:
     return SyslogLine(SyslogHeader(pri, time, host, program, pid, msgid, data), message or b"")
 
 
-def take_apart_any(line: bytes) -> SyslogLine | None:
-    """A line of any of the forms, or None."""
-    newer = take_apart_rfc5424(line)
+def parse_syslog_line(line: bytes) -> SyslogLine | None:
+    """Parse a syslog line in the form of RFC 5424 or RFC 3164.
+
+    Returns:
+        The header and the message, or None if the line has neither form.
+    """
+    newer = parse_rfc5424(line)
     if newer is not None:
         return newer
     match = _OLDER.fullmatch(line)
@@ -133,7 +151,16 @@ def take_apart_any(line: bytes) -> SyslogLine | None:
 def header_time_ms(
     text: bytes, context: TimeContext, fraction_digits_max: int = FRACTION_DIGITS_MAX
 ) -> int | None:
-    """Unix milliseconds of a header's time, rounded down, or None if it is none."""
+    """Convert the time of a syslog header to Unix milliseconds, rounded down.
+
+    Args:
+        text: Text of the time.
+        context: Supplies the year and the time zone if the text has none.
+        fraction_digits_max: Maximum number of fraction digits of an RFC 3339 time.
+
+    Returns:
+        Unix milliseconds, or None if the text is not a valid time.
+    """
     if text[:1].isdigit():
         micros = rfc3339_us(text, fraction_digits_max)
         return None if micros is None else micros // 1000
@@ -141,8 +168,8 @@ def header_time_ms(
     return next((time_ms for time_ms in found if time_ms is not None), None)
 
 
-def not_syslog() -> Rejected:
-    """Why a line is none."""
+def not_syslog_rejection() -> Rejected:
+    """Return the rejection of a line that does not begin with a syslog header."""
     return Rejected(
         DeadLetterReason.NOT_SYSLOG,
         "the line begins with no header of syslog: RFC 5424, RFC 3164, or a time and a host",

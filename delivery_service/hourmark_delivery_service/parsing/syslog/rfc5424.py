@@ -1,11 +1,11 @@
-"""A line of RFC 5424 taken apart, on bytes.
+"""Parsing of RFC 5424 syslog lines on bytes.
 
     <PRI>1 SP TIMESTAMP SP HOSTNAME SP APP-NAME SP PROCID SP MSGID SP STRUCTURED-DATA [SP MSG]
 
-Read as the RFC has it, with two differences that lose nothing: fields may be longer than its limits
-(a type's name may have more than the 32 characters of a MSGID), and where there is no MSG a CR may
-end the line. One expression with possessive quantifiers, so the time is linear in the line's length
-whatever it holds.
+The grammar is that of the RFC, with two extensions: fields may exceed its length limits (the name
+of an event type may be longer than the 32 characters of a MSGID), and a line without MSG may end
+with CR. It is one regular expression with possessive quantifiers, so the time is linear in the
+line's length for any input.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ BOM: Final = b"\xef\xbb\xbf"
 
 _SD_NAME = rb"[!#-<>-\\^-~]{1,255}+"  # PRINTUSASCII without = ] and "
 _SD_PARAM = rb" " + _SD_NAME + rb'="(?:[^"\\\]]|\\.)*+"'
-# What is repeated is atomic beside that: until Python 3.11.4 a possessive quantifier goes on after
-# what the last, failed repetition had taken (gh-106052), an atomic group puts it back; and Debian
-# 12 has 3.11.2.
+# The repeated part is an atomic group as well: before Python 3.11.4 a possessive quantifier
+# continues after the text of the last, failed repetition (gh-106052), which an atomic group
+# restores. Debian 12 has Python 3.11.2.
 SD_ELEMENTS: Final = rb"(?>\[" + _SD_NAME + rb"(?>" + _SD_PARAM + rb")*+\])++"
 _LINE = re.compile(
     rb"<(?:0|[1-9]\d?|1[0-8]\d|19[01])>1 "
@@ -31,8 +31,15 @@ _LINE = re.compile(
 )
 
 
-class SyslogLine(NamedTuple):
-    """The parts that events are made of. `timestamp` is not read yet."""
+class Rfc5424Line(NamedTuple):
+    """The parts of an RFC 5424 syslog line that become an event.
+
+    Attributes:
+        timestamp: Text of the timestamp, not parsed.
+        host: HOSTNAME, or `-`.
+        msgid: MSGID, which names the event type.
+        msg: Message, or empty if absent.
+    """
 
     timestamp: bytes
     host: bytes
@@ -40,10 +47,14 @@ class SyslogLine(NamedTuple):
     msg: bytes  # empty where there is none
 
 
-def take_apart(line: bytes) -> SyslogLine | None:
-    """The line's parts, or None if it is not of this form."""
+def parse_rfc5424_line(line: bytes) -> Rfc5424Line | None:
+    """Parse an RFC 5424 syslog line into the parts that become an event.
+
+    Returns:
+        The parts, or None if the line does not have the form of RFC 5424.
+    """
     match = _LINE.fullmatch(line)
     if match is None:
         return None
     timestamp, host, msgid, msg = match.groups()
-    return SyslogLine(timestamp, host, msgid, msg or b"")
+    return Rfc5424Line(timestamp, host, msgid, msg or b"")

@@ -1,13 +1,12 @@
-"""Times in headers of syslog under parser 3: found at a place in a line, and read later, when year
-and zone are known.
+"""Times in syslog headers under parser version 3: located in a line first, and converted later.
 
-The forms stand in `syslog_forms`. A zone is read as the first of these that it can be:
+`forms` lists the forms. A time zone is interpreted as the first of these that applies:
 
 1. an offset, `Z`, or a name of UTC
-2. an abbreviation that the range's zone has at that time
-3. an abbreviation of RFC 5322 (section 4.3) or of a European, Japanese or Australian zone that
-   stands for one offset only
-4. a name that nothing is known of: then the time is of the range's zone
+2. an abbreviation that the range's time zone uses at that time
+3. an abbreviation of RFC 5322 (section 4.3) or of a European, Japanese or Australian time zone that
+   stands for only one offset
+4. an unknown name: the time is then in the range's time zone
 """
 
 from __future__ import annotations
@@ -83,10 +82,20 @@ _FORMATS: Final = {
 }
 
 
-class Stamp(NamedTuple):
-    """A time as a line has it.
+class SyslogTimestamp(NamedTuple):
+    """The parts of a time in a syslog line, before year and time zone are resolved.
 
-    `month` is a name, empty of Unix time; `zone` is the text of one, None where there is none.
+    Attributes:
+        year: Digits of the year, or None.
+        month: Abbreviated English name of the month; empty for Unix time.
+        day: Digits of the day of the month.
+        clock: Time of day as `HH:MM:SS`, or the seconds of a Unix time.
+        fraction: Digits of the fraction of a second.
+        zone: Text of the time zone, or None.
+        is_iso: Whether the time has the ISO 8601 form.
+        text: The whole text of the time.
+        start: Offset of the time in the line.
+        end: Offset after the time in the line.
     """
 
     year: bytes | None
@@ -101,15 +110,28 @@ class Stamp(NamedTuple):
     end: int
 
     @classmethod
-    def of_unix(cls, seconds: bytes, fraction: bytes, start: int, end: int) -> Stamp:
-        """A number of seconds since 1970 and its decimals."""
+    def from_unix(cls, seconds: bytes, fraction: bytes, start: int, end: int) -> SyslogTimestamp:
+        """Create a timestamp from a number of seconds since 1970 and its decimals.
+
+        Args:
+            seconds: Digits of the seconds.
+            fraction: Digits of the fraction.
+            start: Offset of the time in the line.
+            end: Offset after the time in the line.
+        """
         return cls(
             None, b"", b"", seconds, fraction, None, False, seconds + b"." + fraction, start, end
         )
 
     def read_ms(self, context: TimeContext) -> int | None:
-        """Return Unix milliseconds, rounded down, or None where the calendar, the clock or the
-        range's zone has no such time.
+        """Convert the timestamp to Unix milliseconds, rounded down.
+
+        Args:
+            context: Supplies the year and the time zone if the timestamp has none.
+
+        Returns:
+            Unix milliseconds, or None if there is no such date or time of day, or the range names
+            an unknown time zone.
         """
         if not self.month:
             return (
@@ -134,22 +156,29 @@ class Stamp(NamedTuple):
         return _FORMATS[True, directive].read_ms(self.year + b" " + text, context)
 
 
-def known_zone(word: bytes) -> bool:
-    """Whether a word stands for a zone wherever it follows a time."""
+def is_known_zone(word: bytes) -> bool:
+    """Return whether a word after a time is a known time zone abbreviation or a UTC offset."""
     return word in _OF_UTC or word in _OFFSETS or _FROM_UTC.fullmatch(word) is not None
 
 
-def stamp_at(line: bytes, at: int, *, after_pri: bool) -> Stamp | None:
-    """Return the time that begins at `at`, or None.
+def parse_timestamp_at(line: bytes, offset: int, *, after_pri: bool) -> SyslogTimestamp | None:
+    """Parse the time that starts at an offset of a syslog line.
 
-    `after_pri`: dates that other logs begin with as well count too.
+    Args:
+        line: Line to parse.
+        offset: Offset at which the time must start.
+        after_pri: Whether the time follows a syslog priority. Further date forms are then accepted
+            that would be ambiguous in other logs.
+
+    Returns:
+        The timestamp, or None if no time starts there.
     """
-    first = line[at : at + 1]
+    first = line[offset : offset + 1]
     if first.isalpha():
-        return _month_first(line, at)
+        return _month_first(line, offset)
     if not first.isdigit():
         return None
-    if match := _ISO.match(line, at):
+    if match := _ISO.match(line, offset):
         year, month, day, mark, clock, fraction = match.groups()
         if mark == b"T" or after_pri:
             found = _after(
@@ -157,16 +186,18 @@ def stamp_at(line: bytes, at: int, *, after_pri: bool) -> Stamp | None:
             )
             if mark == b" " or line[found.end : found.end + 1] in (b" ", b":", b""):
                 return found
-    if match := _ISO_LIKE.match(line, at):  # it was meant as one, and is none
+    if match := _ISO_LIKE.match(line, offset):  # it was meant as one, and is none
         text = match[0].removesuffix(b":")
-        return Stamp(None, b"", b"", b"", b"", None, True, text, at, at + len(text))
-    if match := _YEAR_FIRST.match(line, at):
+        return SyslogTimestamp(
+            None, b"", b"", b"", b"", None, True, text, offset, offset + len(text)
+        )
+    if match := _YEAR_FIRST.match(line, offset):
         year, month, day, clock, fraction = match.groups()
         return _after(line, match, year, month, day, clock, fraction)
-    if match := _DAY_FIRST.match(line, at):
+    if match := _DAY_FIRST.match(line, offset):
         day, month, year, clock, fraction = match.groups()
         return _after(line, match, year, month, day, clock, fraction)
-    if after_pri and (match := _SLASHED.match(line, at)):
+    if after_pri and (match := _SLASHED.match(line, offset)):
         month, day, year, year_first, month_after, day_last, clock, fraction = match.groups()
         if year is None:
             year, month, day = year_first, month_after, day_last
@@ -174,7 +205,7 @@ def stamp_at(line: bytes, at: int, *, after_pri: bool) -> Stamp | None:
     return None
 
 
-def _month_first(line: bytes, at: int) -> Stamp | None:
+def _month_first(line: bytes, at: int) -> SyslogTimestamp | None:
     match = _MONTH_FIRST.match(line, at)
     if match is None:
         return None
@@ -197,8 +228,7 @@ def _after(
     fraction: bytes | None,
     *,
     is_iso: bool = False,
-) -> Stamp:
-    """With what follows the clock: a zone, and a year where there is none yet."""
+) -> SyslogTimestamp:
     at, zone = match.end(), None
     for _ in range(2):
         if year is None and (found := _YEAR.match(line, at)):
@@ -209,7 +239,7 @@ def _after(
             and _is_zone(found[1])
         ):
             zone, at = found[1], found.end()
-    return Stamp(
+    return SyslogTimestamp(
         year,
         month,
         day,
@@ -224,11 +254,10 @@ def _after(
 
 
 def _is_zone(text: bytes) -> bool:
-    return text[:1] in b"+-" or known_zone(text)
+    return text[:1] in b"+-" or is_known_zone(text)
 
 
 def _offset_of(zone: bytes) -> bytes | None:
-    """As TimeFormat reads one; None of a name."""
     if zone in _OF_UTC:
         return b"Z"
     match = _FROM_UTC.fullmatch(zone)

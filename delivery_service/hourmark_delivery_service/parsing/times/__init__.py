@@ -1,1 +1,1 @@
-"""Timestamps: formats, words and time zones."""
+"""Parsing of times: formats, named formats, and RFC 3339 timestamps."""

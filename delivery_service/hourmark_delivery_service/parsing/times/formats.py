@@ -1,19 +1,18 @@
-"""Local timestamps of free text, read by a `datetime.strptime` format; compiled once, without the
-process's locale.
+"""Local timestamps in free text, parsed by a `datetime.strptime` format, independent of the locale.
 
-What a format leaves out is taken from the range, never from a clock: of all that the text may mean
-it is the latest, to the millisecond, that is not ahead of observed_at by more than
-`future_seconds`; or the earliest, where all of it is.
+Parts that a format omits are taken from the range, never from a clock. Of all times that a text can
+mean, the result is the latest one that is not ahead of observed_at by more than `future_seconds`,
+or the earliest one if all are ahead.
 
-    year, month, day    any; a day of the week (`%a`) counts where one of them is missing, else it is not looked at
+    year, month, day    any; a day of the week (`%a`) matters only if one of them is missing
     AM or PM of `%I`    either
-    zone                the range's; a change of the clocks may show a local time twice; one that it skips is read with the
-                        offset before it
-    %Z                  UTC, GMT or Z, or an abbreviation that the range's zone has at that time
+    zone                the range's; a local time that occurs twice at a change of the clocks has
+                        two meanings; one that is skipped has the offset before the change
+    %Z                  UTC, GMT or Z, or an abbreviation that the range's zone uses at that time
 
-A year is looked for nine years back, a day a year back, or 15 days where no month and no year is
-given. A time of day that is left out is 0:00. Names of months and days are English, in any case.
-`%f` takes 1 to 9 digits.
+A missing year is searched nine years back, a missing day one year back, or 15 days if neither month
+nor year is given. A missing time of day is 0:00. Names of months and days are English, in any case.
+`%f` accepts 1 to 9 digits.
 """
 
 from __future__ import annotations
@@ -71,7 +70,14 @@ _COMBINED: Final = {"T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y", "F": "%Y-%m-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TimeContext:
-    """What a timestamp that leaves something out is read against."""
+    """What supplies the parts that a timestamp omits, such as the year and the time zone.
+
+    Attributes:
+        observed_at_ms: Time at which the data was observed, in Unix milliseconds.
+        future_seconds: How far a timestamp may be ahead of the observation.
+        zone: Time zone of the range, or None if it is not known.
+        minutes_ms: Cache of parsed timestamps, without seconds.
+    """
 
     observed_at_ms: int
     future_seconds: int
@@ -82,19 +88,26 @@ class TimeContext:
 
     @property
     def latest_ms(self) -> int:
-        """Unix milliseconds after which a reading is taken for an earlier one."""
+        """Return the observation time plus `future_seconds`, in Unix milliseconds.
+
+        Of several times that a text can mean, a later one is not chosen.
+        """
         return self.observed_at_ms + self.future_seconds * 1000
 
     @property
     def latest_date(self) -> dt.date:
-        """The day after which it is nowhere on Earth yet."""
+        """Return the latest calendar date in any time zone at the time `latest_ms`."""
         return dt.date.fromordinal(
             min(EPOCH_ORDINAL + self.latest_ms // _DAY_MS + 1, dt.date.max.toordinal())
         )
 
 
 class TimeFormat:
-    """One compiled format. ValueError, naming the directive, if it has one that cannot be read."""
+    """A compiled `strptime` format for timestamps.
+
+    Raises:
+        ValueError: If the format contains an unsupported directive, or a day without a month.
+    """
 
     def __init__(self, time_format: str) -> None:
         self._pattern = re.compile(_expression(time_format).encode(), re.IGNORECASE)
@@ -107,8 +120,15 @@ class TimeFormat:
             raise ValueError("%d needs a month beside it")
 
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
-        """Unix milliseconds (rounded down; negative before 1970) of `text`, or None if it does not
-        have this format.
+        """Parse a timestamp in this format.
+
+        Args:
+            text: Text that must match the whole format.
+            context: Supplies the parts that the format omits.
+
+        Returns:
+            Unix milliseconds, rounded down and negative before 1970, or None if the text does not
+            match or there is no such time.
         """
         match = self._pattern.fullmatch(text)
         if match is None:
@@ -131,9 +151,6 @@ class TimeFormat:
         return minutes_ms[0] + within_ms if minutes_ms else None
 
     def _minutes_ms(self, found: dict[str, bytes], context: TimeContext) -> tuple[int, ...]:
-        """The minutes, Unix milliseconds, that the text may mean: one, or the latest first, for its
-        seconds to decide.
-        """
         minutes_ms: list[int] = []
         for moment_s in self._moments(found, context):
             if minutes_ms and minutes_ms[-1] > context.latest_ms:
@@ -144,7 +161,6 @@ class TimeFormat:
         return tuple(minutes_ms)
 
     def _moments(self, found: dict[str, bytes], context: TimeContext) -> Iterator[int]:
-        """Every instant that the text may mean, without its seconds, the latest first."""
         minutes_s = _minutes_of_day_s(found)
         for date in self._dates(found, context.latest_date):
             for minute_s in minutes_s:
@@ -155,9 +171,6 @@ class TimeFormat:
                     yield local_s  # refused as too late or future in any zone
 
     def _dates(self, found: dict[str, bytes], latest: dt.date) -> Iterator[dt.date]:
-        """Every date that the text may mean, the latest first, from the latest that is not ahead
-        everywhere.
-        """
         year, weekday = _year(found), _weekday(found)
         if not self._groups & {"d", "j"}:
             yield from _days_back(year, _month(found), weekday, latest)
@@ -197,7 +210,6 @@ def _expression(time_format: str) -> str:
 
 
 def _minutes_of_day_s(found: dict[str, bytes]) -> tuple[int, ...]:
-    """The starts of the minutes that the text may mean, in seconds of the day, the latest first."""
     minute_s = int(found.get("M") or 0) * 60
     if not found.get("I"):
         return (int(found.get("H") or 0) * 3600 + minute_s,)
@@ -240,11 +252,6 @@ def _date(year: int, found: dict[str, bytes]) -> dt.date | None:
 def _days_back(
     year: int | None, month: int | None, weekday: int | None, latest: dt.date
 ) -> Iterator[dt.date]:
-    """The days up to `latest` that are of this year, month and day of the week, as far as they are
-    known, the latest first.
-
-    Of a year or month that is ahead of them, its first.
-    """
     if year is not None:
         if not dt.MINYEAR <= year <= dt.MAXYEAR:
             return
@@ -261,9 +268,6 @@ def _days_back(
 
 
 def _instants(local_s: int, found: dict[str, bytes], context: TimeContext) -> Iterator[int]:
-    """The instants at which a clock in the text's zone, or else in the range's, shows this local
-    time; the latest first.
-    """
     offset = found.get("z")
     if offset:
         yield local_s - _offset_s(offset)
@@ -290,7 +294,6 @@ def _offset_s(offset: bytes) -> int:
 
 
 def _reading(local_s: int, fold: int, zone: ZoneInfo) -> tuple[int, str]:
-    """The instant, and the zone's abbreviation at it."""
     local = (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=local_s)).replace(
         fold=fold, tzinfo=zone
     )

@@ -1,7 +1,7 @@
 """Timestamps with a date, a time and an offset: RFC 3339, and its narrower form in RFC 5424.
 
-`T` and `Z` are capital letters; a leap second (`:60`) is refused, as RFC 5424 has it, because it
-has no Unix time. Results are Unix microseconds; whoever wants milliseconds rounds down.
+`T` and `Z` must be upper case. A leap second (`:60`) is rejected, as in RFC 5424, because it has no
+Unix time. Results are Unix microseconds; callers that need milliseconds round down.
 """
 
 from __future__ import annotations
@@ -21,9 +21,15 @@ _RFC3339 = re.compile(
 
 
 def rfc3339_us(text: bytes, fraction_digits_max: int = FRACTION_DIGITS_MAX) -> int | None:
-    """Unix microseconds of `text`, or None if it is no such timestamp.
+    """Convert an RFC 3339 timestamp to Unix microseconds.
 
-    Digits below a microsecond are cut off.
+    Args:
+        text: Timestamp with upper-case `T` and `Z`. Leap seconds are not accepted.
+        fraction_digits_max: Maximum number of fraction digits. Digits after the sixth are
+            truncated.
+
+    Returns:
+        Unix microseconds, or None if the text is not a valid timestamp.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
@@ -40,13 +46,12 @@ def rfc3339_us(text: bytes, fraction_digits_max: int = FRACTION_DIGITS_MAX) -> i
 
 
 def fraction_us(digits: bytes) -> int:
-    """The digits after the decimal mark as microseconds; finer ones are cut off."""
+    """Convert the decimals of a second to microseconds, truncating digits after the sixth."""
     return int(digits[:6].ljust(6, b"0"))
 
 
 @functools.lru_cache(maxsize=4096)
 def _day_of(date: bytes) -> int | None:
-    """Days since 1970-01-01 of `YYYY-MM-DD`, or None where the calendar has no such day."""
     try:
         return dt.date.fromisoformat(date.decode()).toordinal() - EPOCH_ORDINAL
     except ValueError:

@@ -1,1 +1,1 @@
-"""Values: from text or JSON to Avro binary."""
+"""Encoding of texts and JSON values as Avro."""

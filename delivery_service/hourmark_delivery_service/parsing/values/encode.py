@@ -30,10 +30,10 @@ from hourmark_delivery_service.parsing.values.primitives import (
     PRIMITIVES,
     Encoder,
     Mismatch,
-    encoded,
-    primitive,
+    encode_to_bytes,
+    json_string_to_bytes,
+    primitive_encoder,
     put_bytes,
-    raw_bytes,
 )
 
 AvroType = Any  # as fastavro.parse_schema returns it: names resolved, references by full name
@@ -42,13 +42,20 @@ _ABSENT: Final = object()
 
 
 class SchemaCompiler:
-    """Makes encoders; remembers named types, so that one may refer to another or to itself."""
+    """Compiles Avro types to encoders, and remembers named types for later references."""
 
     def __init__(self) -> None:
         self._named = dict(PRIMITIVES)
 
     def encoder(self, avro_type: AvroType) -> Encoder:
-        """The encoder of this type. ValueError if it is none that Avro knows."""
+        """Return the encoder for an Avro type.
+
+        Args:
+            avro_type: Type as `fastavro.parse_schema` returns it.
+
+        Raises:
+            ValueError: If the type is not a known Avro type, or refers to an undeclared name.
+        """
         if isinstance(avro_type, list):
             return _union([self.encoder(branch) for branch in avro_type], avro_type)
         if isinstance(avro_type, str):
@@ -65,7 +72,7 @@ class SchemaCompiler:
         if kind in ("record", "error"):
             return self._record(avro_type)
         if kind not in ("enum", "fixed"):
-            return primitive(kind, avro_type.get("logicalType"))
+            return primitive_encoder(kind, avro_type.get("logicalType"))
         encode = _enum(avro_type["symbols"]) if kind == "enum" else _fixed(avro_type)
         self._named[avro_type["name"]] = encode
         return encode
@@ -77,20 +84,27 @@ class SchemaCompiler:
         encode = self._named[avro_type["name"]] = _record(fields)
         for field in avro_type["fields"]:
             encode_field = self.encoder(field["type"])
-            fields.append((field["name"], encode_field, default_of(field, encode_field)))
+            fields.append((field["name"], encode_field, encode_default(field, encode_field)))
         return encode
 
 
-def default_of(field: Mapping[str, Any], encode: Encoder) -> bytes | None:
-    """A field's encoded default, None without one.
+def encode_default(field: Mapping[str, Any], encode: Encoder) -> bytes | None:
+    """Return the encoded default value of a schema field, or None if it has none.
 
-    A union's may be of any branch here; Avro 1.12 allows that and older versions want the first.
+    For a union, the default may be of any branch, as in Avro 1.12.
+
+    Args:
+        field: Field of a parsed Avro schema.
+        encode: Encoder of the field's type.
+
+    Raises:
+        Mismatch: If the default does not match the type.
     """
-    return encoded(encode, field["default"]) if "default" in field else None
+    return encode_to_bytes(encode, field["default"]) if "default" in field else None
 
 
 def _enum(symbols: list[str]) -> Encoder:
-    indices = {symbol: encoded(put_long, index) for index, symbol in enumerate(symbols)}
+    indices = {symbol: encode_to_bytes(put_long, index) for index, symbol in enumerate(symbols)}
 
     def encode(value: Any, out: bytearray) -> None:
         index = indices.get(value) if type(value) is str else None
@@ -109,7 +123,7 @@ def _fixed(avro_type: Mapping[str, Any]) -> Encoder:
         if is_uuid and type(value) is str and UUID_TEXT.fullmatch(value):
             out += uuid.UUID(value).bytes
             return
-        raw = raw_bytes(value)
+        raw = json_string_to_bytes(value)
         if len(raw) != size:
             raise Mismatch(f"must have {size} bytes")
         out += raw
@@ -127,7 +141,7 @@ def _array(item: Encoder) -> Encoder:
                 try:
                     item(element, out)
                 except Mismatch as error:
-                    raise error.below(f"[{index}]") from None
+                    raise error.nested_in(f"[{index}]") from None
         out.append(0)
 
     return encode
@@ -144,7 +158,7 @@ def _map(item: Encoder) -> Encoder:
                 try:
                     item(element, out)
                 except Mismatch as error:
-                    raise error.below(f"[{key!r:.80}]") from None
+                    raise error.nested_in(f"[{key!r:.80}]") from None
         out.append(0)
 
     return encode
@@ -162,7 +176,7 @@ def _record(fields: list[tuple[str, Encoder, bytes | None]]) -> Encoder:
                 try:
                     encode_field(found, out)
                 except Mismatch as error:
-                    raise error.below(f".{name}") from None
+                    raise error.nested_in(f".{name}") from None
             elif default is not None:
                 if len(out) < ENCODED_BYTES_MAX:
                     out += default
@@ -176,7 +190,7 @@ def _record(fields: list[tuple[str, Encoder, bytes | None]]) -> Encoder:
 
 
 def _union(branches: list[Encoder], avro_types: list[AvroType]) -> Encoder:
-    indices = [encoded(put_long, index) for index in range(len(branches))]
+    indices = [encode_to_bytes(put_long, index) for index in range(len(branches))]
 
     def encode_any(value: Any, out: bytearray) -> None:
         start = len(out)

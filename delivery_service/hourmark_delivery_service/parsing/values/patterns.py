@@ -1,7 +1,7 @@
-"""Named-group patterns over whole lines: RE2 on bytes, in time linear in the line's length.
+"""Patterns with named groups over whole lines: RE2 on bytes, in time linear in the line's length.
 
-RE2 reads pattern and line as Latin-1, a byte a character, so any bytes can be matched: `.` is every
-byte but LF. A pattern's own characters beyond ASCII stand for their UTF-8 bytes.
+RE2 interprets the pattern and the line as Latin-1, one character per byte, so any bytes can be
+matched: `.` matches every byte but LF. Non-ASCII characters of a pattern match their UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,19 @@ from collections.abc import Mapping
 import re2
 
 
-class Pattern:
-    """One compiled pattern. ValueError if RE2 does not accept it."""
+class LinePattern:
+    """A compiled RE2 pattern that is matched against whole lines of bytes.
+
+    Args:
+        pattern: RE2 pattern with named groups.
+        setting: Name of the setting for error messages.
+
+    Attributes:
+        groups: Index of each named group.
+
+    Raises:
+        ValueError: If RE2 does not accept the pattern.
+    """
 
     def __init__(self, pattern: str, setting: str = "line.pattern") -> None:
         options = re2.Options()
@@ -32,13 +43,16 @@ class Pattern:
         }
 
     def match(self, line: bytes) -> tuple[bytes | None, ...] | None:
-        """The texts of all groups, the whole line first, None for one that took no part; None if
-        the line does not match.
+        """Match a whole line.
+
+        Returns:
+            The texts of all groups, starting with the whole line, with None for a group that did
+            not participate; or None if the line does not match.
         """
         match = self._compiled.fullmatch(line)
         return None if match is None else (line, *match.groups())
 
-    def replaced(self, text: bytes, by: bytes) -> bytes:
-        """`text`, with `by` for all that matches, wherever it stands."""
-        changed: bytes = self._compiled.sub(lambda _: by, text)
+    def replace_all(self, text: bytes, replacement: bytes) -> bytes:
+        """Return a text with every match of the pattern replaced by a literal replacement."""
+        changed: bytes = self._compiled.sub(lambda _: replacement, text)
         return changed

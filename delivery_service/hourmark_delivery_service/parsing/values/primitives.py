@@ -1,13 +1,11 @@
-"""Scalars of Avro in binary: what each type accepts, and how it is written.
+"""Encoders of primitive Avro types; `encode` documents which values each type accepts.
 
-The rules stand in `encode`.
-
-`ENCODED_BYTES_MAX` bounds the memory of an encoding. A small payload can have a large encoding:
-`{}` in an array of records becomes all of the record's defaults, and each group of a pattern can
-hold the whole line. Once `out` has reached the limit, encoders append no defaults, and what exceeds
-the limit after a field of text is cut off. The rest of the value is still checked, so the outcome
-does not depend on the limit: a value that is not of its type is a `Mismatch`, and `Parser` rejects
-an encoding that reached the limit, because its event is over `EVENT_BYTES_MAX`. Without defaults an
+`ENCODED_BYTES_MAX` limits the memory of an encoding. A small payload can have a large encoding:
+`{}` in an array of records becomes all defaults of the record, and each group of a pattern can
+contain the whole line. Once `out` has reached the limit, encoders append no more defaults, and what
+exceeds the limit after a text field is cut off. The rest of the value is still checked, so the
+outcome does not depend on the limit: an invalid value is a `Mismatch`, and `Parser` rejects an
+encoding that reached the limit because its event exceeds `EVENT_BYTES_MAX`. Without defaults, an
 encoding has at most five bytes for each byte of its payload.
 """
 
@@ -32,8 +30,12 @@ MICROS_PER_UNIT: Final = {"timestamp-millis": 1000, "timestamp-micros": 1}
 
 
 class Mismatch(ValueError):
-    """The value is not of the declared type; the message says what was expected, and where below
-    the field.
+    """A value does not match the declared type.
+
+    The message states what was expected, preceded by the path within the field if it is nested.
+
+    Attributes:
+        reason: Machine-readable reason for a dead letter.
     """
 
     def __init__(
@@ -43,24 +45,35 @@ class Mismatch(ValueError):
         self.reason = reason
 
     @property
-    def spaced(self) -> str:
-        """What follows the field's name."""
+    def suffix(self) -> str:
+        """Return the message in a form that can be appended to the name of the field.
+
+        It starts with a space, or with the path of a nested value, such as `[3]: must be a string`.
+        """
         message = str(self)
         return message if message[:1] in (".", "[") else f" {message}"
 
-    def below(self, place: str) -> Mismatch:
-        """The same, seen from one level up."""
-        return Mismatch(f"{place}: {self}", self.reason)
+    def nested_in(self, path: str) -> Mismatch:
+        """Return this error as seen from the enclosing value.
+
+        Args:
+            path: Path from the enclosing value to this value, such as `[3]` or `.name`.
+        """
+        return Mismatch(f"{path}: {self}", self.reason)
 
 
 def put_bytes(value: bytes, out: bytearray) -> None:
-    """Append length and bytes: `bytes`, and `string` of what is UTF-8 already."""
+    """Append the Avro encoding of bytes (or of an already encoded UTF-8 string) to `out`."""
     put_long(len(value), out)
     out += value
 
 
-def encoded(encoder: Encoder, value: Any) -> bytes:
-    """The encoding by itself."""
+def encode_to_bytes(encoder: Encoder, value: Any) -> bytes:
+    """Encode a value and return the encoding.
+
+    Raises:
+        Mismatch: If the value does not match the encoder's type.
+    """
     out = bytearray()
     encoder(value, out)
     return bytes(out)
@@ -98,8 +111,14 @@ def _uuid_string(value: Any, out: bytearray) -> None:
     put_bytes(value.encode(), out)
 
 
-def raw_bytes(value: Any) -> bytes:
-    """Bytes from their JSON form, a character a byte."""
+def json_string_to_bytes(value: Any) -> bytes:
+    """Convert Avro's JSON form of bytes, a string with one character per byte, to bytes.
+
+    Values of type `bytes` are returned unchanged.
+
+    Raises:
+        Mismatch: If the value is not a string of characters U+0000 to U+00FF.
+    """
     if type(value) is bytes:
         return value
     try:
@@ -111,7 +130,7 @@ def raw_bytes(value: Any) -> bytes:
 
 
 def _bytes(value: Any, out: bytearray) -> None:
-    put_bytes(raw_bytes(value), out)
+    put_bytes(json_string_to_bytes(value), out)
 
 
 def _double(value: Any, out: bytearray) -> None:
@@ -172,8 +191,16 @@ def _timestamp(logical: str) -> Encoder:
     return encode
 
 
-def primitive(kind: str, logical: str | None) -> Encoder:
-    """The encoder of a primitive type, annotated or not. ValueError if it is none."""
+def primitive_encoder(kind: str, logical: str | None) -> Encoder:
+    """Return the encoder of a primitive Avro type.
+
+    Args:
+        kind: Name of the primitive type.
+        logical: Logical type, or None. Unknown logical types are ignored.
+
+    Raises:
+        ValueError: If there is no such primitive type.
+    """
     if kind == "long" and logical in MICROS_PER_UNIT:
         return _timestamp(logical)
     if (kind, logical) in INTEGER_RANGES:

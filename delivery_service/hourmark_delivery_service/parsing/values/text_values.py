@@ -1,11 +1,11 @@
-"""Text into fields: the named groups of a pattern, a plain-text payload, a whole line.
+"""Encoding of texts as Avro values: groups of a pattern, a text payload, or a whole line.
 
-    string            as it is, if it is UTF-8            bytes          as it is
-    int, long         [+-]digits                          float, double  decimal or scientific notation
+    string            unchanged, if it is UTF-8           bytes          unchanged
+    int, long         [+-]digits                          float, double  decimal or scientific
     boolean           true, false                         enum           a symbol
-    timestamp-…       digits, or RFC 3339                 union          the first branch that accepts the text
+    timestamp-…       digits, or RFC 3339                 union          the first branch that accepts it
 
-Other types cannot be filled from text.
+Other types cannot be encoded from text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaComp
 from hourmark_delivery_service.parsing.values.primitives import (
     Encoder,
     Mismatch,
-    encoded,
+    encode_to_bytes,
     put_bytes,
 )
 
@@ -34,7 +34,14 @@ _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{
 
 
 def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
-    """The encoder of text for this type (after its named types were compiled by `compiler`)."""
+    """Return the encoder of texts for an Avro type.
+
+    If the type cannot be filled from text, the encoder raises `Mismatch` for every text.
+
+    Args:
+        avro_type: Type as `fastavro.parse_schema` returns it.
+        compiler: Compiler that has compiled the named types that `avro_type` refers to.
+    """
     if isinstance(avro_type, list):
         return _union(avro_type, compiler)
     kind, plain = _kind(avro_type)
@@ -49,15 +56,15 @@ def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
 
 
 def takes_bytes(avro_type: AvroType) -> bool:
-    """Whether raw bytes are at home in this type, so that not even a byte order mark may be taken
-    off.
+    """Return whether an Avro type, or a branch of a union, is `bytes` or `fixed`.
+
+    A byte order mark must not be removed from a text for such a type.
     """
     branches = avro_type if isinstance(avro_type, list) else [avro_type]
     return any(_kind(branch)[0] in ("bytes", "fixed") for branch in branches)
 
 
 def _kind(avro_type: AvroType) -> tuple[str, bool]:
-    """The type below annotations, and whether it has no logical type."""
     plain = True
     while isinstance(avro_type, dict):
         plain = plain and "logicalType" not in avro_type
@@ -128,7 +135,7 @@ def _converted(read: Callable[[bytes], Any], encode: Encoder) -> TextEncoder:
 
 def _union(branches: list[AvroType], compiler: SchemaCompiler) -> TextEncoder:
     candidates = [
-        (encoded(put_long, index), text_encoder(branch, compiler))
+        (encode_to_bytes(put_long, index), text_encoder(branch, compiler))
         for index, branch in enumerate(branches)
         if branch != "null"
     ]

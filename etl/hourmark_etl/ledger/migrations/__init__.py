@@ -3,7 +3,7 @@ transaction that opens the ledger.
 
 A fresh ledger goes through the same revisions as an old one. Revisions are numbered; number 1 was
 never released. To change the tables: change `tables.py`, add `versions/v<number>.py` beside the
-others with `down_revision` the last one's, and run tests/unit/etl/test_ledger_migrations.py, which
+others with `down_revision` the last one's, and run tests/unit/etl/ledger/test_ledger_migrations.py, which
 compares both on SQLite and PostgreSQL. Each revision knows its way back, which `hourmark ledger
 downgrade` takes; a ledger newer than the software is refused.
 

@@ -281,7 +281,7 @@ def _post(world: World, chance: random.Random) -> None:
             observed_at_ms=START_MS + MINUTE,
             rules=rules.id,
         )
-        for index, record in enumerate(BatchParser(batch, body, compiled).whole().records):
+        for index, record in enumerate(BatchParser(batch, body, compiled).parse_all().records):
             place(world, record.event_type, world.decoded(record.event_type, record.value), chance)
             told = dict(rows[index])
             told = {

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark.records.event_id import LineIds
-from hourmark_delivery_service.parsing.syslog.rfc5424 import take_apart
+from hourmark_delivery_service.parsing.syslog.rfc5424 import parse_rfc5424_line
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 from hourmark_verify.judge import identity, rfc5424
 from hourmark_verify.judge.statx import birth_ns
@@ -105,7 +105,7 @@ def test_headers_are_split_as_the_service_splits_them(
 ) -> None:
     pri, host, msgid, data, message = parts
     line = f"{pri}2026-11-21T01:00:25Z {host} a - {msgid} {data}{message}".encode()
-    service, found = take_apart(line), rfc5424.split(line)
+    service, found = parse_rfc5424_line(line), rfc5424.split(line)
     assert (found and (found.host.encode(), found.msgid.encode(), found.message)) == (
         service and service[1:]
     )

@@ -1,0 +1,84 @@
+"""Rate limits of a token: one token bucket for bytes, another one for events.
+
+A request is admitted if neither bucket is empty, and is then charged in full, however large it is.
+So admission does not depend on the size of the request: a large request is never refused
+permanently, and a retry is treated like the first attempt. Later requests wait until the debt is
+repaid.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark_delivery_service.access.token import Token
+
+_BURST_S: Final = 2.0  # of its rate, may come at once
+
+
+class TokenBucket:
+    """A token bucket that refills at a constant rate and may go into debt.
+
+    The bucket starts full. Its capacity is `_BURST_S` seconds of its rate.
+
+    Args:
+        rate: Refill rate per second.
+        clock: Source of monotonic time.
+    """
+
+    def __init__(self, rate: int, clock: Clock) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._level = rate * _BURST_S
+        self._at_s = clock.monotonic_s()
+
+    def wait_s(self) -> int:
+        """Return the number of whole seconds until the bucket is no longer empty.
+
+        Returns 0 if the bucket is not empty now.
+        """
+        self._fill()
+        return 0 if self._level > 0 else math.floor(-self._level / self._rate) + 1
+
+    def consume(self, amount: int) -> None:
+        """Remove an amount from the bucket. The level may become negative."""
+        self._fill()
+        self._level -= amount
+
+    def _fill(self) -> None:
+        now_s = self._clock.monotonic_s()
+        self._level = min(self._rate * _BURST_S, self._level + self._rate * (now_s - self._at_s))
+        self._at_s = now_s
+
+
+class TokenRateLimiter:
+    """The byte and event rate limits of one access token; an absent limit never blocks."""
+
+    def __init__(self, token: Token, clock: Clock) -> None:
+        self.token = token
+        self._bytes = TokenBucket(token.bytes_per_second, clock) if token.bytes_per_second else None
+        self._events = (
+            TokenBucket(token.events_per_second, clock) if token.events_per_second else None
+        )
+
+    def retry_after_s(self) -> int:
+        """Return the number of whole seconds until a request would be admitted.
+
+        Returns 0 if a request would be admitted now.
+        """
+        return max(
+            (bucket.wait_s() for bucket in (self._bytes, self._events) if bucket is not None),
+            default=0,
+        )
+
+    def charge(self, *, size: int = 0, events: int = 0) -> None:
+        """Deduct an admitted request from the limits.
+
+        Args:
+            size: Number of decompressed bytes.
+            events: Number of events and dead letters.
+        """
+        for bucket, amount in ((self._bytes, size), (self._events, events)):
+            if bucket is not None:
+                bucket.consume(amount)

@@ -1,0 +1,131 @@
+"""The tokens that this instance has read from Kafka."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from hourmark.clock import Clock
+from hourmark_delivery_service.access.token import Token
+from hourmark_delivery_service.metrics import ServiceMetrics
+
+_LOG = logging.getLogger(__name__)
+
+
+class TokenStore:
+    """All tokens that were read from the topic `hourmark.tokens`.
+
+    One thread calls `feed`; the event loop calls the other methods. Tokens that were read stay
+    known even if the topic is unavailable, deleted or recreated, and revoked ones stay revoked.
+    Only a service that starts while the topic is missing knows no tokens, and then accepts no
+    requests.
+
+    Attributes:
+        caught_up: Whether the topic exists and was read to its end at least once.
+    """
+
+    def __init__(self, clock: Clock, metrics: ServiceMetrics) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._tokens: dict[str, Token] = {}
+        self._published: set[str] = set()  # those that the topic holds now
+        self._lost = 0
+        self._trouble = ""
+        self._read_ms = 0
+        self.caught_up = False  # whether there is a topic, and it was once read to its end
+
+    def feed(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
+    ) -> None:
+        """Add the records that were read from the token topic up to its end.
+
+        Args:
+            records: Keys and values of the records. Invalid records are logged, and their tokens
+                become unknown. A deletion revokes the token.
+            from_start: Whether the records start at the beginning of the topic, or the topic was
+                deleted.
+        """
+        tokens = dict(self._tokens)
+        if from_start:
+            self._published = set()
+        for key, value in records:
+            self._take(tokens, (key or b"").decode("latin-1"), value)
+        self._tokens = tokens
+        self.caught_up = self.caught_up or from_start
+        self._read_ms = self._clock.now_ms()
+        self._metrics.tokens_read.set(self._read_ms / 1000)
+        self._metrics.tokens.set(sum(not t.revoked for t in tokens.values()))
+        self._note_lost(
+            sum(1 for t in tokens.values() if not t.revoked and t.id not in self._published)
+        )
+
+    def get(self, token_id: str) -> Token | None:
+        """Return the token with this id, revoked or not, or None if it is not known."""
+        return self._tokens.get(token_id)
+
+    @property
+    def read_error(self) -> str:
+        """Return why the topic cannot be read at the moment, or an empty string."""
+        return self._trouble
+
+    @read_error.setter
+    def read_error(self, why: str) -> None:
+        if why and not self._trouble:
+            _LOG.error(
+                "tokens cannot be followed%s; those known are in force, revocations are "
+                "not heard of",
+                why,
+            )
+        elif self._trouble and not why:
+            _LOG.warning("tokens are followed again")
+        self._trouble = why
+
+    def warnings(self) -> list[str]:
+        """Return problems that an operator should know although requests are accepted."""
+        found = []
+        if self._trouble and self.caught_up:
+            age_s = (self._clock.now_ms() - self._read_ms) / 1000
+            found.append(
+                f"tokens are as they were {age_s:.0f} s ago, revocations since then are "
+                f"not heard of{self._trouble}"
+            )
+        if self._lost:
+            found.append(_lost_text(self._lost))
+        return found
+
+    def _take(self, tokens: dict[str, Token], key: str, value: bytes | None) -> None:
+        known = tokens.get(key)
+        if (
+            value is None
+        ):  # this software never deletes records; an operator who does wants to revoke the token
+            if known is not None:
+                tokens[key] = known.revoke(self._clock.now_ms())
+            return
+        try:
+            token = Token.from_json(key, value)
+        except ValueError as error:
+            _LOG.error(
+                "the record %.40r of hourmark.tokens cannot be read, so nobody is let in "
+                "by it: %.500s",
+                key,
+                error,
+            )
+            tokens.pop(key, None)
+            return
+        self._published.add(key)
+        if known is None or not known.revoked:
+            tokens[key] = token
+
+    def _note_lost(self, lost: int) -> None:
+        if lost and lost != self._lost:
+            _LOG.error("%s", _lost_text(lost))
+        self._lost = lost
+        self._metrics.tokens_lost.set(lost)
+
+
+def _lost_text(lost: int) -> str:
+    return (
+        f"hourmark.tokens no longer holds {lost} of the tokens that are in force here; services "
+        "that start now refuse them: "
+        "restore the topic, or `hourmark token create` new ones, and restart this service"
+    )

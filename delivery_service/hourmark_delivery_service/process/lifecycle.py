@@ -1,0 +1,124 @@
+"""Startup and shutdown of a service's components, in a single process, worker or supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from hourmark.avro.registry import SchemaRegistry
+from hourmark.clock import SystemClock
+from hourmark.config.loading import Config
+from hourmark.kafka.topic_names import TOKENS, TYPES
+from hourmark_delivery_service.metrics import ServiceMetrics
+from hourmark_delivery_service.process.store_follower import StoreFollower
+from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
+from hourmark_delivery_service.work.framing import find_framing
+from hourmark_delivery_service.work.rules_store import RulesStore
+from hourmark_delivery_service.work.service import DeliveryService
+
+_CLOSE_S: Final = 10.0
+_POLL_S: Final = 0.05  # between checks for the first rules revision at startup
+_LOG: Final = logging.getLogger(__name__)
+_FOLLOW_S: Final = 1.0  # between checks for a revision that needs another schema
+
+
+class ProgressReporter(Protocol):
+    """Reports regularly which requests are answered, to Kafka or to the supervisor."""
+
+    async def run(self) -> None:
+        """Report until the task is cancelled.
+
+        Sets `first_report_sent` of the service after the first report. No events are accepted
+        before.
+        """
+        ...
+
+    async def send_goodbye(self) -> None:
+        """Send the final report, after the service has stopped accepting requests."""
+        ...
+
+
+@contextlib.asynccontextmanager
+async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
+    """Return an async context manager that runs a service with its queue, rules and tokens.
+
+    Leaving the block closes the queue, which delivers pending records for up to 10 seconds.
+
+    Args:
+        config: Configuration of the service.
+    """
+    metrics = ServiceMetrics()
+    rules = RulesStore(metrics)
+    queue = KafkaQueue(config, metrics)
+    service = DeliveryService(config, SystemClock(), queue, rules, metrics)
+    followers = [StoreFollower(config, TYPES, rules)]
+    if config.service.tokens_required:
+        followers.append(StoreFollower(config, TOKENS, service.access.token_store))
+    for follower in followers:
+        follower.start()
+    try:
+        yield service
+    finally:
+        await queue.close(_CLOSE_S)
+        for follower in followers:
+            await asyncio.to_thread(follower.stop)
+
+
+@contextlib.asynccontextmanager
+async def progress_reporting(
+    service: DeliveryService, config: Config, reporter: ProgressReporter
+) -> AsyncIterator[None]:
+    """Return an async context manager that runs a progress reporter during its block.
+
+    The reporter starts once rules are known and the schema registry has returned the schema ids.
+    Its final report is sent when the block ends.
+
+    Args:
+        service: Service whose progress is reported.
+        config: Configuration with the schema registry.
+        reporter: Reporter to run.
+    """
+    task = asyncio.create_task(_claim(service, config, reporter))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await reporter.send_goodbye()
+
+
+async def _claim(service: DeliveryService, config: Config, claimant: ProgressReporter) -> None:
+    with contextlib.closing(SchemaRegistry(config.registry)) as registry:
+        while service.rules.latest is None:
+            await asyncio.sleep(_POLL_S)
+        await _find_framing(service, registry)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(claimant.run())
+            tasks.create_task(_follow_framing(service, registry))
+
+
+async def _follow_framing(service: DeliveryService, registry: SchemaRegistry) -> None:
+    while True:
+        await asyncio.sleep(_FOLLOW_S)
+        if service.framing is None or service.lacks_framing() or not service.framing.is_newest:
+            await _find_framing(service, registry)
+
+
+async def _find_framing(service: DeliveryService, registry: SchemaRegistry) -> None:
+    needed = service.rules.counting_blanks
+    found = await find_framing(
+        registry, needed, service.rules.types_by_schema_id, service.set_framing_error
+    )
+    if not found.has_checksums and (service.framing is None or service.framing.has_checksums):
+        _LOG.warning(
+            "the schema registry does not have the audit schema of this version: audit records "
+            "carry no checksums of values, so "
+            "hours are proved by event ids only. Run `hourmark types apply`; the service then "
+            "notices within %d s",
+            _FOLLOW_S,
+        )
+    service.framing = found

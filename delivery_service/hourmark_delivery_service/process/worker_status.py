@@ -1,0 +1,139 @@
+"""The status of each worker in shared memory: oldest request in flight, memory, heartbeat.
+
+The service reports the minimum over its workers, so a worker that hangs holds back the report. A
+worker that has exited answers no more requests, so its row is removed.
+
+    word 0              1 once the service's first report is in the queue: workers may accept events
+    words 1 + 5 i …     worker i: in use, oldest request (Unix milliseconds), bytes and number of
+                        requests in flight, number of heartbeats
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import mmap
+from pathlib import Path
+from typing import Final
+
+from hourmark.clock import Clock
+
+_WORD: Final = 8  # written at once by every machine that this runs on
+_REPORTED: Final = 0
+SLOTS: Final = 256  # workers that run, and as many that drain while others take their place
+_WORDS: Final = 5
+_IN_USE, _OLDEST, _BYTES, _REQUESTS, _HEARTBEATS = range(_WORDS)
+_SIZE: Final = _WORD * (1 + _WORDS * SLOTS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """The status that one worker process publishes to its supervisor.
+
+    Attributes:
+        oldest_ms: Start of the oldest request in flight, or the current time, in Unix milliseconds.
+        bytes: Memory of the requests in flight.
+        requests: Number of requests in flight.
+        heartbeats: Number of updates so far. It stops increasing if the worker hangs.
+    """
+
+    oldest_ms: int
+    bytes: int = 0
+    requests: int = 0
+    heartbeats: int = 0
+
+
+class WorkerStatusTable:
+    """A table in shared memory with one row (slot) per worker process of a service.
+
+    The supervisor creates the file; workers open the same file.
+
+    Args:
+        path: File that is mapped into memory.
+        clock: Source of the current time.
+        create: Whether to create the file, replacing an existing one.
+    """
+
+    def __init__(self, path: Path, clock: Clock, *, create: bool) -> None:
+        if create:
+            path.unlink(missing_ok=True)
+            path.write_bytes(bytes(_SIZE))
+        with path.open("r+b") as file:
+            self._words = memoryview(mmap.mmap(file.fileno(), _SIZE)).cast("q")
+        self.path = path
+        self._clock = clock
+        self._claimed_ms = 0
+        self._unanswered = 0
+
+    @property
+    def reported(self) -> bool:
+        """Return whether the service's first host report is in the queue."""
+        return bool(self._words[_REPORTED])
+
+    def mark_reported(self) -> None:
+        """Record permanently that the service's first host report is in the queue."""
+        self._words[_REPORTED] = 1
+
+    def allocate_slot(self) -> int:
+        """Reserve a free slot for a new worker and return its index.
+
+        Until the worker updates its status, the slot holds the oldest time of all workers, so that
+        the time that the service reports does not advance past requests of the new worker.
+        """
+        slot = next(i for i in range(SLOTS) if not self._words[self._at(i, _IN_USE)])
+        self.update(slot, WorkerStatus(self.oldest_ms()))
+        self._words[self._at(slot, _IN_USE)] = 1
+        return slot
+
+    def release_slot(self, slot: int) -> None:
+        """Release the slot of a worker that has exited."""
+        self._words[self._at(slot, _IN_USE)] = 0
+
+    def count_unanswered_worker(self) -> None:
+        """Record that a worker exited with unanswered requests during shutdown.
+
+        `requests` never becomes 0 afterwards, so the final report is not sent.
+        """
+        self._unanswered += 1
+
+    def update(self, slot: int, status: WorkerStatus) -> None:
+        """Store the current status of the worker in this slot."""
+        self._words[self._at(slot, _BYTES)] = status.bytes
+        self._words[self._at(slot, _REQUESTS)] = status.requests
+        self._words[self._at(slot, _OLDEST)] = status.oldest_ms
+        self._words[self._at(slot, _HEARTBEATS)] = status.heartbeats
+
+    def get(self, slot: int) -> WorkerStatus:
+        """Return the latest status of the worker in this slot."""
+        return WorkerStatus(
+            *(
+                self._words[self._at(slot, word)]
+                for word in (_OLDEST, _BYTES, _REQUESTS, _HEARTBEATS)
+            )
+        )
+
+    def oldest_ms(self) -> int:
+        """Return the time before which all workers have answered all requests, in Unix milliseconds.
+        The value never decreases. Without workers it is the current time.
+        """
+        claim = min((claim.oldest_ms for claim in self._all()), default=self._clock.now_ms())
+        self._claimed_ms = max(self._claimed_ms, claim)
+        return self._claimed_ms
+
+    @property
+    def bytes(self) -> int:
+        """Return the memory of the requests in flight in all workers, in bytes."""
+        return sum(claim.bytes for claim in self._all())
+
+    @property
+    def requests(self) -> int:
+        """Return the number of requests in flight in all workers.
+
+        Each call of `count_unanswered_worker` adds one permanently.
+        """
+        return self._unanswered + sum(claim.requests for claim in self._all())
+
+    def _all(self) -> list[WorkerStatus]:
+        return [self.get(slot) for slot in range(SLOTS) if self._words[self._at(slot, _IN_USE)]]
+
+    def _at(self, slot: int, word: int) -> int:
+        return 1 + _WORDS * slot + word

@@ -1,0 +1,39 @@
+"""How long the tailer waits before it decides about a file, and the exception for "not yet".
+
+All these durations are in seconds. A module uses them as `waits.NAME`, so that a test can shorten
+one in one place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# A file that was found, or has grown, this recently may be a copy that is still being made.
+COPYING_S: Final = 5.0
+# A compressed file without an end that has not grown for this long is not being written any more.
+PACKING_S: Final = 10.0
+# NULs among other bytes must stay this long before they are delivered: on some file systems, and
+# through a mapping, they are visible before the bytes that replace them.
+NULS_S: Final = 3.0
+# Pause before a flush that is due is tried again, if the latest scan saw less than the file holds.
+FLUSH_AGAIN_S: Final = 0.05
+# A deleted file is kept open until it has not grown for this long: its writer may still append.
+DELETED_LINGER_S: Final = 5.0
+# A file that no pattern matches any more is kept open this long: some writers append to the old file
+# until they are notified of the rotation.
+UNMATCHED_LINGER_S: Final = 600.0
+# Interval between searches for missing files that have left their folder.
+FORGET_EVERY_S: Final = 60.0
+
+
+class RetryLater(OSError):
+    """A step that cannot be decided or completed yet; the sender repeats it after a pause.
+
+    Attributes:
+        is_expected: Whether such a wait is part of normal operation, as while a copy is being made.
+            It is logged at INFO, any other at WARNING.
+    """
+
+    def __init__(self, message: str, *, is_expected: bool = False) -> None:
+        super().__init__(message)
+        self.is_expected = is_expected

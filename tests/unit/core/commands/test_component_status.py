@@ -1,0 +1,122 @@
+"""`hourmark.commands.component_status`: every component is answered for, in bounded time, whatever
+keeps it from answering.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from pathlib import Path
+
+import pytest
+
+from hourmark.commands.component_status import (
+    COMPONENTS,
+    ComponentState,
+    ComponentStatus,
+    check_listening,
+    component_statuses,
+    format_age,
+)
+from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
+from hourmark.config.loading import Config
+from hourmark.errors import Unavailable
+from hourmark.state_folder import StateFolder
+from hourmark_mirror.component_status import copied, mirror
+from hourmark_mirror.lag import Lag
+
+HERE = "tests.unit.core.commands.test_component_status"
+DEAF = KafkaCluster(bootstrap="127.0.0.1:1, 127.0.0.1:2")
+
+
+def runs(_: Config, now_ms: int) -> ComponentStatus:
+    return ComponentStatus(ComponentState.RUNNING, "well", 7, now_ms)
+
+
+def is_away(_: Config, now_ms: int) -> ComponentStatus:
+    raise Unavailable("nobody answers; start it")
+
+
+def hangs(_: Config, now_ms: int) -> ComponentStatus:
+    time.sleep(5)
+    return ComponentStatus(ComponentState.RUNNING, "too late")
+
+
+def test_each_component_has_a_function_in_its_room() -> None:
+    assert set(COMPONENTS) == {"service", "mirror", "etl", "tailers"}
+    for place in COMPONENTS.values():
+        module, function = place.split(":")
+        assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_what_keeps_one_from_answering_is_told_and_the_others_answer() -> None:
+    table = {name: f"{HERE}:{name}" for name in ("hangs", "runs", "is_away")} | {
+        "absent": "no_such_room.standing:it"
+    }
+    began_s = time.monotonic()
+    found = component_statuses(Config(), 5, table, seconds=0.5)
+    assert time.monotonic() - began_s < 4
+    assert list(found) == list(table)
+    assert found["runs"] == ComponentStatus(ComponentState.RUNNING, "well", 7, 5)
+    assert found["is_away"] == ComponentStatus(ComponentState.UNKNOWN, "nobody answers; start it")
+    assert found["hangs"] == ComponentStatus(ComponentState.UNKNOWN, "no answer within 0.5 s")
+    assert (
+        found["absent"].state is ComponentState.UNKNOWN and "no_such_room" in found["absent"].detail
+    )
+
+
+def test_a_cluster_where_nobody_listens_is_told_at_once() -> None:
+    began_s = time.monotonic()
+    with pytest.raises(
+        Unavailable, match=r"no broker of the edge cluster listens at 127\.0\.0\.1:1"
+    ):
+        check_listening(DEAF, "edge")
+    assert time.monotonic() - began_s < 5
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_mirror_is_known_by_who_holds_its_folder_also_while_kafka_is_away(
+    tmp_path: Path, held: bool
+) -> None:
+    config = Config(
+        kafka=KafkaSettings(edge=DEAF, central=DEAF), mirror=MirrorSettings(work_dir=tmp_path)
+    )
+    lock = StateFolder(tmp_path, "mirror").lock()
+    if not held:
+        lock.close()
+    found = mirror(config, 5)
+    lock.close()
+    assert found.state is (ComponentState.RUNNING if held else ComponentState.NOT_RUNNING)
+    assert (found.pid is not None) is held
+    assert "no broker of the edge cluster listens" in found.detail
+
+
+def test_positions_past_the_edges_end_are_not_called_all_copied() -> None:
+    def lag(edge_end: int, position: int) -> Lag:
+        return Lag(
+            topic="events.a",
+            partition=0,
+            edge_start=0,
+            edge_end=edge_end,
+            position=position,
+            central_end=None,
+        )
+
+    stale = (
+        "2 positions are past the edge's end: stale, so nothing is copied there (`hourmark "
+        "mirror lag`)"
+    )
+    assert copied([]) == copied([lag(5, 5)]) == "has copied all that is at the edge"
+    assert copied([lag(3, 9), lag(0, 9)]) == stale
+    assert (
+        copied([lag(3, 9), lag(0, 9), lag(2000, 0)])
+        == f"2,000 records of 1 topic-partitions not copied yet; {stale}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-5, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 days")],
+)
+def test_ages_are_told_in_the_largest_unit_of_which_there_are_two(seconds: int, words: str) -> None:
+    assert format_age(1_000_000_000, 1_000_000_000 + seconds * 1000) == words
