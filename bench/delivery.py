@@ -39,8 +39,8 @@ from hourmark.config.loading import Config, load_config, stack_state_dir
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
-from hourmark_declare.apply import apply
-from hourmark_declare.servers import applied_rules, servers
+from hourmark_declare.apply import apply_declarations
+from hourmark_declare.servers import open_targets, read_applied_rules
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
 from hourmark_delivery_service.queue.kafka_queue import producer_settings
 from hourmark_infra.stack import Stack
@@ -100,7 +100,7 @@ class Bench:
 
     def bare(self, ranges: list[Posting]) -> dict[str, float]:
         """The same of the bare program with what these become."""
-        rules = applied_rules(self.config)
+        rules = read_applied_rules(self.config)
         assert rules is not None
         compiled = CompiledRules(rules)
         parsed = (
@@ -147,8 +147,8 @@ class Bench:
         declared = Declarations(
             [event_type(self.name), DEAD_LETTERS], [Source(name=self.name, types=[self.name])]
         )
-        with servers(mine, lambda _: None) as outside:
-            return apply(outside, declared, first, may_remove=True).revision
+        with open_targets(mine, lambda _: None) as outside:
+            return apply_declarations(outside, declared, first, may_remove=True).revision
 
 
 def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -> float:

@@ -20,8 +20,8 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
-from hourmark_declare.apply import apply
-from hourmark_declare.servers import servers
+from hourmark_declare.apply import apply_declarations
+from hourmark_declare.servers import open_targets
 from hourmark_etl.storage import open_storage
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.state import load_state
@@ -64,9 +64,9 @@ class Site:
         types = [declared(name, partitions, payload) for name in names]
         self._types += names
         declared_now = Declarations([*types, DEAD_LETTERS], [Source(name="app", types=list(names))])
-        with servers(self.config, _silently) as outside:
+        with open_targets(self.config, _silently) as outside:
             # Contenders' ledgers, each of its own, have published revisions meanwhile.
-            applied = apply(
+            applied = apply_declarations(
                 outside, declared_now, first_hour, may_remove=True, may_refuse=True, may_adopt=True
             )
         self.schema_ids |= applied.schema_ids

@@ -1,4 +1,4 @@
-"""The folder of declarations that a command is about."""
+"""Folder of declarations that a command reads."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ dir_option = click.option(
 )
 
 
-def declarations(folder: Path) -> Declarations:
-    """What the folder declares, tried as the delivery service will use it; TypeFileError says what
-    it could not.
+def load_declarations(folder: Path) -> Declarations:
+    """Read the declarations of a folder and compile each type as the delivery service does.
+
+    Raises:
+        TypeFileError: A file is invalid, or a type cannot be compiled; the message lists all such
+            types.
     """
     declared = read_declarations(folder)
     problems = [

@@ -1,6 +1,7 @@
-"""The topics of Hourmark, at the edge and (with the source's prefix) on the central cluster.
+"""Topics that Hourmark needs at the edge and on the central cluster.
 
-Hourmark creates the remote topics itself, because MirrorMaker 2 would not carry all settings.
+Remote topics on the central cluster have the edge alias as prefix. Hourmark creates them itself,
+because MirrorMaker 2 would not copy all settings.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from hourmark.rules.event_types import EventType
 
 
 def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicSpec]:
-    """All topics of the edge cluster, of a site's settings."""
+    """Return all topics that the edge cluster needs, with their partitions and settings.
+
+    Args:
+        kafka: KafkaSettings settings of one site.
+        types: Event types in force; the control topics are always included.
+    """
     common = topic_settings(
         kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas
     )
@@ -33,8 +39,13 @@ def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicS
 
 
 def central_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicSpec]:
-    """The remote topics: those of the edge but `hourmark.types`, which the central side does not
-    need.
+    """Return the remote topics that the central cluster needs, with their partitions and settings.
+
+    These are the edge topics except `hourmark.types`. The site must have a central cluster.
+
+    Args:
+        kafka: KafkaSettings settings of one site.
+        types: Event types in force.
     """
     assert kafka.central is not None
     isr = str(kafka.central.min_insync_replicas)

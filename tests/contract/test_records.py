@@ -32,7 +32,7 @@ from hourmark.records.wire import (
 )
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
-from hourmark_declare.avro_evolution import why_unreadable
+from hourmark_declare.avro_evolution import find_incompatibility
 
 TEXT = st.text(max_size=30)
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True)
@@ -116,7 +116,7 @@ def test_audit_records_come_back(
 def test_the_schemas_of_audit_records_read_each_other() -> None:
     forms = (audit.SCHEMA, audit.SCHEMA_BEFORE_CHECKSUMS, audit.SCHEMA_BEFORE_BLANKS)
     for written, reader in itertools.permutations(forms, 2):
-        assert why_unreadable(written, reader) is None
+        assert find_incompatibility(written, reader) is None
     assert audit.SCHEMA["fields"][:-2] == [
         {**field, "doc": audit.SCHEMA["fields"][at]["doc"]} if field["name"] == "lines" else field
         for at, field in enumerate(audit.SCHEMA_BEFORE_BLANKS["fields"])

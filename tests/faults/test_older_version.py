@@ -33,7 +33,7 @@ from hourmark.rules.revision import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing.parser_check import FOLDER, check_parser
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.stepping_down import step_down
-from hourmark_mirror.verify.checks import Check, Checks
+from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 OLDER = VERSIONS["0.2.0"]
@@ -192,14 +192,14 @@ def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(
 ) -> None:
     lines = """
         from pathlib import Path
-        from hourmark_mirror.verify.checks import Checks
+        from hourmark_mirror.verify.verification_state import Checks
         checks = Checks(Path(given), "edge")
         told = checks.ids
         checks.save()
     """
-    checks = Checks(tmp_path, "edge")
-    checks.topics["events.click"] = Check("topic-id", {0: 17})
-    checks.raised(
+    checks = VerificationState(tmp_path, "edge")
+    checks.topics["events.click"] = TopicCheckpoint("topic-id", {0: 17})
+    checks.raise_alarms(
         [
             Alarm(
                 AlarmName.OVERTAKEN,
@@ -211,7 +211,7 @@ def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(
     )
     checks.save()
     assert ask(lines, str(tmp_path)) == {"events.click": "topic-id"}
-    after = Checks(tmp_path, "edge")
+    after = VerificationState(tmp_path, "edge")
     assert (after.topics, after.alarms) == (
         checks.topics,
         [],

@@ -48,7 +48,7 @@ from hourmark_etl.operators.tracing.story import told
 from hourmark_etl.operators.tracing.topics import Topics
 from hourmark_etl.operators.tracing.walk import Walk, Window
 from hourmark_infra.stack import Stack
-from hourmark_mirror.verify.verification import Verdict
+from hourmark_mirror.verify.verification import VerificationResult
 
 pytestmark = pytest.mark.stack
 
@@ -106,7 +106,7 @@ def read_all(cluster: KafkaCluster, name: str) -> list[Message]:
     return found
 
 
-def faults(verdict: Verdict) -> list[tuple[str, Partition, int | None, int | None, int]]:
+def faults(verdict: VerificationResult) -> list[tuple[str, Partition, int | None, int | None, int]]:
     return [
         (s.kind, c.partition, s.edge_first, s.edge_last, s.count)
         for c in verdict.compared

@@ -30,7 +30,7 @@ from hourmark.records.host_reports import API_SOURCE, SourceReport
 from hourmark.records.hours import hour_start_s
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
-from hourmark_declare.servers import applied_rules
+from hourmark_declare.servers import read_applied_rules
 
 HOST_ID = "a" * 32
 FILE_ID = "f" * 32
@@ -51,7 +51,7 @@ class DirectDelivery:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        rules = applied_rules(config)
+        rules = read_applied_rules(config)
         assert rules is not None
         self._schema_ids = {name: t.schema_id for name, t in rules.types.items()}
         self._schemas = {

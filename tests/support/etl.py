@@ -25,8 +25,8 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
-from hourmark_declare.apply import apply
-from hourmark_declare.servers import servers
+from hourmark_declare.apply import apply_declarations
+from hourmark_declare.servers import open_targets
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Position
@@ -80,8 +80,8 @@ class EtlRun:
         """
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         declarations = Declarations([*declared, DEAD_LETTERS], [Source(name=source, types=types)])
-        with servers(self.config, lambda _: None) as outside:
-            apply(
+        with open_targets(self.config, lambda _: None) as outside:
+            apply_declarations(
                 outside, declarations, first_hour, may_remove=True, may_refuse=True
             )  # other tests' types on the same stack
 

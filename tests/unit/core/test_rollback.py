@@ -29,7 +29,7 @@ from hourmark.rollback.version import VERSIONS, OlderVersion
 from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_mirror import rollback as of_mirror
-from hourmark_mirror.verify.checks import Checks
+from hourmark_mirror.verify.verification_state import VerificationState
 from hourmark_producer import rollback as of_tailer
 from hourmark_producer.checkpoint.installation import locked
 from hourmark_producer.files.tracked_file import Place, TrackedFile
@@ -228,10 +228,10 @@ def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     )
     with pytest.raises(NothingToCheck, match=f"remembers nothing at {tmp_path}"):
         seen(of_mirror.obstacles(config, OLDER))
-    checks = Checks(tmp_path, "edge")
+    checks = VerificationState(tmp_path, "edge")
     checks.save()
     assert seen(of_mirror.obstacles(config, OLDER)) == []
-    checks.raised(
+    checks.raise_alarms(
         [
             Alarm(
                 AlarmName.OVERTAKEN,

@@ -18,7 +18,7 @@ from hourmark.errors import UsageError
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
-from hourmark_declare.apply import apply
+from hourmark_declare.apply import apply_declarations
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import parse_range
 from hourmark_delivery_service.work.rules_store import RulesStore
@@ -51,7 +51,7 @@ class TypeLife:
         types = [] if remove else [EventType(name="click", fields=list(fields))]
         sources = [Source(name="app", types=["click"])] if types else []
         ports = outside(self.ledger, self.registry, self.topic)
-        apply(
+        apply_declarations(
             ports,
             Declarations([*types, DEAD_LETTERS], sources),
             hour_at(0),

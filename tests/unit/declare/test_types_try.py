@@ -139,7 +139,7 @@ def test_a_line_over_the_limit_is_one_dead_letter(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "say which source the lines are of, --source; declared are: app, system"),
+        ([], "name the source of the lines, --source; declared are: app, system"),
         (["--source", "nowhere"], "no such source is declared; known: app, system"),
         (["--type", "nothing"], "no source carries it"),
         (["--source", "app", "--zone", "Vienna"], "--zone Vienna: allowed"),

@@ -22,7 +22,7 @@ from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
-from hourmark_mirror.component_status import copied, mirror
+from hourmark_mirror.component_status import describe_lag, mirror_status
 from hourmark_mirror.lag import Lag
 
 HERE = "tests.unit.core.commands.test_component_status"
@@ -84,7 +84,7 @@ def test_a_mirror_is_known_by_who_holds_its_folder_also_while_kafka_is_away(
     lock = StateFolder(tmp_path, "mirror").lock()
     if not held:
         lock.close()
-    found = mirror(config, 5)
+    found = mirror_status(config, 5)
     lock.close()
     assert found.state is (ComponentState.RUNNING if held else ComponentState.NOT_RUNNING)
     assert (found.pid is not None) is held
@@ -106,10 +106,10 @@ def test_positions_past_the_edges_end_are_not_called_all_copied() -> None:
         "2 positions are past the edge's end: stale, so nothing is copied there (`hourmark "
         "mirror lag`)"
     )
-    assert copied([]) == copied([lag(5, 5)]) == "has copied all that is at the edge"
-    assert copied([lag(3, 9), lag(0, 9)]) == stale
+    assert describe_lag([]) == describe_lag([lag(5, 5)]) == "has copied all that is at the edge"
+    assert describe_lag([lag(3, 9), lag(0, 9)]) == stale
     assert (
-        copied([lag(3, 9), lag(0, 9), lag(2000, 0)])
+        describe_lag([lag(3, 9), lag(0, 9), lag(2000, 0)])
         == f"2,000 records of 1 topic-partitions not copied yet; {stale}"
     )
 

@@ -23,7 +23,7 @@ from hourmark.config.groups import RegistrySettings
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.kafka.clients import Cluster, client_settings
-from hourmark_mirror.run.process import prepare
+from hourmark_mirror.run.process import prepare_command
 
 SECRET = "pl4nted-s3cret"
 
@@ -94,7 +94,7 @@ def test_nothing_that_is_said_holds_it(
             Cluster(config.kafka.edge, "edge").names()
         with pytest.raises(Unavailable) as closed:
             SchemaRegistry(config.registry).schema(1)
-        said += [str(silent.value), str(closed.value), *prepare(config)]
+        said += [str(silent.value), str(closed.value), *prepare_command(config)]
     settings = config.mirror.work_dir / "mm2-secrets.properties"
     assert SECRET not in settings.with_name("mm2.properties").read_text()
     assert SECRET in settings.read_text() and stat.S_IMODE(settings.stat().st_mode) == 0o600, (

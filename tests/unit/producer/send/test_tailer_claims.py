@@ -77,7 +77,7 @@ def test_a_pattern_whose_folder_does_not_exist_holds_the_claim_back(
     with host.running():
         wait_for(lambda: len(recorder.reports) > 10, "reports")
     assert not claimed(recorder)
-    assert f"cannot look at {host.logs.parent}/lgos" in caplog.text
+    assert f"cannot scan {host.logs.parent}/lgos" in caplog.text
 
 
 @pytest.mark.parametrize("pattern", ["*.log", "app.log", "*/app.log", "**/app.log"])

@@ -20,7 +20,7 @@ from hourmark.config.groups import ServiceTls, TailerTls
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.send import credentials
-from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.client import DeliveryServiceClient
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def service(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """It wants a token and a certificate."""
-    monkeypatch.setattr(credentials, "LOOK_S", 0.05)
+    monkeypatch.setattr(credentials, "CHECK_INTERVAL_S", 0.05)
     pair = authority.issue("service")
     tls = ServiceTls(certificate=pair.certificate, key=pair.key, client_ca=authority.ca)
     with served(tls, tokens_required=True) as service:
@@ -110,11 +110,11 @@ def test_certificates_are_renewed_while_it_runs(
     with caplog.at_level("INFO"), host.running(syslog()):
         wait_for(lambda: clicks(service) == 1, "the first line")
         host.settings["tls"].key.write_text("nonsense")
-        wait_for(lambda: "stay as they were" in caplog.text, "it is told")
+        wait_for(lambda: "certificates not reloaded" in caplog.text, "it is told")
         host.append(syslog())
         wait_for(lambda: clicks(service) == 2, "with the old one")
         authority.issue("tailer")
-        wait_for(lambda: "were read again" in caplog.text, "the new one is taken")
+        wait_for(lambda: "certificates reloaded" in caplog.text, "the new one is taken")
         host.append(syslog())
         wait_for(lambda: clicks(service) == 3, "with the new one")
 
@@ -137,7 +137,7 @@ def test_wrong_files_and_a_token_in_clear_stop_the_start(
     token.write_text("hmk_0123456789abcdef_" + "A" * 43)
 
     def link(**settings: object) -> None:
-        ServiceLink(
+        DeliveryServiceClient(
             TailerConfig.model_validate({"token_file": token, **settings}), SystemClock()
         ).close()
 
@@ -152,7 +152,7 @@ def test_wrong_files_and_a_token_in_clear_stop_the_start(
         link(token_file=tmp_path / "none")
     for content in (b"", b"two words", b"\xff\xfe", "hmk_é".encode(), b"x\r\nHost: y"):
         token.write_bytes(content)
-        with pytest.raises(ConfigError, match=r"tailer\.token_file .*holds no token"):
+        with pytest.raises(ConfigError, match=r"tailer\.token_file .*contains no valid token"):
             link()
     with pytest.raises(ConfigError, match=r"tailer\.tls\.certificate"):
         link(token_file=None, tls={"certificate": pair.certificate, "key": authority.ca})
