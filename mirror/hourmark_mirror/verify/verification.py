@@ -128,14 +128,14 @@ class Verification:
         """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
-        recreated_topics = recreated_topics(
+        recreated = recreated_topics(
             self._known_ids(), {t.name: t.topic_id for t in self._topics.values()}
         )
         found = [
             Alarm(AlarmName.TOPIC_RECREATED, topic, self._recreated_text(topic), topic)
-            for topic in recreated_topics
+            for topic in recreated
         ]
-        trusted = [p for p in partitions if self._accept or p.topic not in recreated_topics]
+        trusted = [p for p in partitions if self._accept or p.topic not in recreated]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
         starts = self._edge.starts(
             trusted
