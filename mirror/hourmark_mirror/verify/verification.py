@@ -140,9 +140,7 @@ class Verification:
         starts = self._edge.starts(
             trusted
         )  # read after the positions, to detect retention that passed the last known ones
-        found += self._gaps(
-            {p: start for p, start in starts.items() if p.topic not in recreated_topics}
-        )
+        found += self._gaps({p: start for p, start in starts.items() if p.topic not in recreated})
         found = self._without_reported([*found, *self._only_central()])
         found += self._stale(trusted, positions)
         remotes = self._sites.existing_remotes(sorted(trusted))
