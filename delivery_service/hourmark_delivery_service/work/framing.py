@@ -45,7 +45,7 @@ class Framing:
         audit: Prefix of audit records, by whether the record counts blank lines. Contains only the
             kinds of records that known rules revisions need.
         hosts: Prefix of host reports.
-        tells_unknown: Whether host reports use the newest schema.
+        with_unknown_losses: Whether host reports use the newest schema.
         has_checksums: Whether audit records use the newest schema, which has checksums.
     """
 

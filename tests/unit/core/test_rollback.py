@@ -292,7 +292,7 @@ def test_each_thing_in_the_way_is_told_with_what_to_do(config_file: Path, tmp_pa
         "start with it"
     ) in done.stdout
     assert (
-        "do: start the tailer, wait until `hourmark tail status` has nothing in flight"
+        "do: start the tailer, wait until `hourmark tail status` shows nothing in flight"
         in done.stdout
     )
 

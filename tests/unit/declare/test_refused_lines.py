@@ -135,7 +135,7 @@ def declarations(rules: Rules) -> Declarations:
 def test_what_makes_dead_letters_of_live_lines_is_refused_and_can_be_meant(name: str) -> None:
     before, after, line, says = REFUSED[name]
     assert (dead(line, before), dead(line, after)) == (0, 1), "as the parser has it"
-    with pytest.raises(UsageError, match="mean it with --refuse-lines") as refused:
+    with pytest.raises(UsageError, match="confirm with --refuse-lines") as refused:
         check_refused_lines(before, declarations(after), may_refuse=False)
     assert says in str(refused.value)
     check_refused_lines(before, declarations(after), may_refuse=True)
