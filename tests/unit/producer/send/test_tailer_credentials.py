@@ -143,7 +143,8 @@ def test_wrong_files_and_a_token_in_clear_stop_the_start(
 
     link(service_urls=["https://elsewhere:1", "http://127.0.0.1:1", "http://localhost:1"])
     with pytest.raises(
-        ConfigError, match=r"tailer\.service_urls = 'http://elsewhere:1'.*in clear; use https"
+        ConfigError,
+        match=r"tailer\.service_urls = 'http://elsewhere:1'.*sent unencrypted; use https",
     ):
         link(service_urls=["http://elsewhere:1"])
     with pytest.raises(
