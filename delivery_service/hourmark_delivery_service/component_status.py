@@ -128,8 +128,7 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
     )
     kinds = (("reported", live), ("silent", silent), ("said goodbye", gone))
     detail = (
-        "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind)
-        or "nobody has reported lately"
+        "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind) or "no recent reports"
     )
     heard_at_ms = max((r.received_at_ms for r in reports), default=None)
     return ComponentStatus(state, detail, heard_at_ms=heard_at_ms)

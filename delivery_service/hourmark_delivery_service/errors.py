@@ -104,7 +104,7 @@ class Forbidden(ServiceError):
         super().__init__(
             code,
             message,
-            "send it with another token: `hourmark token create --help` tells how to make one",
+            "send it with another token: `hourmark token create --help` shows how to create one",
         )
 
 

@@ -128,7 +128,7 @@ def create(
         print_json({**_row(made.token), "token": made.text})
         return
     click.echo(
-        f"token {made.token.id} ({made.token.name}) is in force; it is shown this once, on stdout:",
+        f"token {made.token.id} ({made.token.name}) is valid; it is shown only once, on stdout:",
         err=True,
     )
     click.echo(made.text)

@@ -72,8 +72,8 @@ class TokenStore:
     def read_error(self, why: str) -> None:
         if why and not self._trouble:
             _LOG.error(
-                "tokens cannot be followed%s; those known are in force, revocations are "
-                "not heard of",
+                "tokens cannot be followed%s; known tokens remain valid, and new revocations are "
+                "not seen",
                 why,
             )
         elif self._trouble and not why:
@@ -87,7 +87,7 @@ class TokenStore:
             age_s = (self._clock.now_ms() - self._read_ms) / 1000
             found.append(
                 f"tokens are as they were {age_s:.0f} s ago, revocations since then are "
-                f"not heard of{self._trouble}"
+                f"not seen{self._trouble}"
             )
         if self._lost:
             found.append(_lost_text(self._lost))
@@ -105,8 +105,8 @@ class TokenStore:
             token = Token.from_json(key, value)
         except ValueError as error:
             _LOG.error(
-                "the record %.40r of hourmark.tokens cannot be read, so nobody is let in "
-                "by it: %.500s",
+                "the record %.40r of hourmark.tokens is not a valid token, so the token is rejected: "
+                "%.500s",
                 key,
                 error,
             )

@@ -20,7 +20,7 @@ from hourmark_delivery_service.work.peer import peer_of
 from hourmark_delivery_service.work.service import DeliveryService, clock_problem
 from hourmark_delivery_service.work.turns import Job
 
-_ELSEWHERE: Final = ["the service says what, asked from its own machine"]
+_ELSEWHERE: Final = ["details are shown only to requests from the service's own machine"]
 _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 
 

@@ -358,7 +358,7 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             malformed = BadRequest(
                 "malformed",
-                "this is no request of HTTP/1.1",
+                "this is not an HTTP/1.1 request",
                 "send one, to a path of docs/http-api.md",
             )
             self._refuse(self._refusal or malformed)

@@ -48,9 +48,9 @@ class ServerTls:
         try:
             self._current = _context(self._settings)
         except ConfigError as error:
-            _LOG.error("the certificates stay as they were: %s", error)
+            _LOG.error("certificates were not reloaded; the old ones remain in use: %s", error)
             return False
-        _LOG.info("certificates were read again")
+        _LOG.info("certificates were reloaded")
         return True
 
     async def watch(self) -> None:

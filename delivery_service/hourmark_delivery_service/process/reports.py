@@ -114,7 +114,10 @@ class ServiceReporter:
                 await self.report()
                 self._service.first_report_sent = True
             except (QueueError, ServiceUnavailable) as error:
-                _LOG.warning("the own report did not get into Kafka: %s", error)
+                _LOG.warning(
+                    "the host report was not stored in Kafka; hours stay open until one is: %s",
+                    error,
+                )
             await asyncio.sleep(self._service.settings.report_seconds)
 
     async def send_goodbye(self) -> None:
@@ -129,7 +132,10 @@ class ServiceReporter:
             async with asyncio.timeout(_GOODBYE_S):
                 await self.report(goodbye=True)
         except (QueueError, ServiceUnavailable, TimeoutError) as error:
-            _LOG.warning("no goodbye could be said: %s", error)
+            _LOG.warning(
+                "the final host report was not stored in Kafka; hours wait until their deadline: %s",
+                error,
+            )
 
     async def report(self, *, goodbye: bool = False) -> None:
         """Send one host report.

@@ -286,7 +286,7 @@ class HttpServer(uvicorn.Server):
             for number in (signal.SIGTERM, signal.SIGINT)
         }
         self._handlers[signal.SIGHUP] = on_hangup or (
-            lambda: _LOG.info("SIGHUP: there are no certificates to be read again")
+            lambda: _LOG.info("SIGHUP: there are no certificates to reload")
         )
 
     async def on_tick(self, counter: int) -> bool:

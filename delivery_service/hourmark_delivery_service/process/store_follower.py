@@ -74,7 +74,7 @@ class StoreFollower:
                     trouble := f": {error}"
                 ) != self._store.read_error:  # each error is logged once, however long it lasts
                     _LOG.warning(
-                        "%s cannot be read for now: %s",
+                        "the topic %s cannot be read, retrying: %s",
                         self._topic,
                         error,
                         exc_info=not isinstance(error, Unavailable),

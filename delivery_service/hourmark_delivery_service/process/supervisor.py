@@ -176,7 +176,7 @@ class WorkerSupervisor:
             self._ended(child, now_s)
         elif child.heartbeats and now_s - child.heard_s > HANGS_S:
             _LOG.error(
-                "worker %d tells nothing since %.0f s: it is killed, and another one started",
+                "worker pid=%d sent no heartbeat for %.0f s; it is killed and restarted",
                 child.process.pid,
                 HANGS_S,
             )
@@ -193,7 +193,7 @@ class WorkerSupervisor:
             self._pause_s = min(max(2 * self._pause_s, 1.0), _PAUSE_S_MAX) if quick else 0.0
             self._not_before_s = now_s + self._pause_s
             _LOG.error(
-                "worker %d ended with %s; another one is started in %.0f s",
+                "worker pid=%d exited with code %s; a new one starts in %.0f s",
                 child.process.pid,
                 code,
                 self._pause_s,
@@ -291,7 +291,7 @@ async def _reload(
             await supervisor.replace(read_config())
         except HourmarkError as error:
             _LOG.error(
-                "SIGHUP: the configuration is not taken, and the workers stay as they are: %s",
+                "SIGHUP: the configuration cannot be used, and the workers keep the old one: %s",
                 error,
             )
         except TimeoutError:
@@ -302,6 +302,6 @@ async def _reload(
             )
         else:
             _LOG.info(
-                "SIGHUP: %d workers run with the configuration as it stands now",
+                "SIGHUP: %d workers run with the new configuration",
                 supervisor.worker_count,
             )

@@ -241,7 +241,7 @@ class KafkaQueue:
             if self._failing_since is None:
                 return
             if not problems:
-                self._renew(producer, "it delivers nothing although the cluster is well")
+                self._renew(producer, "it delivers nothing although the cluster is healthy")
             elif producer.bootstrap != bootstrap_addresses(self._config.kafka.edge):
                 self._renew(
                     producer,
@@ -277,7 +277,7 @@ class KafkaQueue:
                 )
                 continue
             if not metadata.partitions:
-                found.append(f"nobody tells the partitions of the topic {topic}")
+                found.append(f"Kafka reports no partitions of the topic {topic}")
             for partition in metadata.partitions.values():
                 if partition.leader < 0:
                     found.append(f"{topic}-{partition.id} has no leader")

@@ -203,7 +203,7 @@ class RunningProducer:
                 self._producer.poll(0)
         # of a callback; unless others are served, nothing would ever be acknowledged again
         except Exception:  # noqa: BLE001
-            _LOG.exception("a delivery report could not be handled")
+            _LOG.exception("handling a delivery report failed")
         self._tell_news()
 
     @contextlib.contextmanager

@@ -173,7 +173,7 @@ def decompress(encoding: str, body: bytes, bytes_max: int) -> bytes:
             plain = _INFLATE[encoding](body, bytes_max + 1)
         except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
             raise BadRequest(
-                "broken_encoding", f"the body is no valid {encoding}: {error}", "compress it anew"
+                "broken_encoding", f"the body is no valid {encoding}: {error}", "compress it again"
             ) from error
     if len(plain) > bytes_max:
         raise _too_large(bytes_max)

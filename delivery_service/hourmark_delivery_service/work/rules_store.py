@@ -68,7 +68,7 @@ class RulesStore:
         rules = self._book.get(newest) if newest in self._published else None
         latest = self._compile(rules) if rules is not None else None
         if latest is None and self._latest is not None:
-            _LOG.error("no new ranges are taken: %s", self.not_ready_reason())
+            _LOG.error("no new ranges are accepted: %s", self.not_ready_reason())
         self._latest = latest
         if latest is not None:
             self._metrics.rules_sequence.set(revision_order(latest.id)[0])

@@ -140,7 +140,7 @@ class DeliveryService:
                     lacks_framing,
                     f"the schema ids of audit records are not known yet{self.framing_error}",
                 ),
-                (not self.first_report_sent, "the first own report is not in Kafka yet"),
+                (not self.first_report_sent, "the service's first host report is not in Kafka yet"),
             )
             if missing
         ] + self.access.not_ready_reasons()

@@ -148,7 +148,7 @@ def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None
         status_from_reports([report("web-3", 1, goodbye=True)], NOW_MS).state
         is ComponentState.NOT_RUNNING
     )
-    assert status_from_reports([], NOW_MS).detail == "nobody has reported lately"
+    assert status_from_reports([], NOW_MS).detail == "no recent reports"
 
 
 def test_of_many_hosts_the_newest_are_named() -> None:

@@ -107,7 +107,7 @@ async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_un
         ({}, "it does not exist"),
         (
             {"t": SimpleNamespace(error=None, partitions={})},
-            "nobody tells the partitions of the topic t",
+            "Kafka reports no partitions of the topic t",
         ),
         (
             {
