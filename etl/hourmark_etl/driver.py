@@ -35,7 +35,7 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import OnSpark
 from hourmark_etl.ledger.batches import type_shards
-from hourmark_etl.ledger.engines import check_moving_driver
+from hourmark_etl.ledger.engines import check_driver_placement
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
@@ -65,7 +65,7 @@ class Driver:
         self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()
     ) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
-        check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
+        check_driver_placement(config.etl.ledger, submitted_settings() if submitted else {})
         found = awaited(lambda: grounds(config, opened), self._clock)
         self._database, self._storage, self._recorded = found.database, found.storage, found.types
         spark = spark_session(config, submitted=submitted)

@@ -14,8 +14,8 @@ from hourmark.errors import HourmarkError
 from hourmark_declare.doctor import http_asked
 from hourmark_declare.doctor.clocks_judged import CHECK, clock_judged
 from hourmark_declare.doctor.finding import Answer, not_asked
+from hourmark_etl.ledger.database_status import read_database_status
 from hourmark_etl.ledger.engines import sqlite_file
-from hourmark_etl.ledger.standing import standing
 
 
 def ask(config: Config) -> Iterator[Answer]:
@@ -64,7 +64,7 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
 def _of_postgresql(url: str) -> Answer:
     begun_ms = time.time_ns() // 1_000_000
     try:
-        found = standing(url)
+        found = read_database_status(url)
     except HourmarkError:
         found = None
     if found is None or found.clock_ms is None:

@@ -15,8 +15,8 @@ from hourmark_declare.doctor.ledger_judged import (
     postgresql_judged,
     rights_judged,
 )
-from hourmark_etl.ledger.existing import existing_ledger
-from hourmark_etl.ledger.standing import standing
+from hourmark_etl.ledger.database_status import read_database_status
+from hourmark_etl.ledger.existing import open_existing_ledger
 
 
 def ask(config: Config) -> Iterator[Answer]:
@@ -24,7 +24,7 @@ def ask(config: Config) -> Iterator[Answer]:
     it keeps what it commits.
     """
     try:
-        found = standing(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)
+        found = read_database_status(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)
     except Unavailable as error:
         yield finding(
             CHECK,
@@ -41,7 +41,7 @@ def ask(config: Config) -> Iterator[Answer]:
     if found is not None and not found.is_current:
         yield _other_version(found.is_ledger)
         return
-    with existing_ledger(config) as ledger:
+    with open_existing_ledger(config) as ledger:
         identity, commit = ledger.identity()
         yield well(CHECK, "etl.ledger", f"ledger {identity}, commit {commit}")
 

@@ -13,7 +13,7 @@ from hourmark.errors import HourmarkError
 from hourmark.rules.revision import KnownSchema
 from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
 from hourmark_declare.registry_repair import Registry
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.rules import LedgerRules
 
 CHECK: Final = "registry"
@@ -25,7 +25,7 @@ def ask(config: Config) -> Iterator[Answer]:
         registry.schema(1)  # whether there is one or not: it answers
         yield well(CHECK, "registry.url", "it answers")
         try:
-            with existing_ledger(config) as ledger:
+            with open_existing_ledger(config) as ledger:
                 known = LedgerRules(ledger).schemas()
         except HourmarkError:
             yield not_asked(

@@ -16,7 +16,7 @@ from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.records.hours import Hour
 from hourmark_declare.doctor.finding import Answer, not_asked
 from hourmark_declare.doctor.retention_judged import CHECK, retention_judged
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.overview import fixed_hours
 
 
@@ -26,7 +26,7 @@ def ask(config: Config) -> Iterator[Answer]:
     What is away is a finding of its own kind.
     """
     try:
-        with existing_ledger(config) as ledger:
+        with open_existing_ledger(config) as ledger:
             length_s = config.parsing.bucket_seconds
             open_hours = {
                 name: Hour(at.closed_to_s, length_s)

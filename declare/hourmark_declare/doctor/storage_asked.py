@@ -16,7 +16,7 @@ from hourmark.config.loading import Config
 from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
 from hourmark_declare.doctor.storage_judged import CHECK, namenode_judged
 from hourmark_declare.doctor.storage_probed import FOLDER, probed
-from hourmark_etl.storage import Entry, NotFound, open_storage
+from hourmark_etl.storage import NotFound, StorageEntry, open_storage
 
 _ENDED_MS: Final = 3_600_000  # a doctor ends within a minute
 _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
@@ -55,7 +55,7 @@ def ask(config: Config) -> Iterator[Answer]:
             yield from namenode_judged(bean, config.storage.replication)
 
 
-def _left_behind(entries: Iterable[Entry], root: str) -> Iterator[Answer]:
+def _left_behind(entries: Iterable[StorageEntry], root: str) -> Iterator[Answer]:
     """Folders of doctors that were killed, or took too long; younger ones may be at work."""
     until_ms = SystemClock().now_ms() - _ENDED_MS
     if old := [

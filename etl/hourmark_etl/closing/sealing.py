@@ -39,14 +39,14 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, lacking, named
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.conflicts import Conflict, conflicts, held_by, holding
+from hourmark_etl.ledger.conflicts import Conflict, conflict_texts, conflicts, conflicts_holding
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_of, unrepeatable_of
+from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_in_hour, unrepeatable_sources
 from hourmark_etl.ledger.listings import listed_schema_ids
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.ledger.schemas import schemas_of, unreadable
+from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
 from hourmark_etl.model import Frontier, Phase, Position, Reporter, Seal
 
 _LOG = logging.getLogger(__name__)
@@ -166,12 +166,14 @@ class Sealer:
         row of the schema is damaged, which can be repaired.
         """
         ids = listed_schema_ids(self.database, asked)
-        schemas = schemas_of(self.database, set().union(*ids)) if any(ids) else {}
+        schemas = schemas_by_id(self.database, set().union(*ids)) if any(ids) else {}
         found = {}
         for f, own in zip(asked, ids, strict=True):
             is_damaged = any(isinstance(schemas.get(s), DamagedRow) for s in own)
             why = tuple(
-                str(x) for s in sorted(own) if (x := unreadable(f.event_type, s, schemas.get(s)))
+                str(x)
+                for s in sorted(own)
+                if (x := schema_problem(f.event_type, s, schemas.get(s)))
             )
             if why and (is_damaged or f.event_type not in given):
                 found[f.event_type] = (Phase.LEDGER if is_damaged else Phase.UNWRITABLE, why)
@@ -186,7 +188,7 @@ class Sealer:
         silent = fallen_silent(named.values(), self.progress.reporters())
         forced = [f.event_type for f in sealed if f.event_type in of.overrides]
         gaps, checks = self._accepted(forced, of.overrides, all_types)
-        together = ledger.WithSeals(silent, verdict.unaudited, gaps, checks)
+        together = ledger.SealEffects(silent, verdict.unaudited, gaps, checks)
         ledger.seal(self.database, self.lease, verdict.chains, sealed, together)
 
     def _accepted(
@@ -244,7 +246,9 @@ def decide(
     """
     late = rule.cut.taken_at_ms >= frontier.hour.end_ms + rule.deadline_ms
     conflicting = tuple(
-        dict.fromkeys((*holding(rule.conflicts, frontier), *(what for _, what in proof.otherwise)))
+        dict.fromkeys(
+            (*conflict_texts(rule.conflicts, frontier), *(what for _, what in proof.otherwise))
+        )
     )
     if override is None and (conflicting or proof.unknown or (proof.findings and not late)):
         return None
@@ -264,15 +268,18 @@ def decide(
             for what in (*rule.cut.unverified.get(frontier.event_type, ()), *proof.unknown)
         ]
         twice = named([f"read otherwise: {what}" for what in conflicting], 0)
-        grade, waived = Grade.FORCED, (override.said, *twice, *skipped, *sources, *promises, *gaps)
+        grade, waived = (
+            Grade.FORCED,
+            (override.manifest_text, *twice, *skipped, *sources, *promises, *gaps),
+        )
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         waived = (*shortened(sources), *promises, *gaps)
-    twice_read = [c.range_id for c in held_by(rule.conflicts, frontier)] + [
+    twice_read = [c.range_id for c in conflicts_holding(rule.conflicts, frontier)] + [
         range_id for range_id, _ in proof.otherwise
     ]
     lacks = proof.lacks | lacking([*dict.fromkeys(twice_read)], len(gaps))
-    lost, unknown = losses_of(frontier.hour, frontier.sources, rule.losses)
+    lost, unknown = losses_in_hour(frontier.hour, frontier.sources, rule.losses)
     return Seal(
         grade=grade.value,
         method=proof.method,
@@ -288,7 +295,7 @@ def decide(
         books=proof.books,
         lost=lost,
         unknown=unknown,
-        unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, rule.reporters),
+        unrepeatable=unrepeatable_sources(frontier.hour, frontier.sources, rule.reporters),
         leaves_out=override is not None,
         lacks=None if grade is Grade.PROVED else lacks,
     )

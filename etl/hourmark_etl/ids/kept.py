@@ -15,7 +15,7 @@ from typing import Final
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.lookups import mark_of, runs_in
 from hourmark_etl.ledger.closed import IdRun
-from hourmark_etl.storage import AccessDenied, Lost, Storage, entries_of
+from hourmark_etl.storage import AccessDenied, ContentLost, Storage, list_if_exists
 
 Bucket = tuple[str, int]  # type, hour (start, Unix seconds)
 _NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9a-f]+)\.ids")
@@ -40,7 +40,7 @@ def kept_files(storage: Storage) -> dict[str, str]:
     """
     told = (
         match
-        for entry in entries_of(storage, INDEX_FOLDER)
+        for entry in list_if_exists(storage, INDEX_FOLDER)
         if (match := _NAME.fullmatch(entry.name))
     )
     return {
@@ -61,7 +61,7 @@ def kept_runs(
     marks = {mark_of(*bucket): bucket for bucket in published}
     try:
         runs = runs_in(storage, path)
-    except (Lost, AccessDenied, OSError, EOFError, ValueError) as error:
+    except (ContentLost, AccessDenied, OSError, EOFError, ValueError) as error:
         _LOG.warning(
             "the index of ids %s is not to be read (%s), late events will read the buckets instead",
             path,

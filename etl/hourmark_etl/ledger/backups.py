@@ -58,7 +58,7 @@ def back_up(connection: Connection) -> str:
     return name
 
 
-def tables_of(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
+def ledger_columns(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
     """Tables of a ledger that are there, whatever its version, and their columns; the one that says
     the version left out.
     """
@@ -73,7 +73,7 @@ def tables_of(connection: Connection, schema: str | None = None) -> dict[str, li
 
 
 @contextlib.contextmanager
-def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
+def open_with_copy(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
     """A transaction of the ledger that sees a copy too, and the schema of the copy's tables in it.
     UsageError: there is none.
     """
@@ -121,20 +121,20 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
                 yield connection, name
 
 
-def revision_in(connection: Connection, schema: str) -> int:
+def copy_revision(connection: Connection, schema: str) -> int:
     """The schema version of the copy."""
     query = f"SELECT version_num FROM {_quoted(connection, schema)}.{_VERSIONS}"  # noqa: S608
     return int(connection.execute(text(query)).scalar_one())
 
 
-def put_rows_back(connection: Connection, schema: str) -> None:
+def restore_rows(connection: Connection, schema: str) -> None:
     """All rows of the copy in place of those that are there; the tables are of the copy's version.
 
     Not those of `meta`: whose ledger it is stays, and a commit that waits for its row must find it.
     """
     copied = {
         name: columns
-        for name, columns in tables_of(connection, schema).items()
+        for name, columns in ledger_columns(connection, schema).items()
         if name != tables.meta.name
     }
     for name in reversed(copied):
@@ -200,7 +200,7 @@ def _check_own(name: str, found: str | None, uuid: str) -> None:
 
 
 def _copy_schema(connection: Connection, name: str, uuid: str) -> None:
-    copied = tables_of(connection)
+    copied = ledger_columns(connection)
     try:
         with connection.begin_nested():
             connection.execute(text(f"CREATE SCHEMA {name}"))

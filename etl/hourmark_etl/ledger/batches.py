@@ -18,10 +18,10 @@ from hourmark.kafka.clients import Partition, TopicInfo
 from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, rows_named
-from hourmark_etl.ledger.digests import check, rewrite, with_digest
+from hourmark_etl.ledger.database import Database, Lease, select_by_names
+from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
-from hourmark_etl.ledger.read_errors import ReadError, end_errors, forget_error, put_errors
+from hourmark_etl.ledger.read_errors import ReadError, clear_passed_errors, forget_error, put_errors
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.ledger.set_aside import put_set_aside
 from hourmark_etl.model import (
@@ -43,21 +43,21 @@ _LOG = logging.getLogger(__name__)
 def positions(database: Database, cluster_id: str) -> list[Position]:
     """Where each partition of the cluster is to be read from."""
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
-    return [position_of(row) for row in database.ask(query).mappings()]
+    return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
-def positions_at(database: Database, partition: Partition) -> list[Position]:
+def positions_of_topic(database: Database, partition: Partition) -> list[Position]:
     """Of all topics that this one's name ever stood for."""
     kept = tables.positions
     query = select(kept).where(
         kept.c.topic == partition.topic, kept.c.partition == partition.partition
     )
-    return [position_of(row) for row in database.ask(query).mappings()]
+    return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
-def position_of(row: Mapping[Any, Any]) -> Position:
+def decode_position(row: Mapping[Any, Any]) -> Position:
     """Of a whole row. DamagedRow if it is not as it was written."""
-    check(tables.positions, row)
+    check_digest(tables.positions, row)
     return from_columns(Position, row)
 
 
@@ -74,8 +74,8 @@ def _change_positions(
     table = tables.positions
     found = connection.execute(select(table).where(*where)).mappings().all()
     for row in found:
-        check(table, row)
-    rewrite(connection, table, [(row, values) for row in found])
+        check_digest(table, row)
+    update_rows(connection, table, [(row, values) for row in found])
     return len(found)
 
 
@@ -101,7 +101,7 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
                 tables.positions.c.topic == p.topic,
             )
             known = [
-                position_of(row)
+                decode_position(row)
                 for row in connection.execute(select(tables.positions).where(*of_topic)).mappings()
             ]
             if any(k.topic_id != p.topic_id for k in known):
@@ -115,7 +115,7 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
                 put_positions(connection, [p])
 
 
-def pass_over(
+def skip_expired(
     database: Database, lease: Lease, at_edge: Callable[[str], str], starts: Mapping[Position, int]
 ) -> None:
     """Go on at the logs' start offsets where those have passed what is to be staged; what lies
@@ -129,11 +129,11 @@ def pass_over(
             _compare_and_set(connection, [(p, p.at(start)) for p, start in passed.items()])
             put_gaps(
                 connection,
-                [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()],
+                [expired_gap(at_edge(p.topic), p, start) for p, start in passed.items()],
             )
 
 
-def begin_again(
+def restart_truncated_logs(
     database: Database,
     lease: Lease,
     at_edge: Callable[[str], str],
@@ -151,7 +151,7 @@ def begin_again(
     """
     again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
     held = starts.keys() - again.keys()
-    hold_promises(database, lease, held)
+    hold_short_audit_logs(database, lease, held)
     if known := [p for p in held if p.leader_epoch is not None]:
         with database.transaction(
             lease
@@ -172,7 +172,9 @@ def begin_again(
         )
     with database.transaction(lease) as connection:
         _compare_and_set(connection, [(p, p.at(start)) for p, start in again.items()])
-        gaps = [lost_behind(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL]
+        gaps = [
+            truncated_gap(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL
+        ]
         put_gaps(
             connection,
             [
@@ -182,17 +184,17 @@ def begin_again(
         )
 
 
-def hold_promises(database: Database, lease: Lease, shorter: Collection[Position]) -> None:
+def hold_short_audit_logs(database: Database, lease: Lease, shorter: Collection[Position]) -> None:
     """The logs of promises of these positions end before them: a gap holds every type, until an
     override accepts it.
     """
     known = open_gaps(database)
-    if gaps := [gap for p in shorter if (gap := lost_behind(AUDIT, p)) not in known]:
+    if gaps := [gap for p in shorter if (gap := truncated_gap(AUDIT, p)) not in known]:
         with database.transaction(lease) as connection:
             put_gaps(connection, gaps)
 
 
-def lost_behind(topic: str, p: Position) -> OffsetGap:
+def truncated_gap(topic: str, p: Position) -> OffsetGap:
     """That a log ended before the position; `topic`: its name at its edge."""
     what = (
         f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, "
@@ -201,7 +203,7 @@ def lost_behind(topic: str, p: Position) -> OffsetGap:
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=True)
 
 
-def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:
+def expired_gap(topic: str, p: Position, end: int) -> OffsetGap:
     """That offsets from the position to `end` are on neither side; `topic`: its name at its
     edge.
     """
@@ -212,11 +214,13 @@ def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=False)
 
 
-def check_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
+def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
     """TopicReplaced if one of the central cluster's topics has another id than the one that is
     staged.
     """
-    known = dict(database.ask(select(tables.positions.c.topic, tables.positions.c.topic_id)).all())
+    known = dict(
+        database.fetch(select(tables.positions.c.topic, tables.positions.c.topic_id)).all()
+    )
     for info in infos:
         if known.get(info.name, info.topic_id) != info.topic_id:
             raise TopicReplaced(
@@ -228,20 +232,20 @@ def check_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
 
 def type_shards(database: Database) -> dict[str, str]:
     """By type: the shard whose query is to stage it."""
-    return dict(database.ask(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
+    return dict(database.fetch(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
 
 
 def shards(database: Database) -> frozenset[str]:
     """Every shard that has types, or topics not handed over yet, and the default one, which has the
     control topics.
     """
-    found = database.ask(
+    found = database.fetch(
         union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))
     ).scalars()
     return frozenset({DEFAULT_SHARD, *found})
 
 
-def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
+def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
     """Leave topics to other shards (`shards`: topic → shard); only who stages them may, and between
     two of its batches.
     """
@@ -312,7 +316,7 @@ def commit_batch(
         put_staged(connection, batch)
         put_set_aside(connection, batch.set_aside, now_ms)
         put_reports(connection, batch.reports)
-        end_errors(connection, {end.of: end.next_offset for end in batch.ends})
+        clear_passed_errors(connection, {end.of: end.next_offset for end in batch.ends})
         return put_errors(connection, unread)
 
 
@@ -354,7 +358,7 @@ def _compare_and_set(
     """
     topic_ids = sorted({start.topic_id for start, _ in moved})
     of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
-    rows = rows_named(
+    rows = select_by_names(
         connection,
         select(tables.positions).where(of_clusters),
         tables.positions.c.topic_id,
@@ -373,12 +377,12 @@ def _compare_and_set(
                 "batch began; the batch is discarded. Start the driver again: it goes on from "
                 "the ledger"
             )
-        check(tables.positions, row)
+        check_digest(tables.positions, row)
         at: dict[str, int | None] = {"next_offset": end.next_offset}
         if not (keep_epochs and end.epoch_next is None):
             at |= {"leader_epoch": end.leader_epoch, "epoch_next": end.epoch_next}
         changes.append((row, at))
-    rewrite(connection, tables.positions, changes)
+    update_rows(connection, tables.positions, changes)
 
 
 def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:

@@ -36,8 +36,8 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
-from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.database import Database, Lease, replace_rows
+from hourmark_etl.ledger.digests import check_digest, with_digest
 
 DAY_S: Final = 86_400
 KEPT_DAYS: Final = 8  # whole days before today whose rows are not packed
@@ -100,7 +100,7 @@ def late_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str
 
 def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Add rows of `late_hours`."""
-    put(connection, _LATE, ("type", "origin", "hour"), rows)
+    replace_rows(connection, _LATE, ("type", "origin", "hour"), rows)
 
 
 def buckets_with_late(
@@ -113,10 +113,10 @@ def buckets_with_late(
     pairs = [
         (event_type, origin) for event_type, origins in origins_s.items() for origin in origins
     ]
-    for one in asked_pairs(pairs):
+    for one in pair_tables(pairs):
         same = and_(_LATE.c.type == one.c.type, _LATE.c.origin == one.c.at)
         for row in connection.execute(select(_LATE).join(one, same)).mappings():
-            check(_LATE, row, event_type=row["type"])
+            check_digest(_LATE, row, event_type=row["type"])
             found[row["type"], row["hour"]].add(row["origin"])
     return found
 
@@ -128,7 +128,7 @@ def manifests_of(
     closed.
     """
     found: dict[tuple[str, int], str] = {}
-    for one in asked_pairs(wanted):
+    for one in pair_tables(wanted):
         query = select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)
         same = and_(_BUCKETS.c.type == one.c.type, _BUCKETS.c.hour == one.c.at)
         found |= {
@@ -139,7 +139,7 @@ def manifests_of(
     hours = defaultdict[str, set[int]](set)
     for event_type, hour_s in missing:
         hours[event_type].add(hour_s)
-    for one in asked_pairs(
+    for one in pair_tables(
         {(event_type, hour_s // DAY_S * DAY_S) for event_type, hour_s in missing}
     ):
         days = select(_DAYS).join(one, and_(_DAYS.c.type == one.c.type, _DAYS.c.day == one.c.at))
@@ -290,7 +290,7 @@ def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
         .scalar_subquery()
     )
     found = []
-    for event_type, frontier_s, oldest_s, listed_s in database.ask(
+    for event_type, frontier_s, oldest_s, listed_s in database.fetch(
         select(frontiers.c.type, frontiers.c.hour, oldest, listed)
     ):
         if oldest_s is None:
@@ -314,10 +314,10 @@ def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str
             Manifest.decode(row.manifest.encode())
     except ValueError:
         return None
-    return packed(event_type, day_s, rows)
+    return encode_day(event_type, day_s, rows)
 
 
-def packed(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
+def encode_day(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
     """Return the row of `bucket_days` for these rows of one day, ascending."""
     texts = [row.manifest.encode() for row in rows]
     index = [
@@ -342,7 +342,7 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
     DamagedRow for a day that changed.
     """
     event_type = day["type"]
-    check(_DAYS, day, event_type=event_type)
+    check_digest(_DAYS, day, event_type=event_type)
     try:
         head, _, texts = (
             zstandard.ZstdDecompressor()
@@ -363,7 +363,7 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
         raise DamagedRow(_DAYS.name, f"type {event_type!r}", event_type) from error
 
 
-def asked_pairs(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
+def pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
     """Yield the pairs as tables of SQL, some at a time, with the columns type and at."""
     columns: list[ColumnClause[Any]] = [sql_column("type", Text), sql_column("at", BigInteger)]
     ordered = sorted(set(pairs))

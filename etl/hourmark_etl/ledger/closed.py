@@ -22,14 +22,14 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
-    asked_pairs,
     bucket_rows,
     buckets_with_late,
     damaged_bucket,
     manifests_of,
+    pair_tables,
 )
-from hourmark_etl.ledger.database import Database, Lease, put, remove
-from hourmark_etl.ledger.frontier_rows import further_json, offsets_of
+from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
+from hourmark_etl.ledger.frontier_rows import decode_offsets, encode_further_sites
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, Lacking, from_columns
 
 # In sentences of version 0.3.0: range ids, and the words of those that stand for ranges without a
@@ -82,7 +82,7 @@ def closed_buckets(
         chosen = {
             key: m
             for key, text in manifests_of(connection, holds).items()
-            if (m := _told(*key, text)).events
+            if (m := _decode_manifest(*key, text)).events
         }
         runs = _runs(connection, chosen)
     found: dict[str, list[ClosedBucket]] = {event_type: [] for event_type in origins}
@@ -110,7 +110,7 @@ def _runs(
     indexes = tables.id_indexes.c
     runs = defaultdict[tuple[str, int], list[IdRun]](list)
     query = select(indexes.type, indexes.hour, indexes.path, indexes.first_row, indexes.rows)
-    for one in asked_pairs(buckets):
+    for one in pair_tables(buckets):
         own = query.join(one, and_(indexes.type == one.c.type, indexes.hour == one.c.at))
         for event_type, hour, *run in connection.execute(
             own.order_by(indexes.path, indexes.first_row)
@@ -133,7 +133,7 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
     )
 
 
-def lacked_since(database: Database, event_type: str, from_hour_s: int) -> Lacking:
+def missing_since(database: Database, event_type: str, from_hour_s: int) -> Lacking:
     """Return what closed buckets of this hour (Unix seconds) and later ones lack, by their
     manifests.
     """
@@ -145,7 +145,7 @@ def lacked_since(database: Database, event_type: str, from_hour_s: int) -> Lacki
         ]
     return functools.reduce(
         Lacking.__or__,
-        (_told(event_type, row.hour_s, row.manifest).lacks for row in rows),
+        (_decode_manifest(event_type, row.hour_s, row.manifest).lacks for row in rows),
         Lacking(),
     )
 
@@ -167,7 +167,7 @@ def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> Lacking:
     )
 
 
-class _Told(NamedTuple):
+class _ManifestFields(NamedTuple):
     """Of a bucket's manifest: `late`: labels of hours; `files`: names and digests."""
 
     events: int
@@ -176,17 +176,17 @@ class _Told(NamedTuple):
     lacks: Lacking
 
 
-def _told(event_type: str, hour_s: int, manifest: str) -> _Told:
+def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFields:
     """Of a row of closed buckets. DamagedRow where it holds no manifest: it has no digest."""
     try:
         m = from_json(manifest)
         files = [(file["name"], file["blake2b"]) for file in m["files"]]
-        return _Told(m["events"], m["late"].keys(), files, _lacks(m))
+        return _ManifestFields(m["events"], m["late"].keys(), files, _lacks(m))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_bucket(event_type, hour_s) from error
 
 
-def remember(
+def replace_index_runs(
     database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
 ) -> None:
     """Runs of closed buckets (type, hour); `bytes_each`: of an id.
@@ -211,10 +211,10 @@ def put_runs(
         }
         for event_type, hour_s, run in runs
     ]
-    put(connection, tables.id_indexes, ("type", "hour"), rows)
+    replace_rows(connection, tables.id_indexes, ("type", "hour"), rows)
 
 
-def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
+def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
     """Forget runs of buckets before this hour, and the oldest hours beyond so many bytes in all;
     how many runs were forgotten.
     """
@@ -234,13 +234,13 @@ def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) 
         return connection.execute(delete(table).where(table.c.hour < limit)).rowcount
 
 
-def paths(database: Database) -> set[str]:
+def index_paths(database: Database) -> set[str]:
     """Index files that the ledger names."""
-    return set(database.ask(select(tables.id_indexes.c.path).distinct()).scalars())
+    return set(database.fetch(select(tables.id_indexes.c.path).distinct()).scalars())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KeptUnaudited:
+class UnauditedFile:
     """Unaudited rows of one bucket. What settles them lies at or past `audit_next`; what the type
     has settled by now, below `settled_next`.
     """
@@ -254,7 +254,7 @@ class KeptUnaudited:
     settled_next: AuditOffsets
 
 
-def unaudited_files(database: Database) -> list[KeptUnaudited]:
+def unaudited_files(database: Database) -> list[UnauditedFile]:
     """All of them, oldest bucket first."""
     kept, frontiers = tables.unaudited, tables.frontiers
     query = (
@@ -264,12 +264,12 @@ def unaudited_files(database: Database) -> list[KeptUnaudited]:
     )
     return [
         from_columns(
-            KeptUnaudited,
+            UnauditedFile,
             row,
-            audit_next=offsets_of(row["audit_next"], row["audit_further"]),
-            settled_next=offsets_of(row["settled_next"], row["settled_further"]),
+            audit_next=decode_offsets(row["audit_next"], row["audit_further"]),
+            settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
         )
-        for row in database.ask(query).mappings()
+        for row in database.fetch(query).mappings()
     ]
 
 
@@ -284,7 +284,7 @@ def unaudited_row(
         "rows": rows,
         "audit_next": audit_next.at(FIRST_SITE),
         "sealed_at_ms": sealed_at_ms,
-        "audit_further": further_json(audit_next),
+        "audit_further": encode_further_sites(audit_next),
     }
 
 
@@ -293,4 +293,4 @@ def forget_unaudited(database: Database, lease: Lease, paths: Collection[str]) -
     leave a promise unmet.
     """
     with database.transaction(lease) as connection:
-        remove(connection, tables.unaudited, ["path"], [{"path": path} for path in paths])
+        delete_rows(connection, tables.unaudited, ["path"], [{"path": path} for path in paths])

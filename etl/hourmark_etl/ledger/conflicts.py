@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, bindparam, delete, func, select, update
 
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
-from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.database import Database, Lease, replace_rows
+from hourmark_etl.ledger.digests import check_digest, with_digest
 from hourmark_etl.model import AUDIT, FIRST_SITE, Frontier, from_columns, from_row, to_columns
 
 _TABLE = tables.conflicts
@@ -52,27 +52,27 @@ class AuditFile:
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
     """By type, all there are. A damaged row holds its type's frontier hour, whichever that is."""
     found: dict[str, list[Conflict]] = {}
-    for row in database.ask(
+    for row in database.fetch(
         select(_TABLE).order_by(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.range_id)
     ).mappings():
         one = from_columns(Conflict, row)
         try:
-            check(_TABLE, row)
+            check_digest(_TABLE, row)
         except DamagedRow as damaged:
             one = dataclasses.replace(one, hour_s=0, what=str(damaged))
         found.setdefault(one.event_type, []).append(one)
     return found
 
 
-def forget_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
+def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
     """Where a row is not as it was written, all go, and every audit file is to be compared anew:
     which row it was.
 
     A row that names another type or hour than it did would hold these, and let go its own.
     """
     try:
-        for row in database.ask(select(_TABLE)).mappings():
-            check(_TABLE, row)
+        for row in database.fetch(select(_TABLE)).mappings():
+            check_digest(_TABLE, row)
     except DamagedRow as damaged:
         with database.transaction(lease) as connection:
             connection.execute(delete(_TABLE))
@@ -81,17 +81,21 @@ def forget_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
     return None
 
 
-def held_by(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> list[Conflict]:
+def conflicts_holding(
+    found: Mapping[str, Sequence[Conflict]], frontier: Frontier
+) -> list[Conflict]:
     """Return what holds the frontier's hour."""
     return [c for c in found.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
 
 
-def holding(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> tuple[str, ...]:
+def conflict_texts(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> tuple[str, ...]:
     """What holds the frontier's hour, human-readable."""
-    return tuple(c.what for c in held_by(found, frontier))
+    return tuple(c.what for c in conflicts_holding(found, frontier))
 
 
-def not_compared(database: Database, rows_max: int, without: Collection[str]) -> list[AuditFile]:
+def uncompared_files(
+    database: Database, rows_max: int, without: Collection[str]
+) -> list[AuditFile]:
     """The oldest audit files that were not compared, `without` these paths: one at least, and no
     more rows than that.
     """
@@ -135,17 +139,17 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
         .where(_FILES.c.kind == AUDIT, *which)
         .order_by(_FILES.c.id)
     )
-    return [from_row(AuditFile, row) for row in database.ask(query)]
+    return [from_row(AuditFile, row) for row in database.fetch(query)]
 
 
-def keep_compared(
+def record_compared(
     database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
 ) -> None:
     """These files are compared with all others, and this is what was found: in one transaction, so
     neither without the other.
     """
     with database.transaction(lease) as connection:
-        put(
+        replace_rows(
             connection,
             _TABLE,
             ("type", "hour", "range_id"),

@@ -62,7 +62,7 @@ class Database:
         self._url = url
         self._changing, self._reading = open_engine(url)
         try:
-            with available(self._url):
+            with translate_database_errors(self._url):
                 self._begin_ledger(may_migrate=may_migrate)
         except BaseException:
             self.close()
@@ -80,15 +80,15 @@ class Database:
 
     def acquire(self, name: str) -> Lease:
         """Take the lease: from now on, whoever held it is refused."""
-        with available(self._url), self._changing.begin() as connection:
+        with translate_database_errors(self._url), self._changing.begin() as connection:
             epoch = _count_commit(connection)
-            put(connection, tables.leases, ["name"], [{"name": name, "epoch": epoch}])
+            replace_rows(connection, tables.leases, ["name"], [{"name": name, "epoch": epoch}])
         return Lease(name, epoch)
 
     def epoch(self, name: str) -> int:
         """Of whoever took the lease last; 0 if nobody ever did."""
         return (
-            self.ask(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar()
+            self.fetch(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar()
             or 0
         )
 
@@ -100,7 +100,7 @@ class Database:
         Unavailable where the database does not answer: whether it committed may then be unknown,
         and must be read again.
         """
-        with available(self._url), self._changing.begin() as connection:
+        with translate_database_errors(self._url), self._changing.begin() as connection:
             _count_commit(connection)
             if lease is not None:
                 epoch = connection.execute(
@@ -123,17 +123,23 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """A consistent view; changes nothing."""
-        with available(self._url), self._reading.connect() as connection, connection.begin():
+        with (
+            translate_database_errors(self._url),
+            self._reading.connect() as connection,
+            connection.begin(),
+        ):
             yield connection
 
-    def ask(self, query: Executable) -> Result[*tuple[Any, ...]]:
+    def fetch(self, query: Executable) -> Result[*tuple[Any, ...]]:
         """What the query finds, all of it, in a view of its own."""
         with self.reading() as connection:
             return connection.execute(query).freeze()()
 
     def identity(self) -> tuple[str, int]:
         """UUID of the ledger and number of its last commit: they stand in every manifest."""
-        rows: dict[str, str] = dict(self.ask(select(tables.meta.c.key, tables.meta.c.value)).all())
+        rows: dict[str, str] = dict(
+            self.fetch(select(tables.meta.c.key, tables.meta.c.value)).all()
+        )
         return rows["uuid"], int(rows["commit"])
 
     def _begin_ledger(self, *, may_migrate: bool) -> None:
@@ -174,7 +180,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def available(url: str) -> Iterator[None]:
+def translate_database_errors(url: str) -> Iterator[None]:
     """Unavailable for everything that says that the database, not the question, is in trouble."""
     try:
         yield
@@ -200,7 +206,7 @@ def available(url: str) -> Iterator[None]:
         ) from error
 
 
-def rows_named(
+def select_by_names(
     connection: Connection, query: Select[Any], column: ColumnElement[str], names: Sequence[str]
 ) -> Iterator[Mapping[Any, Any]]:
     """What the query finds with one of these names in the column."""
@@ -210,16 +216,16 @@ def rows_named(
         ).mappings()
 
 
-def put(
+def replace_rows(
     connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Add rows, in place of all that have the same `key` columns."""
-    remove(connection, table, key, rows)
+    delete_rows(connection, table, key, rows)
     if rows:
         connection.execute(insert(table), rows)
 
 
-def remove(
+def delete_rows(
     connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Delete all rows that have the same `key` columns as one of these."""

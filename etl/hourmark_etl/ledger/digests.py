@@ -30,7 +30,7 @@ def with_digest(table: Table, row: Mapping[Any, Any], path: str = "") -> dict[st
     return {**row, tables.DIGEST: _digest(table, row, path)}
 
 
-def rewrite(
+def update_rows(
     connection: Connection,
     table: Table,
     changes: Iterable[tuple[Mapping[Any, Any], Mapping[str, Any]]],
@@ -58,7 +58,7 @@ def rewrite(
         )
 
 
-def check(
+def check_digest(
     table: Table, row: Mapping[Any, Any], path: str = "", event_type: str | None = None
 ) -> None:
     """DamagedRow if the row, which has all columns, is not as it was written.
@@ -70,7 +70,7 @@ def check(
         raise DamagedRow(table.name, f"{key}{f', of {path}' if path else ''}", event_type)
 
 
-def damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedRow]:
+def find_damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedRow]:
     """All of them: every row that has a digest is read.
 
     `is_start`: not of tables that grow with history.
@@ -87,7 +87,9 @@ def damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedR
                 if table is tables.staged_files:
                     paths[row["id"]] = row["path"]
                 try:
-                    check(table, row, paths.get(row["file_id"], "") if "file_id" in row else "")
+                    check_digest(
+                        table, row, paths.get(row["file_id"], "") if "file_id" in row else ""
+                    )
                 except DamagedRow as damaged:
                     found.append(damaged)
     return found

@@ -84,7 +84,7 @@ def lock_for_migration(connection: Connection) -> None:
             connection.execute(text("SELECT value FROM meta WHERE key = 'commit' FOR UPDATE"))
 
 
-def check_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:
+def check_driver_placement(url: str, spark_conf: Mapping[str, str]) -> None:
     """ConfigError if the ledger is a file and the driver one that the cluster places: elsewhere, it
     would find none.
 

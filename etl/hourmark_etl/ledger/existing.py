@@ -21,7 +21,7 @@ from hourmark_etl.storage import StorageError, open_storage
 _HERE: Final = "Is this the machine of the driver, and the configuration that it uses (--config)?"
 
 
-def existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
+def open_existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
     """A ledger that must be there: a question must not make a new, empty one, nor migrate an older
     version's.
 
@@ -31,7 +31,7 @@ def existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
     return _opened(config, may_make=False, may_migrate=may_migrate)
 
 
-def ledger_to_begin(config: Config) -> Database:
+def open_or_create_ledger(config: Config) -> Database:
     """The same, and made where there is none; but not in place of one that is lost."""
     return _opened(config, may_make=True, may_migrate=True)
 
@@ -46,7 +46,7 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
     database = Database(config.etl.ledger, may_migrate=may_migrate)
     try:
         if all(
-            database.ask(select(table).limit(1)).first() is None
+            database.fetch(select(table).limit(1)).first() is None
             for table in (tables.frontiers, tables.buckets)
         ):
             _refuse_lost(

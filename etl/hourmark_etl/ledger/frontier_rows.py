@@ -17,7 +17,7 @@ from hourmark.records.hours import Hour
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import check, rewrite, with_digest
+from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
 from hourmark_etl.model import FIRST_SITE, NONE_MEANT, AuditOffsets, State
 
 BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
@@ -46,9 +46,9 @@ def put_frontiers(
     )
     changed = []
     for t in types:
-        carried_by = carriers(t.name, sources)
+        carried_by = sources_carrying(t.name, sources)
         if row := known.get(t.name):
-            check(tables.frontiers, row)
+            check_digest(tables.frontiers, row)
             still = {
                 source
                 for source in json.loads(row["sources"])
@@ -58,12 +58,12 @@ def put_frontiers(
                 (row, {"sources": json.dumps(sorted(carried_by | still)), "shard": t.shard})
             )
         else:
-            connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
-    rewrite(connection, tables.frontiers, changed)
+            connection.execute(insert_frontier(t.name, first_hour.start_s, t.shard, carried_by))
+    update_rows(connection, tables.frontiers, changed)
     return sorted({t.name for t in types} - set(known))
 
 
-def new_frontier(
+def insert_frontier(
     event_type: str,
     first_s: int,
     shard: str,
@@ -90,21 +90,21 @@ def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
     """As a frontier's row has them."""
     return {
         "settled_next": settled_next.at(FIRST_SITE),
-        "settled_further": further_json(settled_next),
+        "settled_further": encode_further_sites(settled_next),
     }
 
 
-def further_json(offsets: AuditOffsets) -> str | None:
+def encode_further_sites(offsets: AuditOffsets) -> str | None:
     """Of further sites, for a column of its own; None where there are none."""
     return json.dumps(offsets.further) if offsets.further else None
 
 
-def offsets_of(first: int, further: str | None) -> AuditOffsets:
+def decode_offsets(first: int, further: str | None) -> AuditOffsets:
     """The inverse of both columns together."""
     return AuditOffsets.of({FIRST_SITE: first, **(json.loads(further) if further else {})})
 
 
-def check_other_bucket_length(database: Database, bucket_seconds: int) -> None:
+def check_bucket_length(database: Database, bucket_seconds: int) -> None:
     """UsageError if the ledger's buckets have another length than parsing.bucket_seconds
     says now.
     """
@@ -125,7 +125,7 @@ def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
     return known_s is not None
 
 
-def carriers(event_type: str, sources: Iterable[Source]) -> set[str]:
+def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
     """The sources whose lines may become events of the type; any source's may become dead
     letters.
     """

@@ -30,12 +30,12 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import position_of
+from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.bucket_rows import put_buckets
-from hourmark_etl.ledger.database import Database, Lease, rows_named
-from hourmark_etl.ledger.digests import check, with_digest
-from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
+from hourmark_etl.ledger.database import Database, Lease, select_by_names
+from hourmark_etl.ledger.digests import check_digest, with_digest
+from hourmark_etl.ledger.frontier_rows import decode_offsets, settled_columns
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, put_gaps, replace_topic_checks
 from hourmark_etl.ledger.set_aside import list_set_aside
 from hourmark_etl.model import (
     NONE_MEANT,
@@ -54,7 +54,7 @@ _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
 
 @dataclasses.dataclass(frozen=True)
-class WithSeals:
+class SealEffects:
     """What is committed together with the seals of a round."""
 
     waived: Collection[
@@ -66,7 +66,7 @@ class WithSeals:
 
 
 @dataclasses.dataclass(frozen=True)
-class Closing:
+class PublishedHour:
     """A published hour. Hours of one type are closed in turn."""
 
     frontier: Frontier
@@ -77,13 +77,13 @@ def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
     """All types' frontier hours, by name."""
     return [
         _frontier(row, bucket_seconds)
-        for row in database.ask(select(_ROWS).order_by(_ROWS.c.type)).mappings()
+        for row in database.fetch(select(_ROWS).order_by(_ROWS.c.type)).mappings()
     ]
 
 
 def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
     try:
-        check(_ROWS, row)
+        check_digest(_ROWS, row)
     except DamagedRow as damaged:
         nowhere = Hour(0, bucket_seconds)
         return Frontier(
@@ -103,7 +103,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
         hour=Hour(row["hour"], bucket_seconds),
         state=State(row["state"]),
         sources=frozenset(json.loads(row["sources"])),
-        settled_next=offsets_of(row["settled_next"], row["settled_further"]),
+        settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
         seal=seals[0] if seals else None,
         alarm=tuple(json.loads(row["alarm"])) if row["alarm"] else (),
         shard=row["shard"],
@@ -157,13 +157,13 @@ def _positions_of(
 ) -> dict[str, tuple[Position, ...]]:
     by_topic: dict[str, list[Position]] = {}
     query = select(tables.positions).order_by(tables.positions.c.partition)
-    for row in rows_named(
+    for row in select_by_names(
         connection,
         query,
         tables.positions.c.topic,
         sorted({name for of in topics.values() for name in of}),
     ):
-        by_topic.setdefault(row["topic"], []).append(position_of(row))
+        by_topic.setdefault(row["topic"], []).append(decode_position(row))
     return {
         event_type: tuple(p for name in of for p in by_topic.get(name, ()))
         for event_type, of in topics.items()
@@ -201,7 +201,7 @@ def seal(
     lease: Lease,
     chains: Mapping[str, Sequence[Seal]],
     frozen: Collection[Frontier],
-    together: WithSeals = WithSeals(),  # it is frozen
+    together: SealEffects = SealEffects(),  # it is frozen
 ) -> None:
     """Fix what the buckets hold and how they were proved; `chains`: by type, seals of its hours
     from the frontier's on, in turn.
@@ -222,7 +222,7 @@ def seal(
         if together.unaudited:
             connection.execute(insert(tables.unaudited), [dict(row) for row in together.unaudited])
         put_gaps(connection, together.accepted)
-        begin_anew(connection, together.checks)
+        replace_topic_checks(connection, together.checks)
 
 
 def force_sealed(
@@ -244,7 +244,7 @@ def force_sealed(
         )
 
 
-def leave_out(
+def leave_out_rows(
     database: Database, lease: Lease, f: Frontier, waived: str, *, gives_up: bool
 ) -> None:
     """The sealed frontier hour leaves out rows that cannot be written: it closes as forced.
@@ -315,7 +315,7 @@ def first_unsealed(frontier: Frontier) -> Hour:
     return hours_on(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
-def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
+def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour]) -> None:
     """Remember published buckets and go on, each type to its next hour.
 
     What a marker says stands, whoever published it.
@@ -326,7 +326,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
     closed hour is done, and the conflicts that held it are named by its manifest, or an earlier
     one.
     """
-    last: dict[str, Closing] = {}
+    last: dict[str, PublishedHour] = {}
     first: dict[str, Frontier] = {}
     for c in closings:
         f = c.frontier
@@ -376,7 +376,7 @@ def closed_types(database: Database) -> set[str]:
         tables.buckets,
     )  # the newest bucket of a type is not packed
     there = select(buckets.c.hour).where(buckets.c.type == frontiers.c.type).exists()
-    return set(database.ask(select(frontiers.c.type).where(there)).scalars())
+    return set(database.fetch(select(frontiers.c.type).where(there)).scalars())
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
@@ -387,7 +387,7 @@ def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
         .where(table.c.listed_hour.is_(None))
         .group_by(table.c.type, table.c.hour)
     )
-    return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.ask(query)}
+    return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.fetch(query)}
 
 
 def _move_all(
@@ -402,7 +402,9 @@ def _move_all(
     one.
     """
     names = [f.event_type for f, *_ in moved]
-    found = {row["type"]: row for row in rows_named(connection, select(_ROWS), _ROWS.c.type, names)}
+    found = {
+        row["type"]: row for row in select_by_names(connection, select(_ROWS), _ROWS.c.type, names)
+    }
     rows = []
     for f, after, values in moved:
         row = found.get(f.event_type)
@@ -412,7 +414,7 @@ def _move_all(
                 "so another closer has "
                 "moved it; this one stops and changes nothing"
             )
-        check(_ROWS, row, event_type=f.event_type)
+        check_digest(_ROWS, row, event_type=f.event_type)
         rows.append(
             with_digest(_ROWS, {**row, "state": after.value, **values}) | {"of_type": f.event_type}
         )

@@ -16,7 +16,7 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.humanize import duration
-from hourmark_etl.ledger.database import Database, Lease, put
+from hourmark_etl.ledger.database import Database, Lease, replace_rows
 from hourmark_etl.ledger.tables import meta
 
 BEAT_SECONDS: Final = 15.0
@@ -44,7 +44,7 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                beat(self._database, self._lease, self._clock.now_ms())
+                write_heartbeat(self._database, self._lease, self._clock.now_ms())
             except Unavailable:
                 pass  # the driver's loop meets it too, and says so
             except EtlStop:
@@ -52,19 +52,19 @@ class Heartbeat:
             self._stopping.wait(BEAT_SECONDS)
 
 
-def beat(database: Database, lease: Lease, now_ms: int) -> None:
+def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
     """One sign. StaleDriver if the lease was taken over."""
     with database.transaction(lease) as connection:
-        put(connection, meta, ["key"], [{"key": _KEY, "value": str(now_ms)}])
+        replace_rows(connection, meta, ["key"], [{"key": _KEY, "value": str(now_ms)}])
 
 
-def driver_seen_ms(database: Database) -> int | None:
+def last_heartbeat_ms(database: Database) -> int | None:
     """When the last sign was given, Unix milliseconds by the driver's clock; None: never."""
-    found = database.ask(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
+    found = database.fetch(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
     return None if found is None else int(found)
 
 
-def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
+def missing_driver_text(seen_ms: int | None, now_ms: int) -> str | None:
     """That none runs, human-readable; None where one gave a sign a moment ago."""
     if seen_ms is None:
         return (

@@ -48,7 +48,7 @@ class HostLoss(NamedTuple):
     unknown: int
 
 
-def losses_added(said: Iterable[Reporter], before: Mapping[str, Reporter]) -> list[HostLossRow]:
+def added_losses(said: Iterable[Reporter], before: Mapping[str, Reporter]) -> list[HostLossRow]:
     """What this report of one host adds to what was known of it, by source, until now."""
     return [row for s in said if (row := _added(s, before.get(s.source)))]
 
@@ -83,10 +83,10 @@ def losses(database: Database) -> list[HostLoss]:
     """All that are kept."""
     table = tables.host_losses.c
     query = select(table.source, table.from_ms, table.to_ms, table.lost_bytes, table.unknown)
-    return [HostLoss(*row) for row in database.ask(query)]
+    return [HostLoss(*row) for row in database.fetch(query)]
 
 
-def unrepeatable_of(
+def unrepeatable_sources(
     hour: Hour, sources: Collection[str], reporters: Iterable[Reporter]
 ) -> tuple[str, ...]:
     """Sources that hosts received from senders whom nobody can ask again: of hosts that had not
@@ -96,7 +96,7 @@ def unrepeatable_of(
     return tuple(sorted({r.source for r in there if r.unrepeatable and r.source in sources}))
 
 
-def losses_of(
+def losses_in_hour(
     hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes lost, and occasions of unknown loss, by source: those that may concern the hour."""

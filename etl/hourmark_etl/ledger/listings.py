@@ -40,7 +40,7 @@ from hourmark.errors import Finding
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import check
+from hourmark_etl.ledger.digests import check_digest
 from hourmark_etl.model import (
     AUDIT,
     EVENTS,
@@ -125,7 +125,7 @@ def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[St
     """
     c = _LISTED.c
     listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
-    return _found(database, asked, _LISTED, group_of, listed)
+    return _select_groups(database, asked, _LISTED, decode_group, listed)
 
 
 def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set[int]]:
@@ -136,7 +136,7 @@ def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set
     found: list[set[int]] = [set() for _ in asked]
     for one in _portions(asked, FIRST_SITE):
         listed = and_(c.type == one.c.type, c.listed_hour == one.c.hour)
-        for at, schema_ids in database.ask(
+        for at, schema_ids in database.fetch(
             select(one.c.at, c.schema_ids).join(_LISTED, listed).distinct()
         ):
             with contextlib.suppress(
@@ -166,7 +166,7 @@ def counting_promises(
         for site, offset in below.by_site
         for counts in (of_the_hour, late)
     ]
-    found = _found(database, asked, _PROMISED, audit_group_of, conditions)
+    found = _select_groups(database, asked, _PROMISED, decode_audit_group, conditions)
     if unknown := sorted(
         {g.site for of in found for g in of} - {site for site, _ in below.by_site}
     ):
@@ -189,7 +189,7 @@ def _is_of(site: str, below: AuditOffsets) -> ColumnElement[bool]:
     )
 
 
-def _found(
+def _select_groups(
     database: Database,
     asked: Sequence[Frontier],
     table: Table,
@@ -244,17 +244,17 @@ def promises_between(
         )
         query = query.where(or_(false(), *between))
     return [
-        audit_group_of(row, event_type)
-        for row in database.ask(query.order_by(_PROMISED.c.id)).mappings()
+        decode_audit_group(row, event_type)
+        for row in database.fetch(query.order_by(_PROMISED.c.id)).mappings()
     ]
 
 
-def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
+def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
     """Of a whole row and its file's path.
 
     DamagedRow if it is not as it was written, or listed for an hour before its own.
     """
-    check(_LISTED, row, row["path"], event_type)
+    check_digest(_LISTED, row, row["path"], event_type)
     if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
         raise DamagedRow(
             _LISTED.name, f"id {row['id']}, of {row['path']}, listed before its hour", event_type
@@ -273,9 +273,9 @@ def _unsigned(value: int | None) -> int | None:
     return None if value is None else to_unsigned(value)
 
 
-def audit_group_of(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
+def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
     """The same of promises."""
-    check(_PROMISED, row, row["path"], event_type)
+    check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(
         AuditGroup,
         row,
@@ -347,12 +347,12 @@ def file_differences(connection: Connection) -> list[FileDifference]:
     return found
 
 
-def groups_of(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
+def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """The staged groups of one type and origin hour, wherever they are listed."""
-    return [group for group, _ in listed_groups_of(database, event_type, origin_s)]
+    return [group for group, _ in groups_with_listing(database, event_type, origin_s)]
 
 
-def listed_groups_of(
+def groups_with_listing(
     database: Database, event_type: str, origin_s: int
 ) -> list[tuple[StagedGroup, int | None]]:
     """The same, each with the hour of the bucket it is listed for (Unix seconds), where a freeze
@@ -364,5 +364,6 @@ def listed_groups_of(
         .order_by(_LISTED.c.id)
     )
     return [
-        (group_of(row, event_type), row["listed_hour"]) for row in database.ask(query).mappings()
+        (decode_group(row, event_type), row["listed_hour"])
+        for row in database.fetch(query).mappings()
     ]

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from hourmark.kafka.clients import Partition
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
+from hourmark_etl.ledger.database import Database, Lease, replace_rows
 from hourmark_etl.model import from_columns
 
 _TABLE = tables.gaps
@@ -37,7 +37,7 @@ class EdgeCheck:
 
 def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
     """The last check that passed, by partition of the edge."""
-    rows = [EdgeCheck(**row) for row in database.ask(select(tables.edge_checks)).mappings()]
+    rows = [EdgeCheck(**row) for row in database.fetch(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}
 
 
@@ -50,7 +50,7 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
             put_checks(connection, passed)
 
 
-def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
+def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
     """Nothing of these topics counts any more but these checks, of all their partitions."""
     connection.execute(
         delete(tables.edge_checks).where(
@@ -62,7 +62,7 @@ def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 
 def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
     """In place of those of the same partitions."""
-    put(
+    replace_rows(
         connection,
         tables.edge_checks,
         ("topic", "partition"),
@@ -88,7 +88,7 @@ class OffsetGap:
     lost_end: bool | None = dataclasses.field(default=None, compare=False)
 
 
-def tells_lost_end(gap: OffsetGap) -> bool:
+def has_lost_end(gap: OffsetGap) -> bool:
     """Return whether the gap's log has lost its end."""
     return _lost_end_by_text_of_0_3_0(gap.what) if gap.lost_end is None else gap.lost_end
 
@@ -126,4 +126,4 @@ def accepted_gaps(database: Database) -> list[OffsetGap]:
 def all_gaps(database: Database) -> list[OffsetGap]:
     """Both."""
     query = select(_TABLE).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
-    return [from_columns(OffsetGap, row) for row in database.ask(query).mappings()]
+    return [from_columns(OffsetGap, row) for row in database.fetch(query).mappings()]

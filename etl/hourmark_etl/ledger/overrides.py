@@ -25,7 +25,7 @@ from sqlalchemy import Connection, select
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put, remove
+from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
 from hourmark_etl.model import Frontier, Phase, State, from_columns, from_row, to_columns
 
 _TABLE = tables.overrides
@@ -51,14 +51,14 @@ class Override:
     requested_at_ms: int
 
     @property
-    def said(self) -> str:
+    def manifest_text(self) -> str:
         """What the marker of a bucket that it closes says of it."""
         return f"forced by {self.requested_by}: {self.reason}"
 
 
 def overrides(database: Database) -> dict[str, Override]:
     """By type; at most one each."""
-    return {row.type: from_row(Override, row) for row in database.ask(select(_TABLE))}
+    return {row.type: from_row(Override, row) for row in database.fetch(select(_TABLE))}
 
 
 def put_override(
@@ -132,7 +132,7 @@ def _put(
     connection: Connection, ordered: Mapping[str, Hour], reason: str, by: str, now_ms: int
 ) -> None:
     said = {"reason": reason, "requested_by": by, "requested_at_ms": now_ms}
-    put(
+    replace_rows(
         connection,
         _TABLE,
         ["type"],
@@ -164,7 +164,7 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     A row that is damaged is left out: it is said again.
     """
     told = {}
-    for row in database.ask(select(_WAITS)).mappings():
+    for row in database.fetch(select(_WAITS)).mappings():
         with contextlib.suppress(ValueError, TypeError):
             hour, phase, what = (
                 Hour(row["hour"], bucket_seconds),
@@ -175,7 +175,7 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     return told
 
 
-def changes_nothing(f: Frontier, wait: Blocker | None) -> bool:
+def is_ineffective(f: Frontier, wait: Blocker | None) -> bool:
     """Whether an override would: the hour is sealed, and waits for nothing that an override gives
     up.
     """
@@ -185,12 +185,12 @@ def changes_nothing(f: Frontier, wait: Blocker | None) -> bool:
     return f.state is State.SEALED and not gives_up
 
 
-def check_sealed(f: Frontier, wait: Blocker | None) -> None:
+def check_effective(f: Frontier, wait: Blocker | None) -> None:
     """UsageError where an override changes nothing.
 
     One that an hour has when it is sealed is forgotten with its close.
     """
-    if not changes_nothing(f, wait):
+    if not is_ineffective(f, wait):
         return
     grade = f.seal.grade if f.seal else "?"
     waits_for = "it is written and published by the driver (`hourmark etl run`)"
@@ -209,10 +209,10 @@ def put_blockers(
 ) -> None:
     """Replace these types' rows, and remove those of `gone`."""
     with database.transaction(lease) as connection:
-        put(
+        replace_rows(
             connection,
             _WAITS,
             ["type"],
             [to_columns(w, hour=w.hour.start_s, what=json.dumps(w.what)) for w in changed],
         )
-        remove(connection, _WAITS, ["type"], [{"type": name} for name in gone])
+        delete_rows(connection, _WAITS, ["type"], [{"type": name} for name in gone])

@@ -19,7 +19,7 @@ from hourmark_etl.model import State
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedHours:
     """Buckets of hours before `closed_to_s` are closed; those before `fixed_to_s` take in nothing
     more. Unix seconds.
     """
@@ -28,22 +28,22 @@ class Fixed:
     fixed_to_s: int
 
 
-def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed]:
+def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
     """By type, which of its buckets take in nothing more."""
     table = tables.frontiers
     query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
     return {
         row.type: _fixed(row.hour, State(row.state), row.seal, bucket_seconds)
-        for row in database.ask(query)
+        for row in database.fetch(query)
     }
 
 
-def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) -> Fixed:
+def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) -> FixedHours:
     """A frozen type has listed its frontier hour at least; a sealed one has a seal for each hour
     that it closes next.
     """
     count = 0 if state is State.OPEN else len(json.loads(seals)) if seals else 1
-    return Fixed(hour_s, hour_s + count * bucket_seconds)
+    return FixedHours(hour_s, hour_s + count * bucket_seconds)
 
 
 def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, select
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put, remove
+from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
 from hourmark_etl.model import from_columns
 
 _TABLE = tables.read_errors
@@ -56,7 +56,7 @@ class ReadError:
 
 def read_errors(database: Database) -> dict[Partition, ReadError]:
     """Return all partitions that could not be read when they were tried last."""
-    found = (from_columns(ReadError, row) for row in database.ask(select(_TABLE)).mappings())
+    found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
     return {error.of: error for error in found}
 
 
@@ -74,7 +74,7 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
     """Forget the errors of partitions that answer now and have nothing more to read."""
     if partitions:
         with database.transaction(lease) as connection:
-            remove(
+            delete_rows(
                 connection,
                 _TABLE,
                 ("topic", "partition"),
@@ -107,11 +107,11 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
         )
         if tries == 1:
             new.append(made[-1])
-    put(connection, _TABLE, ("topic", "partition"), [dataclasses.asdict(e) for e in made])
+    replace_rows(connection, _TABLE, ("topic", "partition"), [dataclasses.asdict(e) for e in made])
     return new
 
 
-def end_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
+def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
     """Forget errors of partitions that were staged beyond them."""
     for p, offset in reached.items():
         here = (

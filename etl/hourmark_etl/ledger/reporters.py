@@ -12,8 +12,8 @@ from sqlalchemy import Connection, select
 
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, put, rows_named
-from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses
+from hourmark_etl.ledger.database import Database, replace_rows, select_by_names
+from hourmark_etl.ledger.host_losses import HostLossRow, added_losses, put_losses
 from hourmark_etl.model import Reporter, storable
 
 _LOG = logging.getLogger(__name__)
@@ -23,10 +23,10 @@ RENAMED_AFTER_MS: Final = 60_000  # thirty reports of the default pace
 
 def reporters(database: Database) -> list[Reporter]:
     """The latest report of every source of every host."""
-    return [Reporter(**row) for row in database.ask(select(tables.reporters)).mappings()]
+    return [Reporter(**row) for row in database.fetch(select(tables.reporters)).mappings()]
 
 
-def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
+def decode_report(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
     """What a report says that is staged now, source by source.
 
     It cannot tell of a time that has yet to come.
@@ -71,7 +71,7 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
         if before and (last := next(iter(before.values()))):
             if is_overtaken(report[0], last):
                 continue
-            if why := why_foreign(report[0], last):
+            if why := foreign_reason(report[0], last):
                 _LOG.warning(
                     "a report of host %s (%.32s) is not believed: %s",
                     report[0].host_name,
@@ -79,18 +79,18 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
                     why,
                 )
                 continue
-        lost += losses_added(report, before or {})
+        lost += added_losses(report, before or {})
         known[report[0].host_id] = {s.source: s for s in report}
         changed.add(report[0].host_id)
     put_losses(connection, lost)
     now = [dataclasses.asdict(s) for host_id in sorted(changed) for s in known[host_id].values()]
-    put(connection, tables.reporters, ["host_id"], now)
+    replace_rows(connection, tables.reporters, ["host_id"], now)
 
 
 def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, Reporter]]:
     """What these hosts said last, by host and source."""
     known = defaultdict[str, dict[str, Reporter]](dict)
-    for row in rows_named(
+    for row in select_by_names(
         connection, select(tables.reporters), tables.reporters.c.host_id, host_ids
     ):
         known[row["host_id"]][row["source"]] = Reporter(**row)
@@ -113,7 +113,7 @@ def is_overtaken(said: Reporter, known: Reporter) -> bool:
     return 0 < known.received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX
 
 
-def why_foreign(said: Reporter, known: Reporter) -> str:
+def foreign_reason(said: Reporter, known: Reporter) -> str:
     """Return why a report cannot be the host's own, human-readable; empty if it can.
 
     A host keeps its kind: a delivery service never becomes a tailer, and an incarnation of a tailer

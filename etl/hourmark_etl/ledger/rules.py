@@ -89,7 +89,7 @@ class LedgerRules:
             return put_frontiers(connection, types, [*rules.sources.values()], first_hour)
 
 
-def put_book(connection: Connection, book: RulesBook) -> None:
+def merge_rules(connection: Connection, book: RulesBook) -> None:
     """Add what the ledger's rules lack of these. Finding if ids have two meanings."""
     _add(connection, _book(connection), book.records.items())
 

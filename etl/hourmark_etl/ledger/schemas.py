@@ -15,21 +15,21 @@ from hourmark.errors import Finding
 from hourmark.rules.revision import KnownSchema, check_second_meaning
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, put
-from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.database import Database, replace_rows
+from hourmark_etl.ledger.digests import check_digest, with_digest
 
 
 def known_schemas(database: Database) -> dict[int, KnownSchema]:
     """All that the ledger knows. DamagedRow where one is not as it was written."""
-    return _checked(database.ask(select(tables.schemas)))
+    return _checked(database.fetch(select(tables.schemas)))
 
 
-def schemas_of(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
+def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
     """Those of these ids that the ledger knows, each by itself: a damaged row cannot tell whose it
     is.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
-    return {row["schema_id"]: _told(row) for row in database.ask(query).mappings()}
+    return {row["schema_id"]: _told(row) for row in database.fetch(query).mappings()}
 
 
 class SchemaCheck(NamedTuple):
@@ -44,20 +44,20 @@ class SchemaCheck(NamedTuple):
     program: bytes
 
 
-def add_checks(database: Database, known: dict[int, SchemaCheck]) -> None:
+def load_schema_checks(database: Database, known: dict[int, SchemaCheck]) -> None:
     """Add to `known` the schema ids that it lacks.
 
     What an id stands for never changes, so each is read once.
 
     An id whose row is damaged is left out, as it cannot tell its type.
     """
-    if new := set(database.ask(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
-        for schema_id, schema in schemas_of(database, new).items():
+    if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
+        for schema_id, schema in schemas_by_id(database, new).items():
             if isinstance(schema, KnownSchema):
                 known[schema_id] = SchemaCheck(schema.event_type, program_of(schema.text))
 
 
-def unreadable(
+def schema_problem(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
     """Why events of the type cannot be put into a bucket under this id, or None."""
@@ -93,7 +93,7 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
         {"schema_id": i, "type": s.event_type, "fingerprint": s.fingerprint, "schema": s.text}
         for i, s in new.items()
     ]
-    put(
+    replace_rows(
         connection,
         tables.schemas,
         ["schema_id"],
@@ -113,7 +113,7 @@ def _checked(rows: Result[Any]) -> dict[int, KnownSchema]:
 
 def _told(row: Mapping[Any, Any]) -> KnownSchema | DamagedRow:
     try:
-        check(tables.schemas, row)
+        check_digest(tables.schemas, row)
     except DamagedRow as damaged:
         return damaged
     return KnownSchema(row["type"], row["fingerprint"], row["schema"])

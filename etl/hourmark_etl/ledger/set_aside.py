@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from hourmark.errors import UsageError
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.digests import check_digest, with_digest
 from hourmark_etl.model import SetAside, Span, to_columns
 
 _TABLE: Final = tables.set_aside
@@ -106,7 +106,7 @@ def set_aside_rows(
         query = query.where(
             _TABLE.c.reviewed_at_ms.is_not(None) if reviewed else _TABLE.c.reviewed_at_ms.is_(None)
         )
-    return [_told(row) for row in database.ask(query).mappings()]
+    return [_told(row) for row in database.fetch(query).mappings()]
 
 
 def listed_set_aside(
@@ -119,7 +119,7 @@ def listed_set_aside(
         query = select(_TABLE).where(
             _TABLE.c.listed_hour.in_(hours[first : first + _HOURS_AT_ONCE])
         )
-        for row in database.ask(
+        for row in database.fetch(
             query.order_by(_TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset)
         ).mappings():
             if (key := (row["type"], row["listed_hour"])) in buckets:
@@ -134,7 +134,7 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
     )
     if event_type is not None:
         query = query.where(_TABLE.c.type == event_type)
-    return int(database.ask(query).scalar_one())
+    return int(database.fetch(query).scalar_one())
 
 
 def set_aside_offsets(database: Database, spans: Sequence[Span]) -> set[tuple[str, int, int]]:
@@ -148,7 +148,7 @@ def set_aside_offsets(database: Database, spans: Sequence[Span]) -> set[tuple[st
             _TABLE.c.offset < s.end,
             _TABLE.c.last_offset >= s.start,
         )
-        for row in database.ask(query).mappings():
+        for row in database.fetch(query).mappings():
             found |= {(s.topic, s.partition, offset) for offset in _told(row).of.offsets}
     return found
 
@@ -178,7 +178,7 @@ def forget_set_aside(database: Database, lease: Lease, now_ms: int) -> None:
     has long deleted them.
     """
     old = (_TABLE.c.listed_hour.is_not(None), _TABLE.c.found_at_ms < now_ms - KEPT_MS)
-    if database.ask(select(_TABLE.c.offset).where(*old).limit(1)).first() is not None:
+    if database.fetch(select(_TABLE.c.offset).where(*old).limit(1)).first() is not None:
         with database.transaction(lease) as connection:
             connection.execute(delete(_TABLE).where(*old))
 
@@ -208,7 +208,7 @@ def _row(of: SetAside, now_ms: int) -> dict[str, Any]:
 
 
 def _told(row: Mapping[Any, Any]) -> SetAsideRow:
-    check(_TABLE, row, event_type=row["type"])
+    check_digest(_TABLE, row, event_type=row["type"])
     return SetAsideRow(
         of=SetAside(
             topic=row["topic"],

@@ -30,7 +30,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
     """
     (first,) = (topic for topic, site in audits.items() if site == FIRST_SITE)
     with database.transaction(lease) as connection:
-        if gone := sorted(known_further(connection) - set(audits.values())):
+        if gone := sorted(known_further_sites(connection) - set(audits.values())):
             raise UsageError(
                 f"the ledger holds promises of the sites {', '.join(gone)}, which "
                 "kafka.further_edges does not name: without "
@@ -49,7 +49,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
             )
 
 
-def known_further(connection: Connection) -> set[str]:
+def known_further_sites(connection: Connection) -> set[str]:
     """The sites, but for the first, that promises in the ledger or settled ones are of."""
     site, settled = tables.audit_groups.c.site, tables.frontiers.c.settled_further
     staged = connection.execute(select(site).where(site.is_not(None)).distinct()).scalars()

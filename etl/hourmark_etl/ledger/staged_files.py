@@ -33,9 +33,9 @@ from sqlalchemy import (
 from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import newest_closed_before
-from hourmark_etl.ledger.database import Database, Lease, remove
-from hourmark_etl.ledger.digests import check, rewrite
-from hourmark_etl.ledger.frontier_rows import offsets_of
+from hourmark_etl.ledger.database import Database, Lease, delete_rows
+from hourmark_etl.ledger.digests import check_digest, update_rows
+from hourmark_etl.ledger.frontier_rows import decode_offsets
 from hourmark_etl.ledger.frontiers import force_sealed
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import (
@@ -57,7 +57,7 @@ _PLACES_MAX: Final = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Garbage:
+class UnneededFile:
     """A staged file that nothing will read again; `folder` is its batch's."""
 
     file_id: int
@@ -67,7 +67,7 @@ class Garbage:
 
 def closed_event_files(
     database: Database, after_id: int, closed_before_ms: int, limit: int
-) -> tuple[list[Garbage], int]:
+) -> tuple[list[UnneededFile], int]:
     """Event files all of whose groups stand in buckets closed before this time, among the `limit`
     files after this id.
 
@@ -94,7 +94,7 @@ def closed_event_files(
 
 def settled_audit_files(
     database: Database, after_id: int, below: AuditOffsets, limit: int
-) -> tuple[list[Garbage], int]:
+) -> tuple[list[UnneededFile], int]:
     """The same of audit files, all of whose promises are of closed hours and lie below these
     central audit offsets.
     """
@@ -119,13 +119,14 @@ def _unneeded(
     limit: int,
     needed: Select[Any],
     file_id: ColumnElement[int],
-) -> tuple[list[Garbage], int]:
+) -> tuple[list[UnneededFile], int]:
     looked = select(_FILES.c.id, _FILES.c.path, _FILES.c.batch).where(
         _FILES.c.kind == kind, _FILES.c.id > after_id
     )
     with database.reading() as connection:
         found = [
-            Garbage(*row) for row in connection.execute(looked.order_by(_FILES.c.id).limit(limit))
+            UnneededFile(*row)
+            for row in connection.execute(looked.order_by(_FILES.c.id).limit(limit))
         ]
         if not found:
             return [], 0
@@ -145,8 +146,8 @@ def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
     """
     groups, audits, frontiers = tables.groups.c, tables.audit_groups.c, tables.frontiers.c
     settled = [
-        offsets_of(*row)
-        for row in database.ask(select(frontiers.settled_next, frontiers.settled_further))
+        decode_offsets(*row)
+        for row in database.fetch(select(frontiers.settled_next, frontiers.settled_further))
     ]
     by_all = functools.reduce(AuditOffsets.shared, settled) if settled else NONE_MEANT
     return {
@@ -175,7 +176,7 @@ def _at_or_past(
 
 def oldest_frontier_ms(database: Database) -> int:
     """When the oldest hour began that is not closed; 0 where there are no types."""
-    return 1000 * (database.ask(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
+    return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
 def settled_before(
@@ -193,7 +194,7 @@ def settled_before(
     )
 
 
-def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -> set[str]:
+def forget_files(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
     """Before the files are deleted: one that nobody names harms nothing.
 
     Returns the folders of which no file is left.
@@ -205,17 +206,17 @@ def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -
             (tables.audit_groups, "file_id"),
             (_FILES, "id"),
         ):
-            remove(connection, table, [key], ids)
-        folders = {f.folder for f in files}
+            delete_rows(connection, table, [key], ids)
+        batch_folders = {f.folder for f in files}
         left = set(
             connection.execute(
-                select(_FILES.c.batch).where(_FILES.c.batch.in_(sorted(folders))).distinct()
+                select(_FILES.c.batch).where(_FILES.c.batch.in_(sorted(batch_folders))).distinct()
             ).scalars()
         )
-    return folders - left
+    return batch_folders - left
 
 
-def folders(database: Database) -> tuple[set[str], dict[str, int]]:
+def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
     """Batch folders that the ledger names, and the epoch of each lease, in one consistent view."""
     with database.reading() as connection:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
@@ -226,7 +227,7 @@ def folders(database: Database) -> tuple[set[str], dict[str, int]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class KnownFile:
+class LedgerFile:
     """A staged file, its batch's folder, and its groups by (type, hour)."""
 
     file_id: int
@@ -235,7 +236,7 @@ class KnownFile:
     groups: Mapping[tuple[str, int], Sums]
 
 
-def known_file(database: Database, path: str) -> KnownFile:
+def read_ledger_file(database: Database, path: str) -> LedgerFile:
     """Finding if the ledger does not name the file."""
     with database.reading() as connection:
         row = (
@@ -246,20 +247,20 @@ def known_file(database: Database, path: str) -> KnownFile:
                 f"the ledger names no staged file {path}; `hourmark ledger check` "
                 "compares ledger and storage"
             )
-        check(_FILES, row)
+        check_digest(_FILES, row)
         groups: dict[tuple[str, int], Sums] = {}
         for table in (tables.groups, tables.audit_groups):
             for of in connection.execute(
                 select(table).where(table.c.file_id == row["id"])
             ).mappings():
-                check(table, of, path, of["type"])
+                check_digest(table, of, path, of["type"])
                 groups[of["type"], of["hour"]] = Sums(
                     of["rows"],
                     digest=to_unsigned(of["low64_sum"]),
                     values=to_unsigned(of["value_sum"] or 0),
                     unchecked=of["rows"] if of["value_sum"] is None else 0,
                 )
-    return KnownFile(row["id"], _staged_file(row), row["batch"], groups)
+    return LedgerFile(row["id"], _staged_file(row), row["batch"], groups)
 
 
 def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
@@ -274,14 +275,16 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
     )
 
 
-def types_in(database: Database, path: str) -> set[str]:
+def types_needing(database: Database, path: str) -> set[str]:
     """The types whose next buckets need events, or promises, of the file; none if the ledger does
     not name it any more.
     """
-    return set(database.ask(needed_of(database, "type", _FILES.c.path == path)).scalars())
+    return set(database.fetch(select_needed(database, "type", _FILES.c.path == path)).scalars())
 
 
-def needed_of(database: Database, column: str, *where: ColumnElement[bool]) -> CompoundSelect[Any]:
+def select_needed(
+    database: Database, column: str, *where: ColumnElement[bool]
+) -> CompoundSelect[Any]:
     """The column, of groups that are needed still."""
     return union(
         *(
@@ -295,7 +298,7 @@ def needed_of(database: Database, column: str, *where: ColumnElement[bool]) -> C
 
 
 def replace_file(
-    database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]
+    database: Database, lease: Lease, known: LedgerFile, path: str, groups: Collection[StagedGroup]
 ) -> None:
     """From now on the file's rows stand in `path`; `groups` say where (none for promises)."""
     rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
@@ -305,7 +308,7 @@ def replace_file(
             for row in connection.execute(
                 select(table).where(table.c.file_id == known.file_id)
             ).mappings():
-                check(table, row, known.file.path, row["type"])
+                check_digest(table, row, known.file.path, row["type"])
                 moved.append(
                     (
                         row,
@@ -314,16 +317,16 @@ def replace_file(
                         else {},
                     )
                 )
-            rewrite(connection, table, moved, path)
+            update_rows(connection, table, moved, path)
         row = (
             connection.execute(select(_FILES).where(_FILES.c.id == known.file_id)).mappings().one()
         )
-        check(_FILES, row)
-        rewrite(connection, _FILES, [(row, {"path": path})])
+        check_digest(_FILES, row)
+        update_rows(connection, _FILES, [(row, {"path": path})])
 
 
-def give_up(
-    database: Database, lease: Lease, known: KnownFile, f: Frontier, gap: OffsetGap, forced: str
+def give_up_file(
+    database: Database, lease: Lease, known: LedgerFile, f: Frontier, gap: OffsetGap, forced: str
 ) -> None:
     """The type no longer waits for its rows of the file; hours that were sealed with them are
     forced. `forced`: whose word it is.
@@ -349,7 +352,7 @@ def give_up(
         put_gaps(connection, [gap])
 
 
-def places(spans: Sequence[Span]) -> str:
+def format_spans(spans: Sequence[Span]) -> str:
     """Topics, partitions and offsets, as many as a person reads."""
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"

@@ -15,7 +15,7 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, no_service
 from hourmark_etl.humanize import counted, duration, iso
-from hourmark_etl.ledger.heartbeat import no_driver
+from hourmark_etl.ledger.heartbeat import missing_driver_text
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import Frontier, Phase, Reporter, State
 
@@ -116,7 +116,7 @@ class Facts:
     @property
     def silent(self) -> str | None:
         """That no driver runs."""
-        return no_driver(self.driver_seen_ms, self.now_ms)
+        return missing_driver_text(self.driver_seen_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.batches import lost_behind
+from hourmark_etl.ledger.batches import truncated_gap
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
-from hourmark_etl.ledger.staged_files import folders
+from hourmark_etl.ledger.staged_files import folders_and_epochs
 from hourmark_etl.model import Position
 from hourmark_etl.recovery.storage_scan import Key, batch_folders, read_notes
 from hourmark_etl.storage import Storage
@@ -91,7 +91,7 @@ class LostEnds:
 
     def _unnamed(self) -> list[str]:
         standing = batch_folders(self._storage)
-        named, _ = folders(
+        named, _ = folders_and_epochs(
             self._database
         )  # after the listing: a folder's commit may come in between
         return [folder for folder in standing if folder not in named]
@@ -167,7 +167,7 @@ class LostEnds:
             for key, p in ends.items()
             if p.next_offset < reached.get(key, 0) or key in truncated
         ]
-        return [lost_behind(self._topics.at_edge(p.topic), p) for p in short]
+        return [truncated_gap(self._topics.at_edge(p.topic), p) for p in short]
 
     def _truncated(self, ends: Mapping[Key, Position]) -> set[Key]:
         """Those that lost what files hold, by leader epochs: their logs may have grown beyond it

@@ -14,7 +14,7 @@ first that may count for an hour that is open: they hold every type until an ove
 Of events, it is only named: promises tell whether anything is missing, and then the hour is forced.
 
 A log that ends before what was staged, settled or closed of it has lost records, and others take
-their offsets: it counts as in `batches.begin_again`. Staged files of such promises are listed as if
+their offsets: it counts as in `batches.restart_truncated_logs`. Staged files of such promises are listed as if
 Kafka held none of them. Once the log has grown again the recorded gap alone tells of it: of such a
 log of events no offset in markers means anything, and all staged files count.
 """
@@ -31,8 +31,8 @@ from sqlalchemy import Connection
 from hourmark.errors import Finding
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
-from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions
-from hourmark_etl.ledger.offset_gaps import OffsetGap, put_checks, put_gaps, tells_lost_end
+from hourmark_etl.ledger.batches import expired_gap, put_positions, truncated_gap
+from hourmark_etl.ledger.offset_gaps import OffsetGap, has_lost_end, put_checks, put_gaps
 from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, NONE_MEANT, AuditOffsets, Position, Span
 from hourmark_etl.recovery.offset_records import KnownOffsets, read_offset_records
 from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
@@ -74,7 +74,7 @@ class OffsetsRebuild:
         What the lost ledger's records told; and lost ends that none did.
         """
         known, logs = self._put_known(), self._logs()
-        self.changed = {gap.topic for gap in known.gaps if tells_lost_end(gap)}
+        self.changed = {gap.topic for gap in known.gaps if has_lost_end(gap)}
         closed = self._closed_next(self.changed)
         staged = Relisting(
             connection=self.connection, storage=self.outside.storage, ledger=self.done.ledger
@@ -299,7 +299,7 @@ class OffsetsRebuild:
         held = {(gap.topic, gap.what) for gap in known if gap.accepted_at_ms is None}
         moved = [dataclasses.replace(positions[key], next_offset=to) for key, to in shorter.items()]
         gaps = [
-            lost_behind(self.topics.at_edge(p.topic), p)
+            truncated_gap(self.topics.at_edge(p.topic), p)
             for p in moved
             if p.topic not in self.topics.hosts
         ]
@@ -320,7 +320,7 @@ class OffsetsRebuild:
             needed = closed.get(key, 0) if site is None else self.promised.at(site)
             for first, end in uncovered(needed, p.next_offset, staged.spans.get(key, ())):
                 yield self._named(
-                    lost_to_retention(
+                    expired_gap(
                         self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end
                     )
                 )

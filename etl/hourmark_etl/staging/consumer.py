@@ -38,7 +38,7 @@ from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError
-from hourmark_etl.ledger.reporters import reporters_of
+from hourmark_etl.ledger.reporters import decode_report
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
@@ -66,10 +66,10 @@ _NETWORK: Final = re.compile(
     re.MULTILINE,
 )
 _LINES_OF_CAUSE: Final = 15
-Committed = Callable[[StagedBatch, float], None]  # told of each batch, and of the seconds it took
+OnCommit = Callable[[StagedBatch, float], None]  # told of each batch, and of the seconds it took
 
 
-def checkpoint_of(scratch_dir: Path, shard: str) -> Path:
+def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
     """Where Spark keeps a shard's checkpoint.
 
     A relative folder is within the working one: in a container, its own.
@@ -90,7 +90,7 @@ class Consumer:
         database: Database,
         cluster_id: str,
         clock: Clock,
-        committed: Committed,
+        committed: OnCommit,
         shard: str,
     ) -> None:
         self._spark, self._config, self._database, self._cluster_id = (
@@ -102,7 +102,7 @@ class Consumer:
         self._clock, self._committed, self._shard = clock, committed, shard
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
-        self._checkpoint = checkpoint_of(config.etl.scratch_dir, shard)
+        self._checkpoint = checkpoint_dir(config.etl.scratch_dir, shard)
         self._naming = CentralTopics.of(config.kafka)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = (
@@ -139,10 +139,10 @@ class Consumer:
             except (
                 Py4JJavaError
             ) as refused:  # Spark asks a Python process, which may have died with the last query
-                return self._begin_again(cause_of(str(refused)))
+                return self._begin_again(parse_cause(str(refused)))
         if self._query is None or self._query.isActive:
             return None
-        error = self._error or cause_of(told_of(self._query.exception()))
+        error = self._error or parse_cause(query_error_text(self._query.exception()))
         self._query = None
         return self._begin_again(error)
 
@@ -203,9 +203,9 @@ class Consumer:
 
     def _commit(self, answers: Sequence[TaskResult]) -> StagedBatch:
         now_ms = self._clock.now_ms()
-        batch = batch_of(answers, self._cluster_id, self._shard, now_ms)
+        batch = build_batch(answers, self._cluster_id, self._shard, now_ms)
         for error in ledger.commit_batch(
-            self._database, self._lease, batch, unread_of(answers, now_ms), now_ms=now_ms
+            self._database, self._lease, batch, collect_read_errors(answers, now_ms), now_ms=now_ms
         ):
             _LOG.error(
                 "%s. It is tried again after growing pauses, and everything else is staged "
@@ -219,7 +219,7 @@ class Consumer:
             Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated
         }:
             central = Cluster(self._config.kafka.central_cluster, "central")
-            begin_truncated(
+            restart_truncated(
                 self._database,
                 self._lease,
                 central,
@@ -243,7 +243,7 @@ class Consumer:
         return batch
 
 
-def begin_truncated(
+def restart_truncated(
     database: Database,
     lease: Lease,
     central: Cluster,
@@ -253,16 +253,16 @@ def begin_truncated(
     now_ms: int,
 ) -> None:
     """Stage again from logs of which brokers say, by leader epochs, that they lost records
-    (`batches.begin_again`).
+    (`batches.restart_truncated_logs`).
     """
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
-    ledger.begin_again(
+    ledger.restart_truncated_logs(
         database, lease, at_edge, {p: starts[p.of] for p in known if p.of in truncated}, now_ms
     )
 
 
-def batch_of(
+def build_batch(
     answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
     """What the tasks' answers commit together."""
@@ -302,12 +302,12 @@ def batch_of(
         files=files,
         groups=tuple(g for a in answers for g in a.piece.groups),
         audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
-        reports=tuple(reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
+        reports=tuple(decode_report(HostReport.decode(r.datum), now_ms) for r in reports),
         set_aside=tuple(of for a in answers for of in a.piece.set_aside),
     )
 
 
-def unread_of(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
+def collect_read_errors(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
     """Partitions that tasks could not stage further; those whose logs lost records begin again
     instead (`begin_truncated`).
     """
@@ -321,7 +321,7 @@ def unread_of(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
     ]
 
 
-def told_of(error: BaseException | None) -> str:
+def query_error_text(error: BaseException | None) -> str:
     """All that Spark says of a query's end.
 
     Where Java has no words for it, that is its kind, and where in Spark it came from.
@@ -333,12 +333,12 @@ def told_of(error: BaseException | None) -> str:
     return f"{said}\n{trace}" if said.startswith("null\n") else said
 
 
-def cause_of(text: str) -> HourmarkError:
+def parse_cause(text: str) -> HourmarkError:
     """The error that the text tells of; Unavailable for a lost worker or a server that cannot be
     reached; else EtlStop with the text's last lines.
     """
     for name, message in reversed(_RAISED.findall(text)):
-        if kind := _kinds(HourmarkError).get(name):
+        if kind := _error_classes(HourmarkError).get(name):
             if issubclass(kind, Unavailable):
                 return Unavailable(message)
             return kind(message) if kind.__init__ is HourmarkError.__init__ else EtlStop(message)
@@ -361,11 +361,11 @@ def cause_of(text: str) -> HourmarkError:
     )
 
 
-def _kinds(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
+def _error_classes(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
     """By its full name: the error, and all narrower ones."""
     found = {f"{kind.__module__}.{kind.__qualname__}": kind}
     for narrower in kind.__subclasses__():
-        found |= _kinds(narrower)
+        found |= _error_classes(narrower)
     return found
 
 

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from hourmark_etl.arrow import Bools, Int64s
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.staging.verified import DAMAGE, VerifiedFile, encoded
-from hourmark_etl.storage import Lost, Storage
+from hourmark_etl.staging.verified import DAMAGE, VerifiedFile, encode_verified
+from hourmark_etl.storage import ContentLost, Storage
 
 EVENT_SCHEMA: Final = pa.schema(
     [
@@ -82,7 +82,7 @@ class IdRange(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rows:
+class RowSlice:
     """Rows [first, first + count) of a file: one group, sorted by event id."""
 
     first: int
@@ -93,7 +93,7 @@ def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -
     """Write a file of either schema to `<stem>-<digest>.parquet`, and say where it stands; it
     appears whole, or not at all.
     """
-    content, digest = encoded(table, note.to_json().encode(), ROWS_IN_GROUP)
+    content, digest = encode_verified(table, note.to_json().encode(), ROWS_IN_GROUP)
     path = f"{stem}-{digest}.parquet"
     with storage.create(path) as file:
         file.write(content)
@@ -103,7 +103,7 @@ def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -
 def read_rows(
     storage: Storage,
     path: str,
-    wanted: Sequence[Rows],
+    wanted: Sequence[RowSlice],
     columns: Sequence[str],
     within: IdRange | None = None,
 ) -> tuple[pa.Table, Int64s]:
@@ -142,7 +142,7 @@ def _readable(path: str) -> Iterator[None]:
         yield
     except MemoryError:
         raise
-    except Lost as error:
+    except ContentLost as error:
         raise Unreadable(path, str(error)) from error
     except DAMAGE as error:
         raise Unreadable(path, f"{type(error).__name__}: {error}") from error
@@ -155,7 +155,7 @@ def _opened(storage: Storage, path: str) -> Iterator[VerifiedFile]:
 
 
 def _read(
-    file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None
+    file: VerifiedFile, wanted: Sequence[RowSlice], columns: Sequence[str], within: IdRange | None
 ) -> tuple[pa.Table, Int64s]:
     counts = np.array(
         [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)], np.int64

@@ -63,7 +63,7 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
     return ReadSpan(Span.of(span), bytes_max, None if begin is None else Start(*begin))
 
 
-def begin_of(p: Position, log_start: int) -> Start | None:
+def resume_start(p: Position, log_start: int) -> Start | None:
     """Return where reading on from the position begins, with the leader epoch of the last record
     that was staged.
 
@@ -113,13 +113,15 @@ def plan_spans(
                 end=p.next_offset + share,
             ),
             max(1, type_bytes_max * share // of_topic[p.topic]),
-            None if starts is None else begin_of(p, starts[p.of]),
+            None if starts is None else resume_start(p, starts[p.of]),
         )
         for share, p in taken
     ]
 
 
-def deal(spans: Collection[ReadSpan], tasks_max: int) -> tuple[tuple[ReadSpan, ...], ...]:
+def assign_to_tasks(
+    spans: Collection[ReadSpan], tasks_max: int
+) -> tuple[tuple[ReadSpan, ...], ...]:
     """The spans of each task: about the same number of records, a topic's partitions together
     unless that alone would keep a task longer than its part; fewer tasks where there is little to
     read. No task is empty.

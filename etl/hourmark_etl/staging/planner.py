@@ -30,11 +30,18 @@ from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
-from hourmark_etl.ledger.schemas import SchemaCheck, add_checks
+from hourmark_etl.ledger.schemas import SchemaCheck, load_schema_checks
 from hourmark_etl.model import Position
 from hourmark_etl.reused import spare_loaded
 from hourmark_etl.staging.pieces import StagePlan
-from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, begin_of, deal, empty_span, plan_spans
+from hourmark_etl.staging.plan import (
+    PlannedBatch,
+    ReadSpan,
+    assign_to_tasks,
+    empty_span,
+    plan_spans,
+    resume_start,
+)
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import read_and_stage
 from hourmark_etl.topics import CentralTopics, new_positions
@@ -43,7 +50,7 @@ _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 
-class Schemas(NamedTuple):
+class SchemaLookup(NamedTuple):
     """What schema ids stand for.
 
     Attributes:
@@ -61,7 +68,7 @@ class _Task(InputPartition):
     """
 
     def __init__(
-        self, folder: str, spans: tuple[ReadSpan, ...], schemas: Schemas, bootstrap: str
+        self, folder: str, spans: tuple[ReadSpan, ...], schemas: SchemaLookup, bootstrap: str
     ) -> None:
         super().__init__(None)
         self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
@@ -99,7 +106,9 @@ class StreamReader(DataSourceStreamReader):
         spare_loaded()
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
-        plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schemas)
+        plan = build_stage_plan(
+            self._config, partition.folder, topics, self._ledger, partition.schemas
+        )
         central = kafka.central_cluster.model_copy(update={"bootstrap": partition.bootstrap})
         for answer in read_and_stage(partition.spans, plan, central, kafka.max_message_bytes):
             yield pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(answer)]})
@@ -117,8 +126,8 @@ class StreamReader(DataSourceStreamReader):
         return {**self.__dict__, "_planner": None}
 
 
-def stage_plan(
-    config: Config, folder: str, topics: set[str], ledger: str, schemas: Schemas
+def build_stage_plan(
+    config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaLookup
 ) -> StagePlan:
     """What staging records of these central topics must know; `ledger`: its UUID."""
     control = CentralTopics.of(config.kafka)
@@ -135,25 +144,25 @@ def stage_plan(
     )
 
 
-def schemas_for(
+def load_schemas(
     config: Config,
     database: Database,
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
-) -> Schemas:
+) -> SchemaLookup:
     """Return what schema ids stand for, with the programs of those of these topics' types.
 
     `known`: what earlier calls have read, which is added to.
     """
     naming, checks = CentralTopics.of(config.kafka), {} if known is None else known
-    add_checks(database, checks)
+    load_schema_checks(database, checks)
     own = {naming.type_of(topic) for topic in topics}
     programs = {
         schema_id: of.program
         for schema_id, of in checks.items()
         if of.program and of.event_type in own
     }
-    return Schemas({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
+    return SchemaLookup({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
 
 
 class Planner:
@@ -199,7 +208,7 @@ class Planner:
             ):  # else it stays short, for as long as it takes
                 self._refresh(topics)  # a topic that was deleted and recreated is refused
             starts = self._central.starts([p.of for p in short])
-            ledger.begin_again(
+            ledger.restart_truncated_logs(
                 self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short}, now_ms
             )
             own = [p for p in self._own(topics) if p.of in ends]
@@ -217,12 +226,12 @@ class Planner:
             return None
         return PlannedBatch(
             f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}",
-            deal(spans, etl.tasks),
+            assign_to_tasks(spans, etl.tasks),
         )
 
-    def schemas(self, topics: Collection[str]) -> Schemas:
+    def schemas(self, topics: Collection[str]) -> SchemaLookup:
         """What schema ids stand for, as `schemas_for`."""
-        return schemas_for(self._config, self._database, topics, self._checks)
+        return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -253,7 +262,7 @@ class Planner:
                 and now > p.leader_epoch
             ):
                 seen = (now, p.next_offset)
-                if self._compared.get(p.of) != seen and (begin := begin_of(p, 0)) is not None:
+                if self._compared.get(p.of) != seen and (begin := resume_start(p, 0)) is not None:
                     found.append(ReadSpan(empty_span(p), 1, begin))
                     self._compared[p.of] = seen
         return found
@@ -306,7 +315,7 @@ class Planner:
         if wanted:
             ledger.begin_positions(self._database, self._lease, wanted)
             starts = self._central.starts([p.of for p in wanted])
-            ledger.pass_over(
+            ledger.skip_expired(
                 self._database, self._lease, self._at_edge, {p: starts[p.of] for p in wanted}
             )
 
@@ -321,4 +330,4 @@ class Planner:
             if p.shard == self._shard
         }
         if moved := {topic: to for topic, to in own.items() if to != self._shard}:
-            ledger.hand_over(self._database, self._lease, moved)
+            ledger.move_to_shards(self._database, self._lease, moved)

@@ -52,7 +52,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-class Unread(NamedTuple):
+class UnreadablePartition(NamedTuple):
     """A partition that could not be read from `offset` on.
 
     `is_truncated`: its log lost records before that offset.
@@ -65,7 +65,7 @@ class Unread(NamedTuple):
     is_truncated: bool = False
 
     @classmethod
-    def of(cls, error: PartitionError) -> Unread:
+    def of(cls, error: PartitionError) -> UnreadablePartition:
         """What is known of the error, in a form that travels between processes."""
         return cls(
             error.partition.topic,
@@ -141,7 +141,7 @@ class SpanReader:
         self,
         spans: Sequence[ReadSpan],
         piece_bytes: int = PIECE_BYTES,
-        unread: list[Unread] | None = None,
+        unread: list[UnreadablePartition] | None = None,
     ) -> Iterator[Piece]:
         """All committed records of the spans, in pieces of about so many bytes of values, each
         partition's in order.
@@ -153,7 +153,9 @@ class SpanReader:
         `CommittedReader.read`.
         """
         failed = (
-            None if unread is None else lambda error: unread.append(Unread.of(self._failed(error)))
+            None
+            if unread is None
+            else lambda error: unread.append(UnreadablePartition.of(self._failed(error)))
         )
         readings = {
             s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max)

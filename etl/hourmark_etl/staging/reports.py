@@ -24,7 +24,7 @@ class _Run:
     last: ReportRecord
     report: HostReport
 
-    def goes_on(self, report: HostReport) -> bool:
+    def continues_with(self, report: HostReport) -> bool:
         """Whether this one, the host's next, is of it."""
         before = self.report
         follows = before.incarnation == report.incarnation and before.sequence < report.sequence
@@ -34,7 +34,9 @@ class _Run:
         return follows and is_later and _losses(before) == _losses(report)
 
 
-def without_repeated(told: Iterable[tuple[ReportRecord, HostReport]]) -> tuple[ReportRecord, ...]:
+def drop_repeated_reports(
+    told: Iterable[tuple[ReportRecord, HostReport]],
+) -> tuple[ReportRecord, ...]:
     """Those that the ledger needs of all, which come in their partitions' order: a host's are in
     one.
 
@@ -45,7 +47,7 @@ def without_repeated(told: Iterable[tuple[ReportRecord, HostReport]]) -> tuple[R
     latest: dict[str, _Run] = {}  # of each host
     for record, report in told:
         run = latest.get(report.host_id)
-        if run is not None and run.goes_on(report):
+        if run is not None and run.continues_with(report):
             run.last, run.report = record, report
         else:
             latest[report.host_id] = _Run(record, record, report)

@@ -18,11 +18,16 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.set_aside import set_aside_offsets
-from hourmark_etl.ledger.staged_files import KnownFile, known_file, places, replace_file
+from hourmark_etl.ledger.staged_files import (
+    LedgerFile,
+    format_spans,
+    read_ledger_file,
+    replace_file,
+)
 from hourmark_etl.model import AUDIT, Span, Sums
 from hourmark_etl.staging.pieces import StagedPiece
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.planner import Schemas, schemas_for, stage_plan
+from hourmark_etl.staging.planner import SchemaLookup, build_stage_plan, load_schemas
 from hourmark_etl.staging.read import SpanReader
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import Storage
@@ -43,29 +48,29 @@ class Restager:
 
         DataLoss, naming what, if Kafka does not hold all of it.
         """
-        known = known_file(self._database, path)
+        known = read_ledger_file(self._database, path)
         audits = CentralTopics.of(self._config.kafka).audits
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_lost(spans)
-            piece = self._stage(known, spans, Schemas({}, {}))
+            piece = self._stage(known, spans, SchemaLookup({}, {}))
             if not _are_same(known.groups, _sums(piece, known.file.kind)):
                 # A ledger that was rebuilt does not know what was set aside: it is found again.
                 self._delete(piece)
                 piece = self._stage(
                     known,
                     spans,
-                    schemas_for(self._config, self._database, {s.topic for s in spans}),
+                    load_schemas(self._config, self._database, {s.topic for s in spans}),
                 )
         except (DataLoss, TopicReplaced) as error:
             raise DataLoss(
-                f"{path} cannot be staged again: {error}. It came from {places(spans)}"
+                f"{path} cannot be staged again: {error}. It came from {format_spans(spans)}"
             ) from error
         if not _are_same(known.groups, sums := _sums(piece, known.file.kind)):
             self._delete(piece)
             raise DataLoss(
                 f"{path} cannot be staged again: {_difference(known.groups, sums)}. It "
-                f"came from {places(spans)}"
+                f"came from {format_spans(spans)}"
             )
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
         replace_file(self._database, lease, known, made.path, piece.groups)
@@ -79,7 +84,9 @@ class Restager:
         for file in piece.files:
             self._storage.delete(file.path)
 
-    def _stage(self, known: KnownFile, spans: Sequence[Span], schemas: Schemas) -> StagedPiece:
+    def _stage(
+        self, known: LedgerFile, spans: Sequence[Span], schemas: SchemaLookup
+    ) -> StagedPiece:
         """Stage the spans without the records that the ledger knows to be set aside, and without
         those that fail a check.
 
@@ -95,7 +102,9 @@ class Restager:
         if not tables:
             return StagedPiece()
         ledger, _ = self._database.identity()
-        plan = stage_plan(self._config, known.folder, {s.topic for s in spans}, ledger, schemas)
+        plan = build_stage_plan(
+            self._config, known.folder, {s.topic for s in spans}, ledger, schemas
+        )
         return stage_table(
             self._without_set_aside(pa.concat_tables(tables), spans), spans, plan, self._storage
         )
@@ -108,8 +117,8 @@ class Restager:
             table.column("partition"),
             table.column("offset"),
         )
-        places = zip(*(column.to_pylist() for column in columns), strict=True)
-        return table.filter(pa.array([place not in left_out for place in places]))
+        keys = zip(*(column.to_pylist() for column in columns), strict=True)
+        return table.filter(pa.array([key not in left_out for key in keys]))
 
     def _refuse_lost(self, spans: Sequence[Span]) -> None:
         infos = self._central.topics(sorted({s.topic for s in spans}))

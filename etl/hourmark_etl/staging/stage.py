@@ -55,9 +55,9 @@ from hourmark_etl.model import (
 from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import Piece, SpanReader, Unread
+from hourmark_etl.staging.read import Piece, SpanReader, UnreadablePartition
 from hourmark_etl.staging.records import CheckedRecords, check_records
-from hourmark_etl.staging.reports import without_repeated
+from hourmark_etl.staging.reports import drop_repeated_reports
 from hourmark_etl.storage import Storage, open_storage
 
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition
@@ -226,8 +226,8 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
             f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation "
             f"{record.generation}"
         )
-        own = (offset, origin, record.observed_at_ms, content_of(record))
-        values = values_of(record)
+        own = (offset, origin, record.observed_at_ms, promises_digest(record))
+        values = checksums_digest(record)
         for p in record.promised:
             named = (
                 p.event_type,
@@ -252,7 +252,7 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
     return is_hour and promised.count < _COUNT_MAX
 
 
-def content_of(record: AuditRecord) -> bytes:
+def promises_digest(record: AuditRecord) -> bytes:
     """A digest that equal promises of equal ids share.
 
     Never to be changed: it is compared with that of files staged long ago.
@@ -269,7 +269,7 @@ def content_of(record: AuditRecord) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def values_of(record: AuditRecord) -> bytes | None:
+def checksums_digest(record: AuditRecord) -> bytes | None:
     """Return a digest of all checksums of a record, which equal values share; None where it has
     none.
     """
@@ -321,7 +321,7 @@ def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
         table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True
     )
     told = zip(places, _decoded(table, _report), strict=True)
-    return without_repeated(
+    return drop_repeated_reports(
         (ReportRecord(*place, datum), report) for place, (datum, report) in told
     )
 
@@ -355,7 +355,7 @@ class TaskResult(NamedTuple):
 
     piece: StagedPiece
     spans: tuple[Span, ...]
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadablePartition, ...] = ()
 
 
 def read_and_stage(
@@ -367,7 +367,7 @@ def read_and_stage(
 
     DataLoss as `SpanReader.read`.
     """
-    unread: list[Unread] = []
+    unread: list[UnreadablePartition] = []
     with SpanReader(cluster, max_message_bytes) as reader:
         yield from stage_pieces(
             reader.read(spans, unread=unread), plan, open_storage(plan.storage), unread
@@ -375,7 +375,7 @@ def read_and_stage(
 
 
 def stage_pieces(
-    pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[Unread]
+    pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[UnreadablePartition]
 ) -> Iterator[TaskResult]:
     """Stage what was read, piece by piece, each partition's in order.
 
@@ -392,8 +392,11 @@ def stage_pieces(
             except BadRecord as error:
                 bad.append(error)
                 left = _before(left, [error])
-    first: dict[tuple[str, int], Unread] = {}
-    for of in (*unread, *(Unread(of.topic, of.partition, of.offset, str(of)) for of in bad)):
+    first: dict[tuple[str, int], UnreadablePartition] = {}
+    for of in (
+        *unread,
+        *(UnreadablePartition(of.topic, of.partition, of.offset, str(of)) for of in bad),
+    ):
         known = first.setdefault((of.topic, of.partition), of)
         if of.offset < known.offset:
             first[of.topic, of.partition] = of

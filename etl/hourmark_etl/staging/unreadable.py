@@ -12,13 +12,13 @@ from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.ledger import batches as ledger
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.model import Span
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import SpanReader, Unread
+from hourmark_etl.staging.read import SpanReader, UnreadablePartition
 from hourmark_etl.staging.stage import first_valid
 from hourmark_etl.topics import CentralTopics
 
@@ -32,7 +32,7 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
 
     UsageError if staging does not wait for the partition, or if it can be read now.
     """
-    with existing_ledger(config) as database:
+    with open_existing_ledger(config) as database:
         error = read_errors(database).get(Partition(topic, partition))
         if error is None:
             raise UsageError(
@@ -75,7 +75,7 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
         audits=of.audits,
         hosts=of.hosts,
     )
-    unread: list[Unread] = []
+    unread: list[UnreadablePartition] = []
     with SpanReader(
         config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S
     ) as reader:
@@ -110,7 +110,7 @@ def _can_read(config: Config, partition: Partition, log_end: int, offset: int) -
     span = Span(
         topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end
     )
-    unread: list[Unread] = []
+    unread: list[UnreadablePartition] = []
     kafka = config.kafka
     with SpanReader(
         kafka.central_cluster, kafka.max_message_bytes, stall_s=_PROBE_STALL_S

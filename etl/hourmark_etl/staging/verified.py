@@ -47,7 +47,7 @@ def digest_of(content: bytes | memoryview) -> bytes:
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
-def encoded(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryview, str]:
+def encode_verified(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryview, str]:
     """The file's content, and the digest that its name must end in; `note`: what the footer is to
     say besides.
     """

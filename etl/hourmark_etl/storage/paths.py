@@ -1,7 +1,7 @@
-"""Paths below the root: relative, `/` between names, the same set of names on every backend.
+"""Paths below the storage root: relative, separated by `/`, with the same names on all backends.
 
-HDFS refuses `:` and the names `.` and `..`, so they are refused everywhere: what works on a local
-disk works on a cluster.
+HDFS does not allow `:` or the names `.` and `..`, so all backends reject them: a path that works on
+a local disk also works on a cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ SCRATCH: Final = ".unfinished"
 
 
 def checked(path: str, *, root_allowed: bool = False) -> str:
-    """`path` itself; ValueError (a fault of the program) if it is not a clean relative path."""
+    """Return the path unchanged if it is a clean relative storage path.
+
+    Args:
+        path: Path relative to the storage root.
+        root_allowed: Whether the empty path, which means the root, is accepted.
+
+    Raises:
+        ValueError: The path has an empty name, `.`, `..`, a colon or a control character.
+    """
     if path == "" and root_allowed:
         return path
     for name in path.split("/"):
@@ -29,10 +37,10 @@ def checked(path: str, *, root_allowed: bool = False) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that holds it; "" is the root."""
+    """Return the path of the parent folder; "" is the root."""
     return path.rpartition("/")[0]
 
 
 def scratch_path() -> str:
-    """A name that nobody else uses."""
+    """Return a new, unique path for a temporary file or folder below `.unfinished/`."""
     return f"{SCRATCH}/{uuid.uuid4().hex}"

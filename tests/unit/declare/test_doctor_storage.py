@@ -17,7 +17,7 @@ from hourmark.config.loading import Config
 from hourmark_declare.doctor import storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.storage_probed import probed
-from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, entries_of
+from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, list_if_exists
 
 
 class WritesOver(MemoryStorage):
@@ -88,14 +88,14 @@ def test_a_storage_that_closing_cannot_rest_on_is_found(storage: MemoryStorage, 
     found = [answer for answer in probed(storage) if answer.verdict is Verdict.FINDING]
     assert found and all(answer.to_do for answer in found)
     assert found[0].seen.startswith(said)
-    assert entries_of(storage, "") == []
+    assert list_if_exists(storage, "") == []
 
 
 def test_one_that_refuses_is_well_and_nothing_is_left() -> None:
     storage = MemoryStorage()
     (answer,) = probed(storage)
     assert answer.verdict is Verdict.WELL
-    assert entries_of(storage, "") == []
+    assert list_if_exists(storage, "") == []
 
 
 def asked(root: Path) -> list[Answer]:

@@ -19,7 +19,7 @@ from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
 from hourmark_etl.closing.cut.edge import EdgeSite, existing, partitions
 from hourmark_etl.ledger import batches
-from hourmark_etl.ledger.batches import check_other_topics, hold_promises
+from hourmark_etl.ledger.batches import check_topic_ids, hold_short_audit_logs
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
 from hourmark_etl.ledger.reporters import reporters
@@ -147,7 +147,7 @@ class Clusters:
         """
         ends, shorter = self._ask_centre(topics)
         if shorter:
-            hold_promises(self._database, self._lease, shorter)
+            hold_short_audit_logs(self._database, self._lease, shorter)
             self._find_lost()
         return ends
 
@@ -158,11 +158,11 @@ class Clusters:
         infos = existing(
             self._central, [name for edge in self._edges for name in edge.central(topics)]
         )
-        check_other_topics(self._database, infos.values())
+        check_topic_ids(self._database, infos.values())
         audits = {name for edge in self._edges for name in edge.central([AUDIT])} & infos.keys()
         asked = partitions([infos[name] for name in audits])
         staged = [
-            at for p in asked for at in batches.positions_at(self._database, p)
+            at for p in asked for at in batches.positions_of_topic(self._database, p)
         ]  # before its end: staging goes on
         ends = self._central.ends(partitions(infos.values()), committed=False)
         return ends, [

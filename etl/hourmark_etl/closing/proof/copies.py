@@ -34,7 +34,7 @@ from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ids.lookups import Asked, as_ids, held
-from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, lacked_since
+from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, missing_since
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import listed_groups
 from hourmark_etl.model import Frontier
@@ -145,7 +145,7 @@ def _not_waived(
         ranges[row["range_id"]][row["hour"]] += row["rows"]
     if not ranges:
         return ()
-    lacked = lacked_since(database, f.event_type, min(min(hours) for hours in ranges.values()))
+    lacked = missing_since(database, f.event_type, min(min(hours) for hours in ranges.values()))
     if lacked.more:
         return ()
     return tuple(

@@ -48,7 +48,7 @@ from hourmark_etl.arrow import distinct, matching, unmatched
 from hourmark_etl.closing.cut.cut import shortened
 from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, file_items
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, not_compared
+from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, uncompared_files
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed
 from hourmark_etl.model import FIRST_SITE, Frontier
@@ -123,7 +123,7 @@ class Comparer:
 
         Unreadable names a file.
         """
-        files = not_compared(self.database, self.rows_max, without)
+        files = uncompared_files(self.database, self.rows_max, without)
         if not files:
             return None
         new = self._read(functools.partial(readings, storage=self.storage), files)

@@ -36,7 +36,7 @@ from hourmark_etl.ledger.listings import promises_between
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.staging.files import write_rows
 from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.storage import AlreadyExists, Storage, delete_all, entries_of
+from hourmark_etl.storage import AlreadyExists, Storage, delete_all, list_if_exists
 
 UNAUDITED: Final = "unaudited"  # the kind of such a file, in its note
 FILES_AT_ONCE: Final = 16  # looked into by one call of `UnauditedCleaner.clean`
@@ -86,10 +86,10 @@ def unaudited_left_over(storage: Storage, database: Database) -> list[str]:
     asked, none of them can be one that a later closer has written.
     """
     folders = [
-        f"{UNAUDITED_FOLDER}/{entry.name}" for entry in entries_of(storage, UNAUDITED_FOLDER)
+        f"{UNAUDITED_FOLDER}/{entry.name}" for entry in list_if_exists(storage, UNAUDITED_FOLDER)
     ]
     standing = [
-        f"{folder}/{entry.name}" for folder in folders for entry in entries_of(storage, folder)
+        f"{folder}/{entry.name}" for folder in folders for entry in list_if_exists(storage, folder)
     ]
     named = {row.path for row in ledger.unaudited_files(database)}
     return [path for path in standing if path not in named]
@@ -129,7 +129,7 @@ class UnauditedCleaner:
             ledger.forget_unaudited(self._database, lease, [f.path for f in done])
         return delete_all(self._storage, [f.path for f in done])
 
-    def _is_promised(self, file: ledger.KeptUnaudited) -> bool:
+    def _is_promised(self, file: ledger.UnauditedFile) -> bool:
         rows = read_unaudited(self._storage, file.path)
         if len(rows) != file.rows:
             return False

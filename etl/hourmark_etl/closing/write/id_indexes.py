@@ -18,7 +18,7 @@ from hourmark_etl.ids.kept import kept_path, label
 from hourmark_etl.ledger import closed
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.storage import Storage, StorageError, delete_all, entries_of
+from hourmark_etl.storage import Storage, StorageError, delete_all, list_if_exists
 
 _UNNAMED_MS: Final = 86_400_000  # a file so old that the ledger does not name never will be named
 _LOG = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def keep_indexes(
         for w in kept_files
         for run in w.index
     ]
-    closed.remember(database, lease, runs, SIZE)
+    closed.replace_index_runs(database, lease, runs, SIZE)
 
 
 def clean_indexes(
@@ -83,12 +83,12 @@ def clean_indexes(
     How many files were deleted, at most `files_max`; the rest waits for the next call. A file that
     was kept less than a day ago stays: its row may be on its way.
     """
-    closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
-    named = closed.paths(database)
+    closed.trim_index(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
+    named = closed.index_paths(database)
     fresh = label(now_ms - _UNNAMED_MS)
     found = [
         f"{INDEX_FOLDER}/{entry.name}"
-        for entry in entries_of(storage, INDEX_FOLDER)
+        for entry in list_if_exists(storage, INDEX_FOLDER)
         if entry.name < fresh
     ]
     doomed = [path for path in found if path not in named][:files_max]

@@ -90,10 +90,10 @@ def test_a_namenode_that_says_later_is_asked_again(
         ),
         (
             (403, "IOException", "Failed to find datanode, suggest to check cluster health."),
-            webhdfs_http.Lost,
+            webhdfs_http.OutcomeUnknown,
         ),
         ((403, "IOException", "what nobody has heard of"), StorageError),
-        ((500, "NullPointerException", ""), webhdfs_http.Lost),
+        ((500, "NullPointerException", ""), webhdfs_http.OutcomeUnknown),
     ],
 )
 @pytest.mark.parametrize("operation", ["CREATE", "CREATE data", "RENAME"])

@@ -20,7 +20,7 @@ _CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Standing:
+class DatabaseStatus:
     """`is_current`: of this version; `is_ledger`: of any.
 
     Of PostgreSQL, `settings`: those that were asked for; `answers`: to questions about rights,
@@ -34,9 +34,9 @@ class Standing:
     is_ledger: bool
 
 
-def standing(
+def read_database_status(
     url: str, settings: Iterable[str] = (), questions: Iterable[str] = ()
-) -> Standing | None:
+) -> DatabaseStatus | None:
     """None where there is no file of that name. Unavailable, saying why, where it cannot be
     read.
     """
@@ -64,7 +64,7 @@ def standing(
             )
             clock_ms = None if file else int(connection.execute(text(_CLOCK)).scalar_one())
             is_current = migrations.is_current(connection)
-            return Standing(
+            return DatabaseStatus(
                 told,
                 told_rights,
                 clock_ms,

@@ -18,22 +18,24 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.backups import back_up, beside, put_rows_back, revision_in
-from hourmark_etl.ledger.database import available
+from hourmark_etl.ledger.backups import back_up, copy_revision, open_with_copy, restore_rows
+from hourmark_etl.ledger.database import translate_database_errors
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 from hourmark_etl.model import State
 
 _COMMIT: Final = tables.meta.c.key == "commit"
 
 
-def step_down(url: str, revision: int, may: Callable[[Connection], None] = lambda _: None) -> str:
+def downgrade_ledger(
+    url: str, revision: int, may: Callable[[Connection], None] = lambda _: None
+) -> str:
     """Take the tables back to the revision; the copy that was made before.
 
     `may` raises where it may not be, as it stands now.
     """
     changing, _ = open_engine(url)
     try:
-        with available(url), changing.begin() as connection:
+        with translate_database_errors(url), changing.begin() as connection:
             lock_for_migration(connection)
             may(connection)
             copy = back_up(connection)
@@ -44,7 +46,7 @@ def step_down(url: str, revision: int, may: Callable[[Connection], None] = lambd
         changing.dispose()
 
 
-def put_back(
+def restore_copy(
     url: str,
     name: str,
     newest: int | None = None,
@@ -58,12 +60,12 @@ def put_back(
     """
     changing, _ = open_engine(url)
     try:
-        with available(url):
+        with translate_database_errors(url):
             _check_same_ledger(changing, name)
-        with available(url), beside(changing, name) as (connection, schema):
+        with translate_database_errors(url), open_with_copy(changing, name) as (connection, schema):
             lock_for_migration(connection)
             may(connection)
-            revision = revision_in(connection, schema)
+            revision = copy_revision(connection, schema)
             if newest is not None and revision > newest:
                 raise Finding(
                     f"{name} has schema version {revision}, and the version that is to go on "
@@ -84,7 +86,7 @@ def put_back(
             if revision != migrations.revision_of(connection):
                 migrations.downgrade(connection, revision)
             held = list(connection.execute(select(tables.leases.c.name)).scalars())
-            put_rows_back(connection, schema)
+            restore_rows(connection, schema)
             known = set(connection.execute(select(tables.leases.c.name)).scalars())
             if new := [{"name": lease, "epoch": 0} for lease in held if lease not in known]:
                 connection.execute(insert(tables.leases), new)
@@ -95,7 +97,7 @@ def put_back(
 
 
 def _check_same_ledger(engine: Engine, name: str) -> None:
-    with beside(engine, name) as (connection, schema):
+    with open_with_copy(engine, name) as (connection, schema):
         one, other = (
             connection.execute(
                 select(tables.meta.c.value).where(tables.meta.c.key == "uuid"),
