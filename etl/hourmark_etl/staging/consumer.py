@@ -1,14 +1,13 @@
-"""The consumer: one Structured Streaming query over all topics of a shard, started from the ledger,
-committed to the ledger.
+"""The consumer: one Structured Streaming query per shard, started from and committed to the ledger.
 
-Spark's checkpoint is scratch: it is deleted at each start, so restart, upgrade and a lost
-checkpoint are one path. Offsets move only with the ledger transaction that names what was staged up
-to them. Where Kafka, the storage or the ledger is away, the query ends and is begun again, later
-and later; nothing else is tried twice.
+Spark's checkpoint is scratch and is deleted at each start, so a restart, an upgrade and a lost
+checkpoint take the same path. Offsets advance only in the ledger transaction that names the files
+staged up to them. If Kafka, the storage or the ledger is unavailable, the query ends and is
+restarted after growing pauses; there are no other retries.
 
-Spark hands on errors of its Python processes as text, and what a driver does next depends on their
-kind: `cause_of` finds it again. `Consumers` are those of a driver: one for each shard, those named
-to it or all that the ledger knows.
+Spark passes errors of its Python processes on as text, and the driver's reaction depends on their
+class: `parse_cause` recovers it. `Consumers` manages the consumers of a driver: one per shard,
+either for the configured shards or for all shards in the ledger.
 """
 
 from __future__ import annotations
@@ -70,17 +69,18 @@ OnCommit = Callable[[StagedBatch, float], None]  # told of each batch, and of th
 
 
 def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
-    """Where Spark keeps a shard's checkpoint.
+    """Return the absolute path of the Spark checkpoint folder of a shard.
 
-    A relative folder is within the working one: in a container, its own.
+    A relative `scratch_dir` is resolved against the working directory.
     """
     return (scratch_dir / f"checkpoint-{shard}").absolute()
 
 
 class Consumer:
-    """Stages what arrives, batch by batch, until it is stopped.
+    """The streaming query of one shard, which stages arriving records batch by batch.
 
-    One per shard; the lease fences an older one.
+    Creating an instance takes the shard's lease, so an older consumer of the same shard can no
+    longer commit.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Consumer:
         self._pause_s, self._again_at_s = 1.0, 0.0
 
     def start(self) -> None:
-        """Begin from the ledger's offsets."""
+        """Start the query from the offsets in the ledger; deletes the shard's Spark checkpoint."""
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._error, self._stopping = None, False
         reader = StreamReader(self._config, self._lease, self._shard, self._ledger_uuid)
@@ -130,8 +130,14 @@ class Consumer:
         _LOG.info("staging shard %s from the ledger's offsets", self._shard)
 
     def check(self) -> None:
-        """Begin the query again where a server was away, or records are lost; EtlStop, saying why,
-        where it ended otherwise.
+        """Restart the query if it ended because a server was unavailable or records were lost.
+
+        Restarts are delayed by pauses that grow to 30 s. Call this method periodically; it returns
+        at once while the query runs.
+
+        Raises:
+            EtlStop: The query ended for another reason, which the message states.
+            HourmarkError: The query ended with this error, which a restart does not fix.
         """
         if self._query is None and self._clock.monotonic_s() >= self._again_at_s:
             try:
@@ -161,8 +167,9 @@ class Consumer:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def stop(self) -> None:
-        """End the query; a batch under way is committed if it ends within `STOP_S`, and else will
-        be staged again.
+        """Stop the query, waiting up to `STOP_S` seconds for the current batch to be committed.
+
+        A batch that is not committed by then is staged again by the next start.
         """
         if self._query is None:
             return
@@ -252,8 +259,19 @@ def restart_truncated(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Stage again from logs of which brokers say, by leader epochs, that they lost records
-    (`batches.restart_truncated_logs`).
+    """Restart staging of partitions whose logs lost records, as brokers report by leader epoch.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        central: The central cluster.
+        cluster_id: Id of the central cluster.
+        at_edge: Maps a central topic name to its name at the edge.
+        truncated: Partitions whose logs lost records.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
@@ -265,7 +283,14 @@ def restart_truncated(
 def build_batch(
     answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """What the tasks' answers commit together."""
+    """Merge the results of a batch's tasks into one batch to commit.
+
+    Args:
+        answers: Results of all tasks; the spans of each partition must join without a gap.
+        cluster_id: Id of the central cluster.
+        shard: Shard that staged the batch.
+        now_ms: Current time, Unix milliseconds.
+    """
     spans = defaultdict[Partition, list[Span]](list)
     for s in (s for a in answers for s in a.spans):
         spans[Partition(s.topic, s.partition)].append(s)
@@ -308,8 +333,9 @@ def build_batch(
 
 
 def collect_read_errors(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Partitions that tasks could not stage further; those whose logs lost records begin again
-    instead (`begin_truncated`).
+    """Return a read error for each partition that the tasks could not stage further.
+
+    Partitions whose logs lost records are left out; `restart_truncated` handles them.
     """
     return [
         ReadError(
@@ -322,9 +348,10 @@ def collect_read_errors(answers: Sequence[TaskResult], now_ms: int) -> list[Read
 
 
 def query_error_text(error: BaseException | None) -> str:
-    """All that Spark says of a query's end.
+    """Return the text of the error that ended a Spark query.
 
-    Where Java has no words for it, that is its kind, and where in Spark it came from.
+    The Java stack trace is added only if the Java exception has no message. Without an error, a
+    fixed text is returned.
     """
     said = str(error or "it ended by itself")
     trace = getattr(
@@ -334,8 +361,11 @@ def query_error_text(error: BaseException | None) -> str:
 
 
 def parse_cause(text: str) -> HourmarkError:
-    """The error that the text tells of; Unavailable for a lost worker or a server that cannot be
-    reached; else EtlStop with the text's last lines.
+    """Return the exception that a Spark error text describes.
+
+    Returns:
+        The project's own exception if the text names one; `Unavailable` for a lost worker or an
+        unreachable server; otherwise `EtlStop` with the last lines of the text.
     """
     for name, message in reversed(_RAISED.findall(text)):
         if kind := _error_classes(HourmarkError).get(name):
@@ -362,7 +392,6 @@ def parse_cause(text: str) -> HourmarkError:
 
 
 def _error_classes(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
-    """By its full name: the error, and all narrower ones."""
     found = {f"{kind.__module__}.{kind.__qualname__}": kind}
     for narrower in kind.__subclasses__():
         found |= _error_classes(narrower)
@@ -370,8 +399,10 @@ def _error_classes(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
 
 
 class Consumers:
-    """Takes in a shard that is new while it runs, unless shards were named: then others are left to
-    other drivers.
+    """The consumers of one driver, one for each of its shards.
+
+    If no shards are named, shards that are added to the ledger while the driver runs are started
+    too.
     """
 
     def __init__(
@@ -381,7 +412,11 @@ class Consumers:
         self._consumers: dict[str, Consumer] = {}
 
     def check(self) -> None:
-        """Start what is not started; EtlStop as `Consumer.check`."""
+        """Start consumers of new shards, and check all running ones.
+
+        Raises:
+            EtlStop: A query ended for a reason that a restart does not fix; see `Consumer.check`.
+        """
         for shard in sorted(
             (self._named or ledger.shards(self._database)) - self._consumers.keys()
         ):
@@ -391,6 +426,6 @@ class Consumers:
             consumer.check()
 
     def stop(self) -> None:
-        """End all queries, as `Consumer.stop`."""
+        """Stop the queries of all shards; see `Consumer.stop`."""
         for consumer in self._consumers.values():
             consumer.stop()

@@ -1,13 +1,12 @@
-"""Kafka as a streaming source that keeps the data out of the JVM: tasks read and stage, and hand on
-only what they staged.
+"""Kafka as a streaming source whose data bypasses the JVM: tasks read, stage and return results.
 
-An "offset" of this source is a whole planned batch, so what Spark writes down of it is never used
-to begin anywhere: the next batch begins where the ledger stands. Why not Spark's own Kafka source:
+An offset of this source is a complete planned batch, so Spark's record of it is never used to
+resume: each batch starts at the positions in the ledger. Why Spark's own Kafka source is not used:
 docs/decisions.
 
-`Planner` is the thin edge around `plan`, in Spark's process of the source. The ledger says where to
-begin and which types there are, so a type applied or a partition added counts from the next batch
-on, without a restart.
+`Planner` connects `plan` to ledger and cluster, in Spark's process for the source. The ledger
+defines the start offsets and the types, so a new type or partition is included in the next batch
+without a restart.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numb
 
 
 class SchemaLookup(NamedTuple):
-    """What schema ids stand for.
+    """The meaning of schema ids.
 
     Attributes:
-        types: By schema id, its type: of all ids that the ledger knows for certain.
-        programs: By schema id, the program that checks its datums (`hourmark.avro.datum_check`).
+        types: Event type of each schema id in the ledger whose row is intact.
+        programs: Compiled check of the datums of each schema id (`hourmark.avro.datum_check`).
     """
 
     types: Mapping[int, str]
@@ -63,10 +62,6 @@ class SchemaLookup(NamedTuple):
 
 
 class _Task(InputPartition):
-    """One task's spans, where its files go, what schema ids stand for, and the brokers that are
-    known by now.
-    """
-
     def __init__(
         self, folder: str, spans: tuple[ReadSpan, ...], schemas: SchemaLookup, bootstrap: str
     ) -> None:
@@ -75,7 +70,10 @@ class _Task(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Of one shard, for the holder of its lease; `ledger`: the ledger's UUID."""
+    """The Spark stream reader of one shard, for the holder of its consumer lease.
+
+    The `ledger` argument is the ledger's UUID.
+    """
 
     def __init__(self, config: Config, lease: Lease, shard: str, ledger: str) -> None:
         self._config, self._lease, self._shard, self._ledger = config, lease, shard, ledger
@@ -129,7 +127,15 @@ class StreamReader(DataSourceStreamReader):
 def build_stage_plan(
     config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaLookup
 ) -> StagePlan:
-    """What staging records of these central topics must know; `ledger`: its UUID."""
+    """Return the settings that a task needs to stage records of the given central topics.
+
+    Args:
+        config: The configuration.
+        folder: Folder of the batch, relative to the storage root.
+        topics: Central topics that the task reads.
+        ledger: UUID of the ledger.
+        schemas: Meaning of schema ids.
+    """
     control = CentralTopics.of(config.kafka)
     return StagePlan(
         storage=config.storage,
@@ -150,9 +156,13 @@ def load_schemas(
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
 ) -> SchemaLookup:
-    """Return what schema ids stand for, with the programs of those of these topics' types.
+    """Return the types of all schema ids, and the datum checks for the topics' types.
 
-    `known`: what earlier calls have read, which is added to.
+    Args:
+        config: The configuration.
+        database: The ledger.
+        topics: Central topics.
+        known: Checks from earlier calls; new ones are added to it. None reads all from the ledger.
     """
     naming, checks = CentralTopics.of(config.kafka), {} if known is None else known
     load_schema_checks(database, checks)
@@ -166,7 +176,7 @@ def load_schemas(
 
 
 class Planner:
-    """Plans for the holder of a lease, batch after batch; each begins where the ledger stands."""
+    """A planner of one shard's batches, each of which starts at the positions in the ledger."""
 
     def __init__(self, config: Config, lease: Lease, shard: str) -> None:
         self._config, self._lease, self._shard = config, lease, shard
@@ -181,9 +191,12 @@ class Planner:
         self._refreshed_s = -REFRESH_S
 
     def next_batch(self) -> PlannedBatch | None:
-        """What to read now; None if there is nothing new.
+        """Return the next batch to read, or None if there is nothing new.
 
-        EtlStop where offsets mean other records, or none, now; StaleDriver; Unavailable.
+        Raises:
+            EtlStop: Offsets refer to other records now, as after a topic was recreated.
+            StaleDriver: The lease was taken over.
+            Unavailable: Kafka or the ledger cannot be reached.
         """
         shards = ledger.type_shards(self._database)
         self._hand_over(shards)
@@ -230,11 +243,11 @@ class Planner:
         )
 
     def schemas(self, topics: Collection[str]) -> SchemaLookup:
-        """What schema ids stand for, as `schemas_for`."""
+        """Return the meaning of schema ids for the given central topics; see `load_schemas`."""
         return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the connections to the ledger."""
         self._database.close()
 
     def _known(self) -> list[Position]:
@@ -246,11 +259,10 @@ class Planner:
     def _to_compare(
         self, own: Collection[Position], ends: Mapping[Partition, Offset]
     ) -> list[ReadSpan]:
-        """Return empty spans of partitions that have nothing to read, and a later leader than the
-        last staged record's.
+        """Return empty spans of idle partitions whose leader changed since the last staged record.
 
-        Such a log may have lost records and have grown to the very same end. Each leader is
-        compared once.
+        Such a log may have lost records and grown to the same end offset again, which only a
+        comparison of leader epochs detects. Each leader is compared once.
         """
         found = []
         for p in own:
@@ -270,9 +282,6 @@ class Planner:
     def _ends(
         self, own: list[Position], now_ms: int
     ) -> tuple[list[Position], dict[Partition, Offset]]:
-        """Return ends, and the positions that have one: a partition without a leader waits alone,
-        and the ledger says so.
-        """
         try:
             return own, self._central.ends([p.of for p in own])
         except NoLeader:
@@ -320,9 +329,6 @@ class Planner:
             )
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
-        """Leave types that were moved to other shards to them: no batch of this shard is under way
-        now.
-        """
         naming = CentralTopics.of(self._config.kafka)
         own = {
             p.topic: shards.get(naming.type_of(p.topic) or "", self._shard)

@@ -1,9 +1,8 @@
-"""A staged file that is missing or damaged is staged again from the offsets that the ledger
-remembers for it.
+"""Replaces a staged file that is missing or damaged, from the offsets that the ledger has for it.
 
-The new file has a name of its own, in the same folder. Nothing changes unless every group has the
-very rows it had: their count and the sum of their low64s which the ledger knows. If Kafka no longer
-holds them, that is loss, and said with topic and offsets.
+The new file gets a new name in the same folder. It replaces the old one only if every group has the
+same row count and the same sum of low 64-bit ids as in the ledger. If Kafka no longer has the
+records, DataLoss is raised with topics and offsets.
 """
 
 from __future__ import annotations
@@ -37,16 +36,23 @@ _LOG = logging.getLogger(__name__)
 
 
 class Restager:
-    """Stages single files again, in the driver: they are bounded by `PIECE_BYTES`."""
+    """Stages single files again, in the driver's process; their size is bounded by `PIECE_BYTES`."""
 
     def __init__(self, config: Config, database: Database, storage: Storage) -> None:
         self._config, self._database, self._storage = config, database, storage
         self._central = Cluster(config.kafka.central_cluster, "central")
 
     def restage(self, lease: Lease, path: str) -> str:
-        """Replace the file, and return its new path.
+        """Stage a file again, replace it in the ledger, delete it and return the new path.
 
-        DataLoss, naming what, if Kafka does not hold all of it.
+        Args:
+            lease: Lease under which the ledger is changed.
+            path: Path of the missing or damaged file, relative to the storage root.
+
+        Raises:
+            DataLoss: Kafka no longer has all the records; the message names topics and offsets.
+            Finding: The ledger has no such file.
+            StaleDriver: The lease was taken over.
         """
         known = read_ledger_file(self._database, path)
         audits = CentralTopics.of(self._config.kafka).audits
@@ -87,12 +93,6 @@ class Restager:
     def _stage(
         self, known: LedgerFile, spans: Sequence[Span], schemas: SchemaLookup
     ) -> StagedPiece:
-        """Stage the spans without the records that the ledger knows to be set aside, and without
-        those that fail a check.
-
-        Without schemas datums are not checked, as they were not when an older version staged the
-        file.
-        """
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
         with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:
@@ -138,9 +138,6 @@ class Restager:
 
 
 def _refuse_other_epochs(before: Sequence[Span], now: Sequence[Span]) -> None:
-    """DataLoss where a span's last record is another, or was written under another leader epoch,
-    than when it was staged.
-    """
     found = {(s.topic, s.partition, s.start): s for s in now}
     for s in before:
         again = found.get((s.topic, s.partition, s.start))
@@ -175,9 +172,6 @@ def _are_same(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, in
 
 
 def _differ(had: Sums, has: Sums) -> str:
-    """Say what differs; "" if nothing does. Values are compared where both sides know all of
-    them.
-    """
     if (had.records, had.digest) != (has.records, has.digest):
         return ", others" if had.records == has.records else ", a different number"
     if not had.unchecked and not has.unchecked and had.values != has.values:

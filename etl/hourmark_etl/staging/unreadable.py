@@ -1,6 +1,4 @@
-"""Skips offsets of a partition that cannot be read, or of a control topic whose records no delivery
-service wrote.
-"""
+"""Skips offsets that cannot be read, or control records that no delivery service wrote."""
 
 from __future__ import annotations
 
@@ -27,10 +25,19 @@ _PROBE_STALL_S: Final = 5.0
 
 
 def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
-    """Skip the offsets of a central partition that cannot be read, up to the first that can; return
-    them as a gap.
+    """Skip the unreadable offsets of a central partition and return them as a gap.
 
-    UsageError if staging does not wait for the partition, or if it can be read now.
+    Staging continues at the first offset that can be read and staged. The gap holds hours open
+    until an override accepts it.
+
+    Args:
+        config: The configuration.
+        topic: Central topic.
+        partition: Partition number.
+
+    Raises:
+        UsageError: Staging is not blocked at this partition, or it can be read now.
+        NoLedger: There is no ledger.
     """
     with open_existing_ledger(config) as database:
         error = read_errors(database).get(Partition(topic, partition))
@@ -54,11 +61,14 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
 
 
 def first_stageable(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset from `offset` on that can be read and staged; the partition's end if
-    there is none.
+    """Return the first offset that can be read and staged, or the partition's end offset.
 
-    On a topic of events every record that can be read can be staged: set aside, where it is
-    malformed.
+    On an event topic every readable record can be staged, because malformed ones are set aside.
+
+    Args:
+        config: The configuration.
+        partition: Central topic-partition.
+        offset: Offset to start the search at.
     """
     offset, of = first_readable(config, partition, offset), CentralTopics.of(config.kafka)
     if partition.topic not in {*of.audits, *of.hosts}:
@@ -88,10 +98,15 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
 
 
 def first_readable(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset from `offset` on at which the partition can be read; its end if there
-    is none.
+    """Return the first offset at which the partition can be read, or its end offset.
 
-    A batch is read as a whole, so from every offset in a damaged one the same error comes.
+    Kafka reads whole record batches, so every offset in a damaged batch fails. The search uses
+    growing steps and then bisection.
+
+    Args:
+        config: The configuration.
+        partition: Central topic-partition.
+        offset: Offset to start the search at.
     """
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
     reads = functools.partial(_can_read, config, partition, log_end)
