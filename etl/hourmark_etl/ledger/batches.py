@@ -1,6 +1,4 @@
-"""What the consumer commits: positions by compare-and-set, and the groups that were staged up to
-them.
-"""
+"""Commits of the consumer: positions by compare-and-set, with the groups staged up to them."""
 
 from __future__ import annotations
 
@@ -41,13 +39,20 @@ _LOG = logging.getLogger(__name__)
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
-    """Where each partition of the cluster is to be read from."""
+    """Return the position of every partition of a cluster, or an empty list.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+    """
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
     return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
 def positions_of_topic(database: Database, partition: Partition) -> list[Position]:
-    """Of all topics that this one's name ever stood for."""
+    """Return the positions of a partition in all topics that ever had the topic's name.
+
+    A topic that was deleted and recreated has one position for each topic id.
+    """
     kept = tables.positions
     query = select(kept).where(
         kept.c.topic == partition.topic, kept.c.partition == partition.partition
@@ -56,13 +61,17 @@ def positions_of_topic(database: Database, partition: Partition) -> list[Positio
 
 
 def decode_position(row: Mapping[Any, Any]) -> Position:
-    """Of a whole row. DamagedRow if it is not as it was written."""
+    """Return the position in a complete row of the table `positions`.
+
+    Raises:
+        DamagedRow: The row differs from what was written.
+    """
     check_digest(tables.positions, row)
     return from_columns(Position, row)
 
 
 def put_positions(connection: Connection, new: Iterable[Position]) -> None:
-    """Add them."""
+    """Insert positions of partitions that are new to the ledger."""
     if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new]:
         connection.execute(insert(tables.positions), rows)
 
@@ -70,7 +79,6 @@ def put_positions(connection: Connection, new: Iterable[Position]) -> None:
 def _change_positions(
     connection: Connection, *where: ColumnElement[bool], **values: str | int | None
 ) -> int:
-    """Change those there are, and say how many."""
     table = tables.positions
     found = connection.execute(select(table).where(*where)).mappings().all()
     for row in found:
@@ -80,10 +88,12 @@ def _change_positions(
 
 
 def begin_positions(database: Database, lease: Lease, wanted: Collection[Position]) -> None:
-    """Add positions for partitions that are new to the ledger.
+    """Insert positions of new partitions; positions of known partitions are left unchanged.
 
-    TopicReplaced if the ledger knows the topic by another id, or another cluster: its offsets mean
-    other records now.
+    Raises:
+        TopicReplaced: The ledger has another id for a topic, or another cluster, so its offsets
+            refer to other records.
+        StaleDriver: The lease was taken over.
     """
     with database.transaction(lease) as connection:
         clusters = set(
@@ -118,10 +128,18 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
 def skip_expired(
     database: Database, lease: Lease, at_edge: Callable[[str], str], starts: Mapping[Position, int]
 ) -> None:
-    """Go on at the logs' start offsets where those have passed what is to be staged; what lies
-    between is a gap of its topic.
+    """Advance positions to the log start where retention deleted records that were not staged.
 
-    `at_edge`: the name at its edge of a topic of the central cluster.
+    The skipped offsets are recorded as a gap of the topic.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        at_edge: Maps a central topic name to its name at the edge.
+        starts: Log start offset of each position.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a position has moved.
     """
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
@@ -140,14 +158,22 @@ def restart_truncated_logs(
     starts: Mapping[Position, int],
     now_ms: int,
 ) -> None:
-    """These logs end before what was staged of them: they lost records, and nobody knows from where
-    on others took their offsets.
+    """Restart staging of logs that end before their positions because they lost records.
 
-    Events, and reports, are staged again from the log's start (`starts`): what is known is dropped
-    by its id, and promises tell what is missing, so a gap of events holds nothing: it tells a
-    ledger that is rebuilt that no offset in markers means anything there. Which promises there were
-    nobody can tell: a gap holds every type, and the position stays, as settled promises are named
-    by offsets. `at_edge`: as of `pass_over`.
+    Topics of events and reports are staged again from the log start: known ids are dropped as
+    duplicates, and promises reveal missing events. Their gap is recorded as accepted; it marks the
+    offsets as invalid for a ledger rebuild. Audit topics keep their position, because settled
+    promises are identified by offset; a gap holds every type until an override accepts it.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        at_edge: Maps a central topic name to its name at the edge.
+        starts: Log start offset of each affected position.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a position has moved.
     """
     again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
     held = starts.keys() - again.keys()
@@ -185,8 +211,15 @@ def restart_truncated_logs(
 
 
 def hold_short_audit_logs(database: Database, lease: Lease, shorter: Collection[Position]) -> None:
-    """The logs of promises of these positions end before them: a gap holds every type, until an
-    override accepts it.
+    """Record a gap for each audit partition whose log ends before its position.
+
+    The gap holds every type until an override accepts it. Gaps that are already open are not
+    repeated.
+
+    Args:
+        database: The ledger.
+        lease: Lease under which the ledger is changed.
+        shorter: Positions of the audit partitions.
     """
     known = open_gaps(database)
     if gaps := [gap for p in shorter if (gap := truncated_gap(AUDIT, p)) not in known]:
@@ -195,7 +228,12 @@ def hold_short_audit_logs(database: Database, lease: Lease, shorter: Collection[
 
 
 def truncated_gap(topic: str, p: Position) -> OffsetGap:
-    """That a log ended before the position; `topic`: its name at its edge."""
+    """Return an open gap for a log that ends before the position.
+
+    Args:
+        topic: Name of the topic at its edge.
+        p: Position in the central topic.
+    """
     what = (
         f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, "
         "and its log lost records before"
@@ -204,8 +242,12 @@ def truncated_gap(topic: str, p: Position) -> OffsetGap:
 
 
 def expired_gap(topic: str, p: Position, end: int) -> OffsetGap:
-    """That offsets from the position to `end` are on neither side; `topic`: its name at its
-    edge.
+    """Return an open gap for offsets that retention deleted before they were staged.
+
+    Args:
+        topic: Name of the topic at its edge.
+        p: Position in the central topic; the first missing offset.
+        end: First offset that is available.
     """
     what = (
         f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost "
@@ -215,8 +257,10 @@ def expired_gap(topic: str, p: Position, end: int) -> OffsetGap:
 
 
 def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
-    """TopicReplaced if one of the central cluster's topics has another id than the one that is
-    staged.
+    """Check that central topics have the ids that the ledger stages.
+
+    Raises:
+        TopicReplaced: A topic has another id, so it was deleted and recreated.
     """
     known = dict(
         database.fetch(select(tables.positions.c.topic, tables.positions.c.topic_id)).all()
@@ -231,13 +275,14 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
 
 
 def type_shards(database: Database) -> dict[str, str]:
-    """By type: the shard whose query is to stage it."""
+    """Return the shard of each event type."""
     return dict(database.fetch(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
 
 
 def shards(database: Database) -> frozenset[str]:
-    """Every shard that has types, or topics not handed over yet, and the default one, which has the
-    control topics.
+    """Return all shards that have types or positions, including the default one.
+
+    The default shard stages the control topics.
     """
     found = database.fetch(
         union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))
@@ -246,8 +291,17 @@ def shards(database: Database) -> frozenset[str]:
 
 
 def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
-    """Leave topics to other shards (`shards`: topic → shard); only who stages them may, and between
-    two of its batches.
+    """Move topics to other shards.
+
+    Only the consumer that stages the topics may call this, between two batches.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        shards: New shard of each central topic.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     with database.transaction(lease) as connection:
         for topic, shard in shards.items():
@@ -257,12 +311,18 @@ def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) 
 def skip_unreadable(
     database: Database, at_edge: Callable[[str], str], error: ReadError, end: int
 ) -> OffsetGap:
-    """Go on at offset `end` of a partition that cannot be read; what lies before it is a gap of its
-    topic.
+    """Advance a blocked partition to an offset, and return the skipped offsets as a gap.
 
-    Returns the gap. It holds the type, or every type for a topic of promises or reports, until an
-    override accepts it. UsageError, with nothing changed, if the partition is no longer held at
-    that offset.
+    The gap holds the topic's type, or every type for a control topic, until an override accepts it.
+
+    Args:
+        database: The ledger.
+        at_edge: Maps a central topic name to its name at the edge.
+        error: The read error that blocks the partition.
+        end: Next offset to stage.
+
+    Raises:
+        UsageError: The partition is no longer blocked at that offset; nothing was changed.
     """
     rows = tables.positions
     what = (
@@ -300,12 +360,24 @@ def commit_batch(
     *,
     now_ms: int = 0,
 ) -> list[ReadError]:
-    """Move offsets on, the only way that they do, with all that was staged or set aside up to them.
+    """Commit a staged batch: advance its positions and insert its files, groups and reports.
 
-    `unread`: partitions that could not be read further. Returns those of them that were not known
-    to be unreadable from there.
+    Nothing else advances positions in normal operation. Position, files and read errors change in
+    one transaction.
 
-    StaleDriver, with nothing changed, if a position is not where the batch began.
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        batch: The batch.
+        unread: Partitions that could not be read further.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The read errors that are new: with another offset than was known.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a position is not where the batch started; nothing
+            was changed.
     """
     with database.transaction(lease) as connection:
         moved = list(zip(batch.starts, batch.ends, strict=True))
@@ -321,7 +393,7 @@ def commit_batch(
 
 
 def put_staged(connection: Connection, batch: StagedBatch) -> None:
-    """Name its files and groups, which no bucket lists yet."""
+    """Insert the files and groups of a batch; no bucket lists them yet."""
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
     for table, groups in ((tables.groups, batch.groups), (tables.audit_groups, batch.audit_groups)):
         if groups:
@@ -332,9 +404,6 @@ def put_staged(connection: Connection, batch: StagedBatch) -> None:
 
 
 def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
-    """What the ledger keeps of the group itself: all but its row number, its file's and its
-    listing.
-    """
     value_sum = None if g.value_sum is None else to_signed(g.value_sum)
     row = to_columns(g, low64_sum=to_signed(g.low64_sum), value_sum=value_sum)
     path = row.pop("path")
@@ -348,14 +417,9 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
 def _compare_and_set(
     connection: Connection, moved: Sequence[tuple[Position, Position]], *, keep_epochs: bool = False
 ) -> None:
-    """Move positions (from, to), in as few calls as for one.
-
-    StaleDriver where the ledger is not where one begins.
-
-    `keep_epochs`: where `to` has no `epoch_next`, no record came, and the last one is the same as
-    before. Where it has one and no epoch, records came and their leader is not known: with the
-    epoch before, a reader would take them for another log's.
-    """
+    # With keep_epochs, an end without epoch_next keeps the epoch: no record was staged. An end with
+    # epoch_next but without an epoch clears it: the leader of the last record is unknown, and with the
+    # old epoch a reader would report a truncated log.
     topic_ids = sorted({start.topic_id for start, _ in moved})
     of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
     rows = select_by_names(

@@ -1,9 +1,9 @@
-"""What later hours need of closed ones.
+"""Data about closed buckets that later hours need.
 
-Which closed buckets may hold ids of an origin hour, and where the index of their ids stands: a
-cache, so rows may go. Schema ids with what they stood for: an id that stands for another schema
-later stops the ETL. Which files of unaudited rows there are: rows that a later promise may need
-(`hourmark_etl.closing.proof.unaudited`).
+- Index runs: which closed buckets may hold ids of an origin hour, and where their ids are indexed.
+  A cache, so rows may be deleted.
+- Missing ranges: what closed buckets lack, from their manifests.
+- Files of unaudited rows, which a later promise may need (`hourmark_etl.closing.proof.unaudited`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ _MORE_IN_0_3_0: Final = ("more ranges", "accepted: ", "are lost with the staged 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdRun:
-    """Rows [first_row, first_row + rows) of an index file: ids of one bucket, ascending."""
+    """A run of index rows: the sorted ids of one bucket.
+
+    Attributes:
+        path: Path of the index file, relative to the storage root.
+        first_row: Index of the first row in the file.
+        rows: Number of rows.
+    """
 
     path: str
     first_row: int
@@ -49,8 +55,15 @@ class IdRun:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedBucket:
-    """A closed bucket. `events`: records in all `files`: their paths below the root, and their
-    digests. `holds`: of the hours that were asked for, those of which it has events.
+    """A closed bucket with the location of its ids.
+
+    Attributes:
+        event_type: Event type.
+        hour_s: Hour of the bucket, Unix seconds.
+        holds: The requested origin hours of which the bucket has events.
+        events: Number of records in all files.
+        index: Index runs of the bucket's ids.
+        files: Path below the storage root and digest of each file.
     """
 
     event_type: str
@@ -62,16 +75,24 @@ class ClosedBucket:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the index speaks of every event."""
+        """Whether the index covers every event of the bucket."""
         return sum(run.rows for run in self.index) == self.events
 
 
 def closed_buckets(
     database: Database, origin_hours_s: Mapping[str, Collection[int]], bucket_seconds: int
 ) -> dict[str, tuple[ClosedBucket, ...]]:
-    """By type: closed buckets that hold events of these origin hours, as their own or as late ones.
+    """Return the closed, non-empty buckets of each type that hold events of the given origin hours.
 
-    Empty ones are left out.
+    A bucket holds events of its own hour and late events of earlier ones.
+
+    Args:
+        database: The ledger.
+        origin_hours_s: Origin hours of each event type, Unix seconds.
+        bucket_seconds: Length of a bucket in seconds.
+
+    Raises:
+        DamagedRow: A bucket's row differs from what was written.
     """
     origins = {event_type: set(of) for event_type, of in origin_hours_s.items() if of}
     with database.reading() as connection:
@@ -106,7 +127,6 @@ def closed_buckets(
 def _runs(
     connection: Connection, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[IdRun]]:
-    """By bucket, the runs of the index."""
     indexes = tables.id_indexes.c
     runs = defaultdict[tuple[str, int], list[IdRun]](list)
     query = select(indexes.type, indexes.hour, indexes.path, indexes.first_row, indexes.rows)
@@ -120,9 +140,7 @@ def _runs(
 
 
 def _append(runs: list[IdRun], run: IdRun) -> None:
-    """As one with the run before it where it goes on: that ended with a container, and may have
-    within a block of the index.
-    """
+    # A run ends with a container, perhaps within a block of the index: adjacent runs are merged.
     before = (
         runs.pop()
         if runs and (runs[-1].path, runs[-1].first_row + runs[-1].rows) == (run.path, run.first_row)
@@ -134,8 +152,17 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
 
 
 def missing_since(database: Database, event_type: str, from_hour_s: int) -> Lacking:
-    """Return what closed buckets of this hour (Unix seconds) and later ones lack, by their
-    manifests.
+    """Return the ranges that closed buckets of a type lack, from an hour on.
+
+    The manifests of the buckets name these ranges.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        from_hour_s: First hour, Unix seconds.
+
+    Raises:
+        DamagedRow: A bucket's row differs from what was written.
     """
     with database.reading() as connection:
         rows = [
@@ -157,9 +184,7 @@ def _lacks(manifest: Mapping[str, Any]) -> Lacking:
 
 
 def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> Lacking:
-    """Read it from the sentences of a manifest of version 0.3.0 or before, or of a bucket that such
-    a version sealed.
-    """
+    # Manifests of version 0.3.0 and buckets sealed by it have only sentences.
     ranges = [range_id for text in waived for range_id in _RANGE_ID.findall(text)]
     return Lacking(
         tuple(dict.fromkeys(ranges)),
@@ -168,7 +193,7 @@ def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> Lacking:
 
 
 class _ManifestFields(NamedTuple):
-    """Of a bucket's manifest: `late`: labels of hours; `files`: names and digests."""
+    """The fields of a bucket's manifest that this module needs."""
 
     events: int
     late: Collection[str]
@@ -177,7 +202,7 @@ class _ManifestFields(NamedTuple):
 
 
 def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFields:
-    """Of a row of closed buckets. DamagedRow where it holds no manifest: it has no digest."""
+    # A row of closed buckets has no digest, so a row without a manifest is reported here.
     try:
         m = from_json(manifest)
         files = [(file["name"], file["blake2b"]) for file in m["files"]]
@@ -189,9 +214,13 @@ def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFi
 def replace_index_runs(
     database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
 ) -> None:
-    """Runs of closed buckets (type, hour); `bytes_each`: of an id.
+    """Replace the index runs of closed buckets, in a transaction of its own.
 
-    What was known of those buckets before is forgotten.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        runs: Runs as (type, hour in Unix seconds, run).
+        bytes_each: Size of one id in the index, in bytes.
     """
     if runs:
         with database.transaction(lease) as connection:
@@ -201,7 +230,13 @@ def replace_index_runs(
 def put_runs(
     connection: Connection, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
 ) -> None:
-    """See `remember`."""
+    """Replace the index runs of closed buckets, in the caller's transaction.
+
+    Args:
+        connection: The transaction.
+        runs: Runs as (type, hour in Unix seconds, run).
+        bytes_each: Size of one id in the index, in bytes.
+    """
     rows = [
         {
             **dataclasses.asdict(run),
@@ -215,8 +250,16 @@ def put_runs(
 
 
 def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
-    """Forget runs of buckets before this hour, and the oldest hours beyond so many bytes in all;
-    how many runs were forgotten.
+    """Delete index runs of old hours, and of the oldest hours beyond a size limit.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        before_s: Runs of hours before this one are deleted, Unix seconds.
+        bytes_max: Maximum size of the remaining runs, in bytes.
+
+    Returns:
+        The number of runs deleted.
     """
     table = tables.id_indexes
     with database.transaction(lease) as connection:
@@ -235,14 +278,22 @@ def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) 
 
 
 def index_paths(database: Database) -> set[str]:
-    """Index files that the ledger names."""
+    """Return the paths of all index files in the ledger."""
     return set(database.fetch(select(tables.id_indexes.c.path).distinct()).scalars())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UnauditedFile:
-    """Unaudited rows of one bucket. What settles them lies at or past `audit_next`; what the type
-    has settled by now, below `settled_next`.
+    """A file of unaudited rows of one bucket: rows without a promise when the bucket was sealed.
+
+    Attributes:
+        event_type: Event type.
+        hour_s: Hour of the bucket, Unix seconds.
+        path: Path of the file, relative to the storage root.
+        rows: Number of rows.
+        audit_next: Audit offsets at sealing; promises for these rows are at or after them.
+        sealed_at_ms: Time of sealing, Unix milliseconds.
+        settled_next: Audit offsets below which the type's promises are settled now.
     """
 
     event_type: str
@@ -255,7 +306,7 @@ class UnauditedFile:
 
 
 def unaudited_files(database: Database) -> list[UnauditedFile]:
-    """All of them, oldest bucket first."""
+    """Return all files of unaudited rows, oldest bucket first."""
     kept, frontiers = tables.unaudited, tables.frontiers
     query = (
         select(kept, frontiers.c.settled_next, frontiers.c.settled_further)
@@ -276,7 +327,7 @@ def unaudited_files(database: Database) -> list[UnauditedFile]:
 def unaudited_row(
     event_type: str, hour_s: int, path: str, rows: int, audit_next: AuditOffsets, sealed_at_ms: int
 ) -> dict[str, Any]:
-    """Of the table `unaudited`."""
+    """Return a row of the table `unaudited`."""
     return {
         "type": event_type,
         "hour": hour_s,
@@ -289,8 +340,14 @@ def unaudited_row(
 
 
 def forget_unaudited(database: Database, lease: Lease, paths: Collection[str]) -> None:
-    """Before the files are deleted: a file that nobody names harms nothing, a missing one would
-    leave a promise unmet.
+    """Delete files of unaudited rows from the ledger; call it before the files are deleted.
+
+    A file that the ledger does not name is harmless; a missing file would leave a promise unmet.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        paths: Paths of the files.
     """
     with database.transaction(lease) as connection:
         delete_rows(connection, tables.unaudited, ["path"], [{"path": path} for path in paths])

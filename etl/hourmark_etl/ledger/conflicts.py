@@ -1,9 +1,8 @@
-"""Ranges with two audit records that differ: what they hold, and which audit files have been
-compared so far.
+"""Conflicts: ranges with two audit records that differ, and which audit files have been compared.
 
-A conflict holds one hour of one type, and nothing but an override closes that. It goes with its
-hour's close, whose manifest names it: from then on copies of records that were compared say nothing
-new (`closing.proof.readings`).
+A conflict holds one hour of one type until an override closes the hour. It is deleted when the hour
+closes, and the manifest names it; copies of compared records are ignored from then on
+(`closing.proof.readings`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,15 @@ _GROUPS = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """In the table's columns. `what`: the range and what each record promises, human-readable."""
+    """A range with two audit records that differ, which holds one hour of one type.
+
+    Attributes:
+        event_type: Event type.
+        hour_s: Hour that is held, Unix seconds.
+        range_id: Id of the range.
+        what: The range and the promises of both records, human-readable.
+        found_at_ms: Time of detection, Unix milliseconds.
+    """
 
     event_type: str
     hour_s: int
@@ -37,8 +44,15 @@ class Conflict:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFile:
-    """A staged file of audit records; `observed_from_ms` to `observed_to_ms`: when its ranges were
-    observed.
+    """A staged file of audit records.
+
+    Attributes:
+        file_id: Row id in the ledger.
+        path: Path relative to the storage root.
+        rows: Number of rows.
+        observed_from_ms: First time at which its ranges were observed, Unix milliseconds.
+        observed_to_ms: Last such time.
+        site: Site of the audit topic.
     """
 
     file_id: int
@@ -50,7 +64,11 @@ class AuditFile:
 
 
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
-    """By type, all there are. A damaged row holds its type's frontier hour, whichever that is."""
+    """Return all conflicts by event type.
+
+    A damaged row is returned with hour 0, so that it holds the type's frontier hour whichever it
+    is.
+    """
     found: dict[str, list[Conflict]] = {}
     for row in database.fetch(
         select(_TABLE).order_by(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.range_id)
@@ -65,10 +83,12 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
 
 
 def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
-    """Where a row is not as it was written, all go, and every audit file is to be compared anew:
-    which row it was.
+    """Delete all conflicts and mark all audit files as not compared if a conflict row is damaged.
 
-    A row that names another type or hour than it did would hold these, and let go its own.
+    A damaged row might hold the wrong hour and release its own.
+
+    Returns:
+        The error of the damaged row, or None if all rows are intact.
     """
     try:
         for row in database.fetch(select(_TABLE)).mappings():
@@ -84,20 +104,29 @@ def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
 def conflicts_holding(
     found: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> list[Conflict]:
-    """Return what holds the frontier's hour."""
+    """Return the conflicts that hold the frontier's hour.
+
+    Args:
+        found: Conflicts by event type.
+        frontier: Frontier of an event type.
+    """
     return [c for c in found.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
 
 
 def conflict_texts(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> tuple[str, ...]:
-    """What holds the frontier's hour, human-readable."""
+    """Return human-readable texts of the conflicts that hold the frontier's hour."""
     return tuple(c.what for c in conflicts_holding(found, frontier))
 
 
 def uncompared_files(
     database: Database, rows_max: int, without: Collection[str]
 ) -> list[AuditFile]:
-    """The oldest audit files that were not compared, `without` these paths: one at least, and no
-    more rows than that.
+    """Return the oldest audit files that were not compared yet, at least one if there is any.
+
+    Args:
+        database: The ledger.
+        rows_max: Maximum number of rows in all returned files, unless the first has more.
+        without: Paths to leave out.
     """
     chosen: list[AuditFile] = []
     rows = 0
@@ -112,8 +141,12 @@ def uncompared_files(
 
 
 def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
-    """Those that were compared and may hold records of ranges observed in this span, both ends
-    included.
+    """Return compared audit files that may hold ranges observed between two times.
+
+    Args:
+        database: The ledger.
+        from_ms: First time, Unix milliseconds.
+        to_ms: Last time, Unix milliseconds, included.
     """
     return _audit_files(
         database,
@@ -145,9 +178,7 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
 def record_compared(
     database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
 ) -> None:
-    """These files are compared with all others, and this is what was found: in one transaction, so
-    neither without the other.
-    """
+    """Mark audit files as compared and insert the conflicts found, in one transaction."""
     with database.transaction(lease) as connection:
         replace_rows(
             connection,

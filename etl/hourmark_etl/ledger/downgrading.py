@@ -1,12 +1,12 @@
-"""The way of a ledger back to an older version: its tables step down, or a copy from before is put
-back.
+"""Returns a ledger to an older version: a downgrade of its tables, or a restored copy.
 
-Both are one transaction, after a copy of what is there now, and raise the epochs of all leases: a
-driver that still runs can change nothing more. Commit number and epochs never fall, so no name that
-one of them is part of is ever given twice.
+Both are one transaction, after a copy of the current ledger was made, and raise the epochs of all
+leases, so a driver that still runs can change nothing. Commit numbers and epochs never decrease, so
+no name that contains one is used twice.
 
-    step down   what closed since stays closed; what only later versions know is dropped
-    put back    only where nothing was closed, sealed or declared since: positions go back, and topics are staged again from there
+    downgrade   closed hours stay closed; data that only later versions know is dropped
+    restore     only if nothing was closed, sealed or declared since; topics are staged again from
+                the copy's positions
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ _COMMIT: Final = tables.meta.c.key == "commit"
 def downgrade_ledger(
     url: str, revision: int, may: Callable[[Connection], None] = lambda _: None
 ) -> str:
-    """Take the tables back to the revision; the copy that was made before.
+    """Downgrade the ledger's tables to a schema version, and return the copy that was made first.
 
-    `may` raises where it may not be, as it stands now.
+    Args:
+        url: URL of the ledger.
+        revision: Target schema version.
+        may: Called in the transaction before any change; raises an exception to abort.
+
+    Raises:
+        Unavailable: The database does not respond, or the copy cannot be made.
     """
     changing, _ = open_engine(url)
     try:
@@ -52,11 +58,22 @@ def restore_copy(
     newest: int | None = None,
     may: Callable[[Connection], None] = lambda _: None,
 ) -> tuple[int, str]:
-    """Put the copy of that name in place of what is there: its revision, and the copy of what was
-    there.
+    """Replace the ledger's content with a copy.
 
-    `newest`: of the revisions that whoever goes on with it can open. Finding, with all reasons,
-    where something closed since, or may have. `may`: see `step_down`.
+    Args:
+        url: URL of the ledger.
+        name: File path (SQLite) or schema name (PostgreSQL) of the copy.
+        newest: Newest schema version that the software to be used can open; None for no limit.
+        may: Called in the transaction before any change; raises an exception to abort.
+
+    Returns:
+        The schema version of the copy, and the copy that was made of the replaced content.
+
+    Raises:
+        Finding: The copy belongs to another ledger, has a newer version, or hours were closed or
+            sealed or rules put in force since; the message has all reasons.
+        UsageError: There is no such copy.
+        Unavailable: The database does not respond, or a copy cannot be made.
     """
     changing, _ = open_engine(url)
     try:
@@ -112,7 +129,6 @@ def _check_same_ledger(engine: Engine, name: str) -> None:
 
 
 def _since(connection: Connection, schema: str) -> Iterator[str]:
-    """What was done since the copy that must not be undone."""
     of_copy = {"schema_translate_map": {None: schema}}
     buckets = select(tables.buckets.c.type, tables.buckets.c.hour)
     closed = {*connection.execute(buckets)} - {
@@ -146,6 +162,5 @@ def _commit(connection: Connection, schema: str | None = None) -> int:
 
 
 def _fence(connection: Connection, commit: int) -> None:
-    """The next commit is this one, and it has taken all leases."""
     connection.execute(update(tables.meta).where(_COMMIT).values(value=str(commit + 1)))
     connection.execute(update(tables.leases).values(epoch=commit + 1))

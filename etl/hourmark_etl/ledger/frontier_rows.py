@@ -1,6 +1,6 @@
-"""A frontier row for each type, put with the rules.
+"""A frontier row for each event type, written with the rules; writing it again is harmless.
 
-Can be repeated; a type's first hour is fixed once.
+A type's first hour never changes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,23 @@ BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 def put_frontiers(
     connection: Connection, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour
 ) -> list[str]:
-    """Add rows for new types, renew sources and shard of all; returns the names that were new.
+    """Insert frontier rows of new types, and update sources and shard of known ones.
 
-    A source that may carry a type no longer is awaited until its hosts have said goodbye: what they
-    read before is on its way. While none of its hosts was ever heard of, their reports may be on
-    their way too. UsageError if the ledger's buckets have another length: a root's is fixed.
+    A source that no longer carries a type is kept until its hosts have said goodbye, or while none
+    of its hosts has reported yet, because their lines may still arrive.
+
+    Args:
+        connection: The transaction.
+        types: All declared event types.
+        sources: All declared sources.
+        first_hour: First hour of new types; its length is the bucket length.
+
+    Returns:
+        The sorted names of the new types.
+
+    Raises:
+        UsageError: The ledger's buckets have another length, which cannot change.
+        DamagedRow: A row differs from what was written.
     """
     if not _has_bucket_length(connection, first_hour.length_s):
         connection.execute(
@@ -71,7 +83,16 @@ def insert_frontier(
     hour_s: int | None = None,
     settled_next: AuditOffsets = NONE_MEANT,
 ) -> Insert:
-    """Adds a row; `hour_s`: the open hour, where it is not the first."""
+    """Return the SQL statement that inserts an open frontier of an event type.
+
+    Args:
+        event_type: Event type.
+        first_s: First hour, Unix seconds.
+        shard: Shard that stages the type.
+        sources: Names of the sources that may carry the type.
+        hour_s: Frontier hour, Unix seconds; None for the first hour.
+        settled_next: Audit offsets below which the type's promises are settled.
+    """
     row = {
         "type": event_type,
         "first_hour": first_s,
@@ -87,7 +108,7 @@ def insert_frontier(
 
 
 def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
-    """As a frontier's row has them."""
+    """Return the columns of a frontier row that hold the settled audit offsets."""
     return {
         "settled_next": settled_next.at(FIRST_SITE),
         "settled_further": encode_further_sites(settled_next),
@@ -95,25 +116,31 @@ def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
 
 
 def encode_further_sites(offsets: AuditOffsets) -> str | None:
-    """Of further sites, for a column of its own; None where there are none."""
+    """Return the audit offsets of all sites but the first as JSON, or None if there are none."""
     return json.dumps(offsets.further) if offsets.further else None
 
 
 def decode_offsets(first: int, further: str | None) -> AuditOffsets:
-    """The inverse of both columns together."""
+    """Return the audit offsets of all sites from their two columns.
+
+    Args:
+        first: Offset of the first site.
+        further: JSON of the other sites' offsets, or None.
+    """
     return AuditOffsets.of({FIRST_SITE: first, **(json.loads(further) if further else {})})
 
 
 def check_bucket_length(database: Database, bucket_seconds: int) -> None:
-    """UsageError if the ledger's buckets have another length than parsing.bucket_seconds
-    says now.
+    """Check that the ledger's bucket length is the configured one, if it is fixed already.
+
+    Raises:
+        UsageError: The lengths differ.
     """
     with database.reading() as connection:
         _has_bucket_length(connection, bucket_seconds)
 
 
 def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
-    """Whether it is fixed; UsageError where it is another."""
     known_s = connection.execute(
         select(tables.meta.c.value).where(tables.meta.c.key == BUCKET_SECONDS)
     ).scalar()
@@ -126,8 +153,9 @@ def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
 
 
 def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
-    """The sources whose lines may become events of the type; any source's may become dead
-    letters.
+    """Return the names of the sources whose lines may become events of a type.
+
+    Lines of any source may become dead letters.
     """
     if event_type == DEAD_LETTERS:
         return {s.name for s in sources}

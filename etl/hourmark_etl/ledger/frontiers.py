@@ -1,19 +1,18 @@
-"""What the closer commits: freeze, unfreeze, seal, close.
+"""Commits of the closer: freeze, unfreeze, seal and close.
 
 Each is one transaction under the closer's lease, for many types.
 
     open ──freeze──► frozen ──seal──► sealed ──close──► open (the next hour)
-      ▲                │                 ▲────────────────┘ (the next hour is sealed too)
+      ▲                │                 ▲────────────────┘ (if the next hour is sealed too)
       └────unfreeze────┘
 
-A compare-and-set on (hour, state) guards each arrow, so a step that was already taken, or taken by
-another, is refused.
+Each transition is a compare-and-set on (hour, state), so a transition that was already made fails.
 
-A backlog's hours may be frozen together: the frontier's hour H and those after it up to `until`.
-Rows of hours before H are listed for H, rows of a later hour for that hour, as if each had been
-frozen alone with nothing staged in between. The proof seals the first of them, as many as it can,
-and the others are unlisted in the same transaction. So a group listed at or after the frontier's
-hour stands in no bucket yet: no column says how many hours are frozen.
+Hours of a backlog may be frozen together: the frontier's hour H and later hours up to `until`. Rows
+of hours before H are listed for H, and rows of a later hour for that hour, as if each hour had been
+frozen alone. The proof seals as many of these hours as it can, from the first on; the same
+transaction unlists the others. A group listed at or after the frontier's hour is therefore in no
+bucket yet, and no column needs to hold the number of frozen hours.
 """
 
 from __future__ import annotations
@@ -55,7 +54,14 @@ _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
 @dataclasses.dataclass(frozen=True)
 class SealEffects:
-    """What is committed together with the seals of a round."""
+    """Changes that are committed together with the seals of a round.
+
+    Attributes:
+        waived: Reporters to waive, as the cut read them; one that has reported since is not waived.
+        unaudited: Rows of the table `unaudited`.
+        accepted: Offset gaps that overrides accept.
+        checks: Edge checks that replace those of the accepted gaps' topics.
+    """
 
     waived: Collection[
         Reporter
@@ -67,14 +73,26 @@ class SealEffects:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedHour:
-    """A published hour. Hours of one type are closed in turn."""
+    """A published hour to be closed in the ledger.
+
+    Attributes:
+        frontier: Sealed frontier of the hour.
+        manifest: Manifest of the published bucket.
+    """
 
     frontier: Frontier
     manifest: Manifest
 
 
 def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
-    """All types' frontier hours, by name."""
+    """Return the frontier of every event type, by name.
+
+    A damaged row is returned as a frontier with the state DAMAGED and the error as its alarm.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Length of a bucket in seconds.
+    """
     return [
         _frontier(row, bucket_seconds)
         for row in database.fetch(select(_ROWS).order_by(_ROWS.c.type)).mappings()
@@ -118,12 +136,23 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     until: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[Position, ...]]:
-    """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are
-    carried by later buckets.
+    """Freeze frontier hours: list all their staged groups, and those of earlier hours, for them.
 
-    `until`: by type, the last hour of a backlog that is frozen with it. Returns, by type, how far
-    its central topics (`topics`: type → names, one a site) were staged in that very transaction:
-    whatever of the listed hours lies below is in these buckets or in an earlier one.
+    Groups that are staged later belong to later buckets.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        chosen: Open frontiers to freeze.
+        topics: Central topics of each type, one per site.
+        until: Last hour of a backlog to freeze together, by type; the frontier's hour if missing.
+
+    Returns:
+        The positions of each type's topics in that transaction: all records of the listed hours
+        below them are in these buckets or earlier ones.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a frontier is not open at its hour.
     """
     groups, last = tables.groups, until or {}
     with database.transaction(lease) as connection:
@@ -173,8 +202,15 @@ def _positions_of(
 def unfreeze_all(
     database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]
 ) -> None:
-    """Take listings back; each alarm says what the proof missed, empty where a crash alone is the
-    cause.
+    """Reopen frozen hours and remove their listings.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        alarms: Frontiers with the findings of the failed proof; empty after a crash.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
     """
     with database.transaction(lease) as connection:
         moved = [
@@ -186,7 +222,7 @@ def unfreeze_all(
 
 
 def _unlist(connection: Connection, from_hour: Mapping[str, Hour]) -> None:
-    """Groups that are listed for these hours or later ones: all of them stand in no bucket yet."""
+    # Groups listed for these hours or later ones are in no bucket yet.
     groups = tables.groups
     connection.execute(
         update(groups)
@@ -203,10 +239,19 @@ def seal(
     frozen: Collection[Frontier],
     together: SealEffects = SealEffects(),  # it is frozen
 ) -> None:
-    """Fix what the buckets hold and how they were proved; `chains`: by type, seals of its hours
-    from the frontier's on, in turn.
+    """Seal frozen hours: fix what their buckets contain and how that was proved.
 
-    Hours that were frozen and are not sealed are unlisted.
+    Hours that were frozen but not sealed are unlisted.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        chains: Seals of each type's consecutive hours, from the frontier's hour on.
+        frozen: Frozen frontiers.
+        together: Further changes to commit with the seals.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
     """
     with database.transaction(lease) as connection:
         moved = [
@@ -228,11 +273,16 @@ def seal(
 def force_sealed(
     connection: Connection, f: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
 ) -> None:
-    """Sealed hours among these (Unix seconds) lack rows that they were sealed with: they close as
-    forced, and name it.
+    """Change the seals of hours that lost rows, so that the hours close as `forced`.
 
-    Their unaudited rows are forgotten, as its rows may be among those: a promise that it would keep
-    stays unmet.
+    The unaudited rows of these hours are deleted from the ledger, because the lost rows may be
+    among them; promises for them stay unmet.
+
+    Args:
+        connection: The transaction.
+        f: Sealed frontier of the type.
+        lost: Sums of the lost rows by hour, Unix seconds; other hours are left unchanged.
+        waived: Texts for the manifest.
     """
     hours = [(h.hour.start_s, h.seal) for h in f.sealed_hours if h.seal]
     if hit := [hour_s for hour_s, _ in hours if hour_s in lost]:
@@ -247,12 +297,20 @@ def force_sealed(
 def leave_out_rows(
     database: Database, lease: Lease, f: Frontier, waived: str, *, gives_up: bool
 ) -> None:
-    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced.
+    """Mark a sealed hour to close as `forced`, without rows that cannot be written.
 
-    `gives_up`: see `SealedHour`.
+    The hour's unaudited rows are deleted from the ledger, because the omitted rows may be among
+    them; promises for them stay unmet.
 
-    Its unaudited rows are forgotten, as those rows may be among them: a promise that they would
-    keep stays unmet.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        f: Sealed frontier.
+        waived: Text for the manifest.
+        gives_up: Stored in the seal; see `SealedHour`.
+
+    Raises:
+        StaleDriver: The lease was taken over, or the frontier is not sealed at its hour.
     """
     assert f.seal is not None
     seal = dataclasses.replace(
@@ -290,16 +348,12 @@ def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
 
 
 def _with_others(seal: Seal) -> Lacking:
-    """Return what the bucket lacks if rows that it was sealed with are given up: of which ranges
-    they are, nothing tells.
-    """
+    # Which ranges the given-up rows belong to is unknown.
     return (seal.lacks or Lacking()) | Lacking(more=True)
 
 
 def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
-    """Until they report again: rows are replaced then, so one that has reported since is left
-    alone.
-    """
+    # Reports replace rows, so a host that has reported since is not waived.
     table, report = (
         tables.reporters,
         ("host_id", "source", "incarnation", "sequence", "received_at_ms"),
@@ -311,20 +365,24 @@ def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
 
 
 def first_unsealed(frontier: Frontier) -> Hour:
-    """The first hour of which no bucket can have been published by this ledger."""
+    """Return the first hour of which this ledger cannot have published a bucket."""
     return hours_on(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
 def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour]) -> None:
-    """Remember published buckets and go on, each type to its next hour.
+    """Record published buckets, and advance each type's frontier past them.
 
-    What a marker says stands, whoever published it.
+    The manifest on storage is authoritative, whichever process published it. Overrides and
+    conflicts of the closed hours are deleted, and so are unaudited rows of hours that left out
+    rows.
 
-    Unaudited rows of an hour that left out rows are forgotten, as `leave_out` says.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        closings: Published hours; those of one type must be consecutive.
 
-    Of one type there may be several, in turn; then the frontier passes them all. An override for a
-    closed hour is done, and the conflicts that held it are named by its manifest, or an earlier
-    one.
+    Raises:
+        StaleDriver: The lease was taken over, or a frontier is not sealed at its hour.
     """
     last: dict[str, PublishedHour] = {}
     first: dict[str, Frontier] = {}
@@ -370,7 +428,7 @@ def _seals_json(seals: Iterable[Seal]) -> str:
 
 
 def closed_types(database: Database) -> set[str]:
-    """Types of which this ledger has closed a bucket."""
+    """Return the event types that have at least one closed bucket."""
     frontiers, buckets = (
         tables.frontiers,
         tables.buckets,
@@ -380,7 +438,7 @@ def closed_types(database: Database) -> set[str]:
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
-    """Bytes of datums by type and hour (start, Unix seconds) that no freeze has listed."""
+    """Return the bytes of staged datums that no freeze has listed, by type and hour (Unix seconds)."""
     table = tables.groups
     query = (
         select(table.c.type, table.c.hour, func.sum(table.c.bytes))
@@ -395,12 +453,7 @@ def _move_all(
     before: State,
     moved: Sequence[tuple[Frontier, State, Mapping[str, Any]]],
 ) -> None:
-    """Step many frontiers, each to a state, with these columns; StaleDriver, and nothing changed,
-    if one is not where it is thought to be.
-
-    The transactions of one ledger are serial, so what is read here stays so until the end of this
-    one.
-    """
+    # Transactions of one ledger are serialized, so what is read here is valid until the commit.
     names = [f.event_type for f, *_ in moved]
     found = {
         row["type"]: row for row in select_by_names(connection, select(_ROWS), _ROWS.c.type, names)

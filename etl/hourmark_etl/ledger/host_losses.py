@@ -1,10 +1,9 @@
-"""What hosts lost, by source and time, for the manifests of the hours that it may concern; and what
-they could not ask for again.
+"""Losses of hosts by source and time, for the manifests of the hours that they may affect.
 
-Reports tell totals that never fall; what one adds to the report before it was written after the
-time up to which the source had claimed to be read, and before the new report was received. A loss
-whose lines may belong to several hours is named by each. A host's first report is the only one that
-this ledger can date no further back than its receipt.
+Reports contain totals that never decrease. The increase since the previous report concerns lines
+written after the time up to which the source had been read, and before the new report was received.
+A loss that may affect several hours is named in the manifest of each. The loss in a host's first
+report can only be dated to its receipt.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SUM_MAX: Final = (1 << 63) - 1  # what markers and the ledger hold
 
 
 class HostLossRow(TypedDict):
-    """As it is kept. Times are Unix milliseconds of the services' clocks."""
+    """A row of the table `host_losses`; times are Unix milliseconds by the services' clocks."""
 
     host_id: str
     source: str
@@ -36,9 +35,14 @@ class HostLossRow(TypedDict):
 
 
 class HostLoss(NamedTuple):
-    """One source's.
+    """Losses of one source in a time span.
 
-    `unknown`: on so many occasions lines may have been lost, nobody knows how many.
+    Attributes:
+        source: Source name.
+        from_ms: Start of the span, Unix milliseconds.
+        to_ms: End of the span, Unix milliseconds.
+        lost_bytes: Number of bytes lost.
+        unknown: Number of events in which an unknown number of lines may have been lost.
     """
 
     source: str
@@ -49,7 +53,12 @@ class HostLoss(NamedTuple):
 
 
 def added_losses(said: Iterable[Reporter], before: Mapping[str, Reporter]) -> list[HostLossRow]:
-    """What this report of one host adds to what was known of it, by source, until now."""
+    """Return the losses that a host's report adds to its previous report.
+
+    Args:
+        said: The new report, one entry per source.
+        before: The previous report by source; empty for a host's first report.
+    """
     return [row for s in said if (row := _added(s, before.get(s.source)))]
 
 
@@ -70,7 +79,7 @@ def _added(said: Reporter, before: Reporter | None) -> HostLossRow | None:
 
 
 def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
-    """Keep them, and those of before no longer than any hour is held open."""
+    """Insert losses, and delete those older than `KEPT_MS`."""
     if new:
         newest_ms = max(row["to_ms"] for row in new)
         connection.execute(
@@ -80,7 +89,7 @@ def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
 
 
 def losses(database: Database) -> list[HostLoss]:
-    """All that are kept."""
+    """Return all losses in the ledger."""
     table = tables.host_losses.c
     query = select(table.source, table.from_ms, table.to_ms, table.lost_bytes, table.unknown)
     return [HostLoss(*row) for row in database.fetch(query)]
@@ -89,8 +98,14 @@ def losses(database: Database) -> list[HostLoss]:
 def unrepeatable_sources(
     hour: Hour, sources: Collection[str], reporters: Iterable[Reporter]
 ) -> tuple[str, ...]:
-    """Sources that hosts received from senders whom nobody can ask again: of hosts that had not
-    said goodbye before the hour.
+    """Return the sorted sources whose senders cannot be asked to send data again.
+
+    Sources of hosts that said goodbye before the hour are left out.
+
+    Args:
+        hour: Hour of the bucket.
+        sources: Sources that may carry the event type.
+        reporters: Latest reports.
     """
     there = (r for r in reporters if not (r.goodbye and r.received_at_ms < hour.start_s * 1000))
     return tuple(sorted({r.source for r in there if r.unrepeatable and r.source in sources}))
@@ -99,7 +114,17 @@ def unrepeatable_sources(
 def losses_in_hour(
     hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Bytes lost, and occasions of unknown loss, by source: those that may concern the hour."""
+    """Return the losses that may affect an hour.
+
+    Args:
+        hour: Hour of the bucket.
+        sources: Sources that may carry the event type.
+        all_losses: Losses to search.
+
+    Returns:
+        Bytes lost by source, and number of unquantified losses by source; sources without are left
+        out.
+    """
     lost, unknown = Counter[str](), Counter[str]()
     for loss in all_losses:
         if (

@@ -1,10 +1,9 @@
-"""What the proof asks of the ledger, for a whole round of frontiers at once: a few queries,
-whatever the number of types.
+"""Queries of the proof for all frontiers of a round: a few queries for any number of types.
 
-A frontier asks for its listed groups, and for the promises that count for its hour H below the
-central audit offsets of a cut: those of H, and those of earlier hours from `settled_next` on; each
-site's by its own offsets. Every row is read and its digest compared; sums are added up here. The
-books, and `hourmark ledger check`, ask for groups too.
+A frontier with hour H needs its listed groups, and the promises that count for H below the audit
+offsets of a cut: those of H, and those of earlier hours from `settled_next` on, per site. The
+digest of every row is compared when it is read, and sums are computed here. Reconciliation and
+`hourmark ledger check` use these queries too.
 """
 
 from __future__ import annotations
@@ -62,10 +61,12 @@ _PROMISED: Final = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True)
 class RoundSums:
-    """Of one frontier, by origin hour (Unix seconds).
+    """Sums of the listed rows and of the promises of one frontier, by origin hour (Unix seconds).
 
-    `promised` leaves out the groups of `partially_counted`: only some of their rows count, which
-    their files tell.
+    Attributes:
+        listed: Sums of the listed groups.
+        promised: Sums of the promises, without the groups in `partially_counted`.
+        partially_counted: Groups of which only some promises count; their files show which.
     """
 
     listed: Mapping[int, Sums]
@@ -76,7 +77,17 @@ class RoundSums:
 def round_sums(
     database: Database, asked: Sequence[Frontier], below: AuditOffsets
 ) -> list[RoundSums]:
-    """For each frontier in turn; `below`: the cut of promises."""
+    """Return the sums of each frontier, in the order of the frontiers.
+
+    Args:
+        database: The ledger.
+        asked: Frontiers.
+        below: Audit offsets of the cut; promises at or after them do not count.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+        Finding: The ledger has promises of a site that the cut does not contain.
+    """
     groups, promises = listed_groups(database, asked), counting_promises(database, asked, below)
     return [
         _summed(f, listed, counting, below)
@@ -102,26 +113,30 @@ def _summed(
 
 
 def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
-    """What the groups add up to."""
+    """Return the sums over groups of events; zero sums if there are no groups."""
     return sum(map(row_sums, groups), Sums())
 
 
 def row_sums(g: StagedGroup) -> Sums:
-    """Return what the rows of one group add up to."""
+    """Return the sums of one group of events."""
     if g.value_sum is None:
         return Sums(g.rows, g.rows, g.low64_sum, unchecked=g.rows)
     return Sums(g.rows, g.rows, g.low64_sum, g.value_sum)
 
 
 def promised_sums(a: AuditGroup) -> Sums:
-    """Return what the promises of one group add up to."""
+    """Return the sums of one group of promises."""
     unchecked = a.promised if a.unchecked is None else a.unchecked
     return Sums(a.rows, a.promised, a.low64_sum, a.value_sum or 0, unchecked)
 
 
 def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
-    """For each frontier in turn, what a freeze has listed for its hour, late events' groups
-    included.
+    """Return the groups listed for each frontier's hour, including groups of late events.
+
+    The result has one list per frontier, in the given order.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
     """
     c = _LISTED.c
     listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
@@ -129,8 +144,10 @@ def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[St
 
 
 def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set[int]]:
-    """For each frontier in turn, the schema ids of the rows that a freeze has listed for its
-    hour.
+    """Return the schema ids of the rows listed for each frontier's hour.
+
+    The result has one set per frontier, in the given order. Rows with an unreadable list of ids are
+    skipped; other queries report them as damaged.
     """
     c = _LISTED.c
     found: list[set[int]] = [set() for _ in asked]
@@ -149,7 +166,20 @@ def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set
 def counting_promises(
     database: Database, asked: Sequence[Frontier], below: AuditOffsets
 ) -> list[list[AuditGroup]]:
-    """For each frontier in turn, groups of which at least one promise counts for its hour."""
+    """Return the groups of which at least one promise counts for each frontier's hour.
+
+    Args:
+        database: The ledger.
+        asked: Frontiers.
+        below: Audit offsets of the cut; promises at or after them do not count.
+
+    Returns:
+        One list per frontier, in the given order.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+        Finding: The ledger has promises of a site that the cut does not contain.
+    """
     c = _PROMISED.c
 
     def of_the_hour(one: Any, below_of: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -178,9 +208,7 @@ def counting_promises(
 
 
 def _is_of(site: str, below: AuditOffsets) -> ColumnElement[bool]:
-    """With the first site's promises, those of a site that `below` does not name: so that nobody
-    goes past them unseen.
-    """
+    # Promises of sites that `below` does not name count as the first site's, so that they are noticed.
     column = _PROMISED.c.site
     return (
         or_(column.is_(None), column.not_in(sorted(below.further)))
@@ -196,12 +224,6 @@ def _select_groups(
     group: Callable[[Mapping[Any, Any], str], _Group],
     conditions: Iterable[tuple[str, Callable[[Any], ColumnElement[bool]]]],
 ) -> list[list[_Group]]:
-    """For each frontier in turn, the groups of the table that meet a condition; each `group` is
-    made of a row and its path.
-
-    `conditions`: by the frontiers' columns, each a query of its own, with what is settled of a
-    site.
-    """
     found: list[list[_Group]] = [[] for _ in asked]
     with database.reading() as connection:
         for site, is_asked in conditions:
@@ -232,8 +254,17 @@ def promises_between(
     at_least: AuditOffsets,
     below: AuditOffsets | None,
 ) -> list[AuditGroup]:
-    """Groups of these hours with a promise, perhaps, at central audit offsets [at_least, below);
-    `below` None: wherever.
+    """Return groups of promises that may have a promise in a range of audit offsets.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        hours_s: Hours of the promises, Unix seconds.
+        at_least: Lowest audit offset of each site.
+        below: End of the range of each site, not included; None for no limits at all.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
     """
     c = _PROMISED.c
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
@@ -250,9 +281,10 @@ def promises_between(
 
 
 def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
-    """Of a whole row and its file's path.
+    """Decode a complete row of the table `staged_groups`, joined with its file's path.
 
-    DamagedRow if it is not as it was written, or listed for an hour before its own.
+    Raises:
+        DamagedRow: The row differs from what was written, or is listed for an hour before its own.
     """
     check_digest(_LISTED, row, row["path"], event_type)
     if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
@@ -274,7 +306,11 @@ def _unsigned(value: int | None) -> int | None:
 
 
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
-    """The same of promises."""
+    """Decode a complete row of the table `audit_groups`, joined with its file's path.
+
+    Raises:
+        DamagedRow: The row differs from what was written.
+    """
     check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(
         AuditGroup,
@@ -286,7 +322,6 @@ def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
 
 
 def _portions(asked: Sequence[Frontier], site: str) -> Iterator[Any]:
-    """The frontiers as tables of SQL: at (which of `asked`), type, hour, settled (of the site)."""
     columns: list[ColumnClause[Any]] = [
         sql_column("at", Integer),
         sql_column("type", Text),
@@ -309,7 +344,7 @@ def _portions(asked: Sequence[Frontier], site: str) -> Iterator[Any]:
 
 @functools.lru_cache(maxsize=64)
 def _values(rows: int) -> str:
-    """As text, because SQLAlchemy compiles a VALUES of its own anew each time."""
+    # Text, because SQLAlchemy compiles its own VALUES each time.
     each = ", ".join(f"(:at{n}, :type{n}, :hour{n}, :settled{n})" for n in range(rows))
     # names only
     return (
@@ -320,7 +355,14 @@ def _values(rows: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A staged file of which the ledger's groups have other rows than the file."""
+    """A staged file whose groups in the ledger have another number of rows than the file.
+
+    Attributes:
+        path: Path relative to the storage root.
+        kind: EVENTS or AUDIT.
+        rows: Rows of the file.
+        in_groups: Rows of its groups.
+    """
 
     path: str
     kind: str
@@ -329,7 +371,7 @@ class FileDifference:
 
 
 def file_differences(connection: Connection) -> list[FileDifference]:
-    """Staged files whose groups do not add up to them."""
+    """Return the staged files whose groups do not add up to the file's number of rows."""
     files, found = tables.staged_files, []
     for kind, groups in ((EVENTS, tables.groups), (AUDIT, tables.audit_groups)):
         summed = func.coalesce(func.sum(groups.c.rows), 0)
@@ -348,15 +390,30 @@ def file_differences(connection: Connection) -> list[FileDifference]:
 
 
 def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
-    """The staged groups of one type and origin hour, wherever they are listed."""
+    """Return the staged groups of one event type and origin hour (Unix seconds), listed or not.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+    """
     return [group for group, _ in groups_with_listing(database, event_type, origin_s)]
 
 
 def groups_with_listing(
     database: Database, event_type: str, origin_s: int
 ) -> list[tuple[StagedGroup, int | None]]:
-    """The same, each with the hour of the bucket it is listed for (Unix seconds), where a freeze
-    has listed it.
+    """Return the staged groups of an event type and origin hour, with the buckets listing them.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        origin_s: Origin hour, Unix seconds.
+
+    Returns:
+        Pairs of a group and the hour of its bucket (Unix seconds), or None if no freeze has listed
+        it.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
     """
     query = (
         _with_path(_LISTED)

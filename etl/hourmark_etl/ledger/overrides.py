@@ -1,16 +1,13 @@
-"""An operator's overrides: a type's frontier hour closes as `forced`, whatever of it could not be
-verified.
+"""Overrides by operators: a type's frontier hour closes as `forced`, whatever is unverified.
 
-A gap in promises or reports concerns every type, and so it takes an override for every type
-(`put_overrides`, in one transaction): only then is such a gap accepted. An override for one type
-alone closes that type's hour, names the gap and leaves it standing. The hour's close removes the
-order.
+A gap in promises or reports concerns every type and is accepted only by an override for every type
+(`put_overrides`, one transaction). An override for one type closes that type's hour and names the
+gap, which stays open. Closing the hour removes the override.
 
-A sealed hour takes none: what it holds is fixed. Only what was in a staged file that is lost, and
-rows that cannot be written, are given up by an override even then.
+A sealed hour accepts no override, because its content is fixed. Exceptions are lost staged files
+and rows that cannot be written.
 
-Beside them, what each type's frontier hour waits for, as the closer last saw it: for `hourmark
-bucket why`.
+The module also stores what each type's frontier hour waits for, for `hourmark bucket why`.
 """
 
 from __future__ import annotations
@@ -40,8 +37,14 @@ _HOLD_SEALED = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """That a type's frontier hour be closed whatever is missing, in the table's columns. `hour_s`:
-    its start, Unix seconds.
+    """An operator's order to close a type's frontier hour, whatever is missing.
+
+    Attributes:
+        event_type: Event type.
+        hour_s: Start of the hour, Unix seconds.
+        reason: Reason given by the operator.
+        requested_by: Operator.
+        requested_at_ms: Time of the order, Unix milliseconds.
     """
 
     event_type: str
@@ -52,22 +55,31 @@ class Override:
 
     @property
     def manifest_text(self) -> str:
-        """What the marker of a bucket that it closes says of it."""
+        """The text about the override in the manifest of the bucket that it closes."""
         return f"forced by {self.requested_by}: {self.reason}"
 
 
 def overrides(database: Database) -> dict[str, Override]:
-    """By type; at most one each."""
+    """Return the overrides by event type; a type has at most one."""
     return {row.type: from_row(Override, row) for row in database.fetch(select(_TABLE))}
 
 
 def put_override(
     database: Database, event_type: str, hour: Hour, reason: str, by: str, now_ms: int
 ) -> None:
-    """Put it; a second override for the same hour replaces the first.
+    """Store an override for a type's frontier hour, replacing an earlier one.
 
-    UsageError, and nothing ordered, where the hour is not the type's frontier (hours close in
-    turn), has not ended, or no reason is given.
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        hour: Hour to close.
+        reason: Reason for the manifest; must not be blank.
+        by: Operator.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        UsageError: The hour is not the type's frontier hour, has not ended, the type is unknown, or
+            the reason is blank; nothing was stored.
     """
     _check_reason(reason)
     if hour.end_ms > now_ms:
@@ -94,12 +106,23 @@ def put_override(
 def put_overrides(
     database: Database, bucket_seconds: int, reason: str, by: str, now_ms: int
 ) -> dict[str, Hour]:
-    """Put an override for the frontier hour of every type at once: what accepts a gap in promises
-    or reports. Returns what was put.
+    """Store an override for the frontier hour of every type.
 
-    UsageError, and nothing ordered, where a type's frontier hour has not ended yet: wait for its
-    end, or lose nothing by waiting. So where one is sealed and about to be published: its close
-    would remove its order before the others are carried out, and they alone accept no gap.
+    Only such a set of overrides accepts gaps in audit and report topics.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Length of a bucket in seconds.
+        reason: Reason for the manifests; must not be blank.
+        by: Operator.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The hour of each type.
+
+    Raises:
+        UsageError: A frontier hour has not ended, or one is sealed and about to be published, which
+            would remove its override before the others apply; nothing was stored.
     """
     _check_reason(reason)
     with database.transaction() as connection:
@@ -147,8 +170,14 @@ def _check_reason(reason: str) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """What one type waits for. `phase`: `why` has a step for each; `since_ms`: since when it is
-    that phase of that hour.
+    """What an event type's frontier hour waits for.
+
+    Attributes:
+        event_type: Event type.
+        hour: Frontier hour.
+        phase: Phase of closing that is blocked.
+        what: Causes, human-readable.
+        since_ms: Time since when the hour waits in this phase, Unix milliseconds.
     """
 
     event_type: str
@@ -159,9 +188,9 @@ class Blocker:
 
 
 def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
-    """By type; a type that waits for nothing but time has none.
+    """Return the blocker of each event type that waits for something other than time.
 
-    A row that is damaged is left out: it is said again.
+    Damaged rows are left out; the closer writes them again.
     """
     told = {}
     for row in database.fetch(select(_WAITS)).mappings():
@@ -176,8 +205,14 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
 
 
 def is_ineffective(f: Frontier, wait: Blocker | None) -> bool:
-    """Whether an override would: the hour is sealed, and waits for nothing that an override gives
-    up.
+    """Return whether an override would have no effect on the frontier hour.
+
+    This is the case if the hour is sealed and does not wait for a lost staged file or for rows that
+    cannot be written.
+
+    Args:
+        f: Frontier of the type.
+        wait: Blocker of the type, if any.
     """
     gives_up = (
         wait is not None and wait.hour == f.hour and wait.phase in (Phase.STAGED, Phase.UNWRITABLE)
@@ -186,9 +221,10 @@ def is_ineffective(f: Frontier, wait: Blocker | None) -> bool:
 
 
 def check_effective(f: Frontier, wait: Blocker | None) -> None:
-    """UsageError where an override changes nothing.
+    """Check that an override would have an effect on the frontier hour.
 
-    One that an hour has when it is sealed is forgotten with its close.
+    Raises:
+        UsageError: The hour is sealed and an override would change nothing.
     """
     if not is_ineffective(f, wait):
         return
@@ -207,7 +243,11 @@ def check_effective(f: Frontier, wait: Blocker | None) -> None:
 def put_blockers(
     database: Database, lease: Lease, changed: Collection[Blocker], gone: Collection[str]
 ) -> None:
-    """Replace these types' rows, and remove those of `gone`."""
+    """Replace the blockers of changed types, and delete those of the types in `gone`.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+    """
     with database.transaction(lease) as connection:
         replace_rows(
             connection,

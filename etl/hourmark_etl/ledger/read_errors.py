@@ -1,9 +1,7 @@
-"""Partitions of the central cluster that could not be read: from which offset, why, and when
-staging tries them again.
+"""Central partitions that could not be read: from which offset, why, and when staging retries.
 
-One row for each such partition. Its type waits, and no other: an unreadable partition is left out
-of batches until it is tried again, after pauses that grow. A row ends when the partition is staged
-beyond its offset.
+Each such partition has one row. Only its type waits: the partition is left out of batches until its
+next retry, after growing pauses. The row is deleted when the partition is staged past its offset.
 """
 
 from __future__ import annotations
@@ -27,11 +25,16 @@ PAUSE_MS_MAX: Final = 300_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadError:
-    """A partition that could not be read from `offset` on. Times are Unix milliseconds.
+    """A partition that could not be read from an offset on.
 
     Attributes:
-        tries: How often in a row it could not be read from this offset.
-        again_at_ms: When it is tried again.
+        topic: Central topic.
+        partition: Partition number.
+        offset: First offset that could not be read.
+        reason: Reason, human-readable.
+        since_ms: Time of the first failure, Unix milliseconds.
+        tries: Number of consecutive failures at this offset.
+        again_at_ms: Time of the next retry, Unix milliseconds.
     """
 
     topic: str
@@ -44,7 +47,7 @@ class ReadError:
 
     @property
     def of(self) -> Partition:
-        """The partition that could not be read."""
+        """The topic-partition that could not be read."""
         return Partition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -55,7 +58,7 @@ class ReadError:
 
 
 def read_errors(database: Database) -> dict[Partition, ReadError]:
-    """Return all partitions that could not be read when they were tried last."""
+    """Return the read error of each partition that failed at its last attempt."""
     found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
     return {error.of: error for error in found}
 
@@ -63,7 +66,11 @@ def read_errors(database: Database) -> dict[Partition, ReadError]:
 def record_errors(
     database: Database, lease: Lease, errors: Collection[ReadError]
 ) -> list[ReadError]:
-    """Record them as `put_errors`, in a transaction of their own."""
+    """Store read errors in a transaction of their own, and return those that are new.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+    """
     if not errors:
         return []
     with database.transaction(lease) as connection:
@@ -71,7 +78,11 @@ def record_errors(
 
 
 def forget_errors(database: Database, lease: Lease, partitions: Collection[Partition]) -> None:
-    """Forget the errors of partitions that answer now and have nothing more to read."""
+    """Delete the read errors of partitions, which can be read again and have nothing left to stage.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+    """
     if partitions:
         with database.transaction(lease) as connection:
             delete_rows(
@@ -83,9 +94,10 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
 
 
 def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
-    """Record that these partitions could not be read.
+    """Store read errors in the caller's transaction, with the time of each partition's next retry.
 
-    Return the rows that are new: those of another offset or reason.
+    Returns:
+        The errors that are new: the first at their offset.
     """
     rows = (
         {(r["topic"], r["partition"]): r for r in connection.execute(select(_TABLE)).mappings()}
@@ -112,7 +124,12 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
 
 
 def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
-    """Forget errors of partitions that were staged beyond them."""
+    """Delete read errors of partitions that were staged past them.
+
+    Args:
+        connection: The transaction.
+        reached: Next offset of each staged partition.
+    """
     for p, offset in reached.items():
         here = (
             _TABLE.c.topic == p.topic,
@@ -123,7 +140,11 @@ def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]
 
 
 def forget_error(connection: Connection, at: ReadError) -> None:
-    """Forget this very error. UsageError if it is not the one that is known."""
+    """Delete one read error.
+
+    Raises:
+        UsageError: The partition has no read error at that offset.
+    """
     here = (
         _TABLE.c.topic == at.topic,
         _TABLE.c.partition == at.partition,

@@ -1,4 +1,4 @@
-"""What hosts said last, source by source, and which of two reports is the later."""
+"""The latest report of each host and source, and the order of two reports."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ RENAMED_AFTER_MS: Final = 60_000  # thirty reports of the default pace
 
 
 def reporters(database: Database) -> list[Reporter]:
-    """The latest report of every source of every host."""
+    """Return the latest report of every source of every host."""
     return [Reporter(**row) for row in database.fetch(select(tables.reporters)).mappings()]
 
 
 def decode_report(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
-    """What a report says that is staged now, source by source.
+    """Return a host report as one entry per source.
 
-    It cannot tell of a time that has yet to come.
+    Args:
+        report: Report that is being staged.
+        now_ms: Current time, Unix milliseconds; a time up to which a source is read that lies in
+            the future is reduced to it.
     """
     heard_ms = (
         report.received_at_ms if now_ms - report.received_at_ms > CLOCKS_APART_MS_MAX else now_ms
@@ -56,12 +59,15 @@ def decode_report(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
 
 
 def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]]) -> None:
-    """One after another, in as few calls of the database as for one: a backlog has all that
-    thousands of hosts said meanwhile.
+    """Store host reports in order, in as few database calls as for one.
 
-    A host's last report replaces all that it said before, so a source that it no longer has is no
-    longer awaited. A report that arrives after a later one of the same incarnation (it was sent
-    again through another service) says nothing new.
+    A host's last report replaces all its earlier ones, so a source that it no longer has is no
+    longer awaited. Reports that arrive after a later one of the same incarnation, and reports that
+    cannot be the host's own, are skipped.
+
+    Args:
+        connection: The transaction.
+        reports: Reports, each with one entry per source.
     """
     told = [report for report in reports if report]
     known = _known(connection, sorted({report[0].host_id for report in told}))
@@ -88,7 +94,6 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
 
 
 def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, Reporter]]:
-    """What these hosts said last, by host and source."""
     known = defaultdict[str, dict[str, Reporter]](dict)
     for row in select_by_names(
         connection, select(tables.reporters), tables.reporters.c.host_id, host_ids
@@ -98,12 +103,12 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
 
 
 def is_overtaken(said: Reporter, known: Reporter) -> bool:
-    """Whether a report was overtaken by the one known.
+    """Return whether a report is older than the known one.
 
-    Between incarnations the services' clocks tell, within their agreement.
-
-    A report with a lower sequence that comes minutes later was not sent before the known one: the
-    known sequence is false, and must not silence the host.
+    Reports of one incarnation are ordered by sequence number. A lower number that arrives minutes
+    later is not older: the known number must be false, and must not suppress the host's reports.
+        Reports of
+    different incarnations are ordered by the services' clocks, within their tolerance.
     """
     if said.incarnation == known.incarnation:
         return (
@@ -114,13 +119,11 @@ def is_overtaken(said: Reporter, known: Reporter) -> bool:
 
 
 def foreign_reason(said: Reporter, known: Reporter) -> str:
-    """Return why a report cannot be the host's own, human-readable; empty if it can.
+    """Return why a report cannot be the host's own, human-readable; "" if it can be.
 
-    A host keeps its kind: a delivery service never becomes a tailer, and an incarnation of a tailer
-    no service, which would not be awaited once it is silent. And it keeps its name while it
-    reports; a host that was renamed is believed once its last report is a goodbye, or a minute old.
-    So whoever may report for one host only cannot speak for another one that is live, though the
-    host id is the other one's.
+    A host keeps its kind (a delivery service never becomes a tailer), and it keeps its name while
+    it reports. A renamed host is accepted once its last report is a goodbye or a minute old. A
+    client that may report for one host can therefore not report as another live host.
     """
     if known.kind == "service" and said.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"

@@ -1,10 +1,7 @@
-"""What staging has left behind: files whose rows are needed or stand in closed buckets, and folders
-that no commit can name.
+"""Staged files in the ledger: which are still needed, and which batch folders exist.
 
-A staged file that cannot be read is replaced by one that was staged again from the same spans: same
-groups, another file.
-
-Where that cannot be, an override gives the file up, for one type.
+A staged file that cannot be read is replaced by a new one with the same groups, staged from the
+same spans. If that is impossible, an override gives up the file for one type.
 """
 
 from __future__ import annotations
@@ -58,7 +55,13 @@ _PLACES_MAX: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnneededFile:
-    """A staged file that nothing will read again; `folder` is its batch's."""
+    """A staged file that will not be read again.
+
+    Attributes:
+        file_id: Row id in the ledger.
+        path: Path relative to the storage root.
+        folder: Folder of the file's batch.
+    """
 
     file_id: int
     path: str
@@ -68,11 +71,18 @@ class UnneededFile:
 def closed_event_files(
     database: Database, after_id: int, closed_before_ms: int, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Event files all of whose groups stand in buckets closed before this time, among the `limit`
-    files after this id.
+    """Return event files whose groups are all in buckets that were closed before a time.
 
-    Returns them, and the id to go on after: 0 once all were looked at, so that one old file that is
-    still needed holds up none.
+    Examines one page of files per call, so one old file that is still needed does not block others.
+
+    Args:
+        database: The ledger.
+        after_id: Row id after which the page starts.
+        closed_before_ms: Unix milliseconds.
+        limit: Number of files in a page.
+
+    Returns:
+        The unneeded files, and the row id for the next call: 0 after the last page.
     """
     groups, buckets = tables.groups, tables.buckets
     needed = (
@@ -95,8 +105,18 @@ def closed_event_files(
 def settled_audit_files(
     database: Database, after_id: int, below: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """The same of audit files, all of whose promises are of closed hours and lie below these
-    central audit offsets.
+    """Return audit files whose promises are all of closed hours and below the given audit offsets.
+
+    Examines one page of files per call.
+
+    Args:
+        database: The ledger.
+        after_id: Row id after which the page starts.
+        below: Audit offset of each site.
+        limit: Number of files in a page.
+
+    Returns:
+        The unneeded files, and the row id for the next call: 0 after the last page.
     """
     groups, frontiers = tables.audit_groups, tables.frontiers
     needed = (
@@ -138,12 +158,8 @@ def _unneeded(
 
 
 def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
-    """By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no
-    seal has settled.
-
-    Promises of a further site are needed until every type has settled them: files hold those of
-    all.
-    """
+    # Promises of a further site are needed until every type has settled them: a file holds promises
+    # of all types.
     groups, audits, frontiers = tables.groups.c, tables.audit_groups.c, tables.frontiers.c
     settled = [
         decode_offsets(*row)
@@ -162,9 +178,6 @@ def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
 def _at_or_past(
     offset: ColumnElement[int], first: ColumnElement[int] | int, offsets: AuditOffsets
 ) -> ColumnElement[bool]:
-    """Promises at or past an offset of their site: `first`, or that of a further one; all of a site
-    that has none.
-    """
     site = tables.audit_groups.c.site
     further = offsets.further
     return or_(
@@ -175,15 +188,19 @@ def _at_or_past(
 
 
 def oldest_frontier_ms(database: Database) -> int:
-    """When the oldest hour began that is not closed; 0 where there are no types."""
+    """Return the start of the oldest hour that is not closed, Unix milliseconds; 0 without types."""
     return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
 def settled_before(
     database: Database, event_type: str, closed_before_ms: int
 ) -> AuditOffsets | None:
-    """Up to where the type's last bucket closed before this time was proved; None if there
-    is none.
+    """Return the audit offsets of a type's newest bucket that was closed before a time, or None.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        closed_before_ms: Unix milliseconds.
     """
     with database.reading() as connection:
         found = newest_closed_before(connection, event_type, closed_before_ms)
@@ -195,9 +212,13 @@ def settled_before(
 
 
 def forget_files(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
-    """Before the files are deleted: one that nobody names harms nothing.
+    """Delete files and their groups from the ledger, before the files are deleted on storage.
 
-    Returns the folders of which no file is left.
+    Returns:
+        The batch folders that have no file left.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     ids = [{"id": f.file_id, "file_id": f.file_id} for f in files]
     with database.transaction(lease) as connection:
@@ -217,7 +238,7 @@ def forget_files(database: Database, lease: Lease, files: Collection[UnneededFil
 
 
 def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Batch folders that the ledger names, and the epoch of each lease, in one consistent view."""
+    """Return the batch folders in the ledger and the epoch of each lease, in one consistent view."""
     with database.reading() as connection:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
         epochs: dict[str, int] = dict(
@@ -228,7 +249,14 @@ def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerFile:
-    """A staged file, its batch's folder, and its groups by (type, hour)."""
+    """A staged file with its groups, as the ledger knows them.
+
+    Attributes:
+        file_id: Row id in the ledger.
+        file: Path, kind, row count and spans.
+        folder: Folder of the file's batch.
+        groups: Sums of each group, by (type, hour in Unix seconds).
+    """
 
     file_id: int
     file: StagedFile
@@ -237,7 +265,12 @@ class LedgerFile:
 
 
 def read_ledger_file(database: Database, path: str) -> LedgerFile:
-    """Finding if the ledger does not name the file."""
+    """Return the ledger's entry of a staged file.
+
+    Raises:
+        Finding: The ledger has no such file.
+        DamagedRow: A row differs from what was written.
+    """
     with database.reading() as connection:
         row = (
             connection.execute(select(_FILES).where(_FILES.c.path == path)).mappings().one_or_none()
@@ -276,16 +309,20 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 
 
 def types_needing(database: Database, path: str) -> set[str]:
-    """The types whose next buckets need events, or promises, of the file; none if the ledger does
-    not name it any more.
-    """
+    """Return the event types that still need rows of a staged file; empty if the file is unknown."""
     return set(database.fetch(select_needed(database, "type", _FILES.c.path == path)).scalars())
 
 
 def select_needed(
     database: Database, column: str, *where: ColumnElement[bool]
 ) -> CompoundSelect[Any]:
-    """The column, of groups that are needed still."""
+    """Return a query of one column of all groups that are still needed.
+
+    Args:
+        database: The ledger.
+        column: Column of the groups' tables.
+        *where: Further conditions.
+    """
     return union(
         *(
             select(groups.c[column])
@@ -300,7 +337,19 @@ def select_needed(
 def replace_file(
     database: Database, lease: Lease, known: LedgerFile, path: str, groups: Collection[StagedGroup]
 ) -> None:
-    """From now on the file's rows stand in `path`; `groups` say where (none for promises)."""
+    """Replace a staged file by one with the same groups.
+
+    Args:
+        database: The ledger.
+        lease: Lease under which the ledger is changed.
+        known: The old file.
+        path: Path of the new file.
+        groups: Groups of the new file with their first rows; empty for an audit file.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+        DamagedRow: A row differs from what was written.
+    """
     rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
         for table in (tables.groups, tables.audit_groups):
@@ -328,11 +377,21 @@ def replace_file(
 def give_up_file(
     database: Database, lease: Lease, known: LedgerFile, f: Frontier, gap: OffsetGap, forced: str
 ) -> None:
-    """The type no longer waits for its rows of the file; hours that were sealed with them are
-    forced. `forced`: whose word it is.
+    """Give up a staged file for one type; hours that were sealed with its rows close as `forced`.
 
-    Offsets and audit cut of a seal stay: a closer that has written such an hour whole may still
-    publish it.
+    Offsets and audit cut of the seals stay, because a closer that has already written the complete
+    hour may still publish it.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        known: The file.
+        f: Frontier of the type.
+        gap: Gap to store for the lost records.
+        forced: Text about the override for the manifests.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     with database.transaction(lease) as connection:
         lost = defaultdict[int, Sums](Sums)
@@ -353,7 +412,10 @@ def give_up_file(
 
 
 def format_spans(spans: Sequence[Span]) -> str:
-    """Topics, partitions and offsets, as many as a person reads."""
+    """Return topics, partitions and offsets of up to 5 spans as text.
+
+    The text ends with the number of further spans, if any.
+    """
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"
         for s in spans[:_PLACES_MAX]

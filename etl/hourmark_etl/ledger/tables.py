@@ -1,10 +1,9 @@
-"""The tables.
+"""The tables of the ledger.
 
-Hours are Unix seconds of the bucket's start; sums are modulo 2^64, kept as signed 64-bit integers.
-
-Paths of files are relative to the storage root. JSON columns hold what is only read as a whole.
-Tables are made by the revisions in `migrations`: what changes here changes there too (until the
-first release, `versions/v2.py` makes what stands here).
+Hours are Unix seconds of the bucket's start. Sums are modulo 2^64, stored as signed 64-bit
+integers. Paths are relative to the storage root. JSON columns hold values that are only read as a
+whole. The revisions in `migrations` create the tables, so every change here needs a revision there
+(until the first release, `versions/v2.py` creates the tables as defined here).
 """
 
 from __future__ import annotations
@@ -49,9 +48,7 @@ _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _later(name: str, kind: type[Text] | type[BigInteger] = Text) -> Column[Any]:
-    """Return a nullable column that older versions of the ledger do not have; null means unknown,
-    or the first site.
-    """
+    # Older versions of the ledger do not have the column; null means unknown, or the first site.
     return Column(name, kind, info={LATER: True})
 
 
@@ -60,7 +57,7 @@ def _row_id() -> Column[int]:
 
 
 def _of_file() -> Column[int]:
-    """Groups have the file's path in their digest instead."""
+    # The digest of a group covers the file's path instead.
     return Column("file_id", ForeignKey("staged_files.id"), nullable=False, info={UNDIGESTED: True})
 
 

@@ -181,6 +181,7 @@ def _listed(values: Sequence[Any]) -> list[list[Any]]:
 
 
 def _audit_group(path: str, *fields: Any) -> AuditGroup:
+    # Files of version 0.3.0 have no site and no checksums: the first site's, unchecked.
     missing = len(dataclasses.fields(AuditGroup)) - 1 - len(fields)
     return from_row(AuditGroup, (path, *fields, *(FIRST_SITE, None, None)[3 - missing :]))
 

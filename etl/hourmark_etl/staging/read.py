@@ -99,12 +99,12 @@ class Piece(NamedTuple):
 @dataclasses.dataclass(slots=True)
 class _Reading:
     wanted: ReadSpan
-    begun: int
-    next_offset: int
+    begun: int  # next offset at the end of the last piece
+    next_offset: int  # next offset to read
     bytes_left: int
     epoch: int | None = None
     epoch_next: int | None = None
-    epochs: set[int | None] = dataclasses.field(default_factory=set)
+    epochs: set[int | None] = dataclasses.field(default_factory=set)  # since the last piece
 
 
 class SpanReader:
@@ -204,6 +204,8 @@ class SpanReader:
         self._reader.close()
 
     def _failed(self, refused: PartitionError) -> PartitionError:
+        # A recovering broker may briefly refuse offsets that it has, so the log's range decides whether
+        # this is DataLoss.
         if not isinstance(refused, OutOfRange):
             return refused
         partition, offset = refused.partition, refused.offset

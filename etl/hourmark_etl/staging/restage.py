@@ -93,6 +93,7 @@ class Restager:
     def _stage(
         self, known: LedgerFile, spans: Sequence[Span], schemas: SchemaLookup
     ) -> StagedPiece:
+        # Without schemas, datums are not checked, as when an older version staged the file.
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
         with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:

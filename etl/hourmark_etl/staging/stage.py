@@ -312,6 +312,7 @@ def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
 
 
 def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
+    # Decoded here to drop repeated reports, with their offsets: the driver no longer has those.
     places = zip(
         table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True
     )
@@ -437,6 +438,7 @@ def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
 
 
 def _until(span: Span, end: int, last: int | None, is_of_one_epoch: bool) -> Span:
+    # If leaders changed within the span, the leader that wrote its last record is unknown.
     if span.end <= end:
         return span
     epoch = span.leader_epoch if last is not None and is_of_one_epoch else None

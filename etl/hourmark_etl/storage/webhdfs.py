@@ -157,6 +157,7 @@ class WebHdfs(Storage):
         self._move(self._status(source), source, target)
 
     def _move(self, moved: _Status, source: str, target: str) -> None:
+        # A folder's move is always verified, because it publishes a bucket.
         to = self._target(target)
         lost = False
         for _ in range(_RENAME_TRIES):
@@ -179,6 +180,7 @@ class WebHdfs(Storage):
         )
 
     def _rename(self, source: str, target: str) -> HttpResponse:
+        # The target's folder is created only if it is missing, which saves a request otherwise.
         rename = partial(
             send_once,
             self._target(source),

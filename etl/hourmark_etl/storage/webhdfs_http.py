@@ -310,6 +310,7 @@ def read_response(
 
 
 def _error_class(status: int, exception: str, message: str) -> type[StorageError]:
+    # A status alone may come from a proxy; a 5xx without an exception explains nothing.
     if "safe mode" in message:
         return SafeMode
     if any(words in message for words in _NO_ROOM):
