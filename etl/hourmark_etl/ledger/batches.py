@@ -418,8 +418,8 @@ def _compare_and_set(
     connection: Connection, moved: Sequence[tuple[Position, Position]], *, keep_epochs: bool = False
 ) -> None:
     # With keep_epochs, an end without epoch_next keeps the epoch: no record was staged. An end with
-    # epoch_next but without an epoch clears it: the leader of the last record is unknown, and with the
-    # old epoch a reader would report a truncated log.
+    # epoch_next but without an epoch clears it: the leader of the last record is unknown, and with
+    # the old epoch a reader would report a truncated log.
     topic_ids = sorted({start.topic_id for start, _ in moved})
     of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
     rows = select_by_names(

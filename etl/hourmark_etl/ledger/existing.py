@@ -69,8 +69,8 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
 
 
 def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
-    # An empty ledger has not closed the buckets on storage, so it replaces a lost one. A ledger that
-    # is created although storage did not respond is refused when a driver starts.
+    # An empty ledger has not closed the buckets on storage, so it replaces a lost one. A ledger
+    # that is created although storage did not respond is refused when a driver starts.
     rebuild = f"`hourmark ledger rebuild --into {shown(config.etl.ledger)}`"
     storage = open_storage(config.storage)
     try:

@@ -208,7 +208,8 @@ def counting_promises(
 
 
 def _is_of(site: str, below: AuditOffsets) -> ColumnElement[bool]:
-    # Promises of sites that `below` does not name count as the first site's, so that they are noticed.
+    # Promises of sites that `below` does not name count as the first site's, so that they are
+    # noticed.
     column = _PROMISED.c.site
     return (
         or_(column.is_(None), column.not_in(sorted(below.further)))

@@ -44,8 +44,8 @@ def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours
 
 
 def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) -> FixedHours:
-    # A frozen type has listed at least its frontier hour; a sealed one has a seal for each hour that
-    # closes next.
+    # A frozen type has listed at least its frontier hour; a sealed one has a seal for each hour
+    # that closes next.
     count = 0 if state is State.OPEN else len(json.loads(seals)) if seals else 1
     return FixedHours(hour_s, hour_s + count * bucket_seconds)
 

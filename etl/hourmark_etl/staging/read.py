@@ -204,8 +204,8 @@ class SpanReader:
         self._reader.close()
 
     def _failed(self, refused: PartitionError) -> PartitionError:
-        # A recovering broker may briefly refuse offsets that it has, so the log's range decides whether
-        # this is DataLoss.
+        # A recovering broker may briefly refuse offsets that it has, so the log's range decides
+        # whether this is DataLoss.
         if not isinstance(refused, OutOfRange):
             return refused
         partition, offset = refused.partition, refused.offset

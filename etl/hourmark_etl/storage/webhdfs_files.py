@@ -115,8 +115,8 @@ class Upload(io.RawIOBase):
         super().close()
 
     def _give_up(self) -> None:
-        # Wait until the DataNode has closed the connection: otherwise it may create the file after the
-        # caller deleted it.
+        # Wait until the DataNode has closed the connection: otherwise it may create the file after
+        # the caller deleted it.
         with suppress(OSError):
             if self._connection.sock is not None:
                 self._connection.sock.shutdown(socket.SHUT_WR)
@@ -132,8 +132,8 @@ class Upload(io.RawIOBase):
             raise self._lost(error) from error
 
     def _check_answer(self, cause: OSError | None = None) -> None:
-        # A DataNode that refuses may close the connection before it has read everything; its reason is
-        # more useful than a broken pipe.
+        # A DataNode that refuses may close the connection before it has read everything; its reason
+        # is more useful than a broken pipe.
         try:
             read_response(self._connection, self._target, 201)
         except (OSError, http.client.HTTPException) as error:
