@@ -43,14 +43,14 @@ class MemoryStorage:
     def __reduce__(self) -> tuple[Callable[[str], MemoryStorage], tuple[str]]:
         return _by_name, (self.name,)
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         with self._lock:
             self._refuse_standing(path)
             self._make_parents(path)
             self._files[path] = bytes(content)
 
     @contextmanager
-    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:
+    def create(self, path: str, *, unpublished: bool = False) -> Iterator[BinaryIO]:
         self._refuse_standing(path)
         self._folders.add(SCRATCH)
         buffer = io.BytesIO()

@@ -240,7 +240,7 @@ def publish(
     storage.make_folder(attempt)
     for name, file in _named(written.files):
         storage.rename_new(file.path, f"{attempt}/{name}")
-    storage.write_new(f"{attempt}/{MARKER}", manifest.encode(), unseen=True)
+    storage.write_new(f"{attempt}/{MARKER}", manifest.encode(), unpublished=True)
     _read_back(storage, attempt, manifest)
     try:
         storage.rename_new(attempt, target)

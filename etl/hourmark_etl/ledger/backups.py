@@ -182,7 +182,7 @@ def _copy_file(ledger: Path, target: Path) -> None:
             source.backup(copy)
             copy.execute(
                 "PRAGMA journal_mode=DELETE"
-            ).fetchall()  # one file, without a log beside it
+            ).fetchall()  # a single file, without a write-ahead log
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(target)

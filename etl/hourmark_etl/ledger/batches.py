@@ -227,30 +227,30 @@ def hold_short_audit_logs(database: Database, lease: Lease, shorter: Collection[
             put_gaps(connection, gaps)
 
 
-def truncated_gap(topic: str, p: Position) -> OffsetGap:
+def truncated_gap(topic: str, position: Position) -> OffsetGap:
     """Return an open gap for a log that ends before the position.
 
     Args:
         topic: Name of the topic at its edge.
-        p: Position in the central topic.
+        position: Position in the central topic.
     """
     what = (
-        f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, "
+        f"topic {position.topic} partition {position.partition}: it was staged to offset {position.next_offset}, "
         "and its log lost records before"
     )
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=True)
 
 
-def expired_gap(topic: str, p: Position, end: int) -> OffsetGap:
+def expired_gap(topic: str, position: Position, end: int) -> OffsetGap:
     """Return an open gap for offsets that retention deleted before they were staged.
 
     Args:
         topic: Name of the topic at its edge.
-        p: Position in the central topic; the first missing offset.
+        position: Position in the central topic; the first missing offset.
         end: First offset that is available.
     """
     what = (
-        f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost "
+        f"topic {position.topic} partition {position.partition}: offsets [{position.next_offset}, {end}) are lost "
         "to retention"
     )
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=False)

@@ -418,7 +418,7 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
 
 
 def pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
-    """Yield SQL common table expressions with the columns `type` and `at`, up to 1000 pairs each."""
+    """Yield SQL common table expressions of up to 1000 pairs, with the columns `type` and `at`."""
     columns: list[ColumnClause[Any]] = [sql_column("type", Text), sql_column("at", BigInteger)]
     ordered = sorted(set(pairs))
     for first in range(0, len(ordered), _AT_ONCE):

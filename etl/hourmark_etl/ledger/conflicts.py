@@ -102,20 +102,22 @@ def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
 
 
 def conflicts_holding(
-    found: Mapping[str, Sequence[Conflict]], frontier: Frontier
+    by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> list[Conflict]:
     """Return the conflicts that hold the frontier's hour.
 
     Args:
-        found: Conflicts by event type.
+        by_type: Conflicts by event type.
         frontier: Frontier of an event type.
     """
-    return [c for c in found.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
+    return [c for c in by_type.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
 
 
-def conflict_texts(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> tuple[str, ...]:
+def conflict_texts(
+    by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
+) -> tuple[str, ...]:
     """Return human-readable texts of the conflicts that hold the frontier's hour."""
-    return tuple(c.what for c in conflicts_holding(found, frontier))
+    return tuple(c.what for c in conflicts_holding(by_type, frontier))
 
 
 def uncompared_files(

@@ -36,14 +36,14 @@ class DatabaseStatus:
 
 
 def read_database_status(
-    url: str, settings: Iterable[str] = (), questions: Iterable[str] = ()
+    url: str, settings: Iterable[str] = (), conditions: Iterable[str] = ()
 ) -> DatabaseStatus | None:
     """Return the state of a ledger's database, or None if an SQLite file does not exist.
 
     Args:
         url: URL of the ledger.
         settings: Names of PostgreSQL settings to read.
-        questions: Boolean SQL expressions to evaluate on PostgreSQL, such as permission checks.
+        conditions: Boolean SQL expressions to evaluate on PostgreSQL, such as permission checks.
 
     Raises:
         Unavailable: The database cannot be read; the message states why.
@@ -68,7 +68,7 @@ def read_database_status(
                 if file
                 else {
                     ask: bool(connection.execute(text(f"SELECT {ask}")).scalar())
-                    for ask in questions
+                    for ask in conditions
                 }
             )
             clock_ms = None if file else int(connection.execute(text(_CLOCK)).scalar_one())

@@ -27,14 +27,14 @@ _COMMIT: Final = tables.meta.c.key == "commit"
 
 
 def downgrade_ledger(
-    url: str, revision: int, may: Callable[[Connection], None] = lambda _: None
+    url: str, revision: int, check: Callable[[Connection], None] = lambda _: None
 ) -> str:
     """Downgrade the ledger's tables to a schema version, and return the copy that was made first.
 
     Args:
         url: URL of the ledger.
         revision: Target schema version.
-        may: Called in the transaction before any change; raises an exception to abort.
+        check: Called in the transaction before any change; raises an exception to abort.
 
     Raises:
         Unavailable: The database does not respond, or the copy cannot be made.
@@ -43,7 +43,7 @@ def downgrade_ledger(
     try:
         with translate_database_errors(url), changing.begin() as connection:
             lock_for_migration(connection)
-            may(connection)
+            check(connection)
             copy = back_up(connection)
             migrations.downgrade(connection, revision)
             _fence(connection, _commit(connection))
@@ -56,7 +56,7 @@ def restore_copy(
     url: str,
     name: str,
     newest: int | None = None,
-    may: Callable[[Connection], None] = lambda _: None,
+    check: Callable[[Connection], None] = lambda _: None,
 ) -> tuple[int, str]:
     """Replace the ledger's content with a copy.
 
@@ -64,7 +64,7 @@ def restore_copy(
         url: URL of the ledger.
         name: File path (SQLite) or schema name (PostgreSQL) of the copy.
         newest: Newest schema version that the software to be used can open; None for no limit.
-        may: Called in the transaction before any change; raises an exception to abort.
+        check: Called in the transaction before any change; raises an exception to abort.
 
     Returns:
         The schema version of the copy, and the copy that was made of the replaced content.
@@ -81,7 +81,7 @@ def restore_copy(
             _check_same_ledger(changing, name)
         with translate_database_errors(url), open_with_copy(changing, name) as (connection, schema):
             lock_for_migration(connection)
-            may(connection)
+            check(connection)
             revision = copy_revision(connection, schema)
             if newest is not None and revision > newest:
                 raise Finding(

@@ -19,7 +19,7 @@ from hourmark.errors import ConfigError
 
 _BUSY_MS: Final = 30_000  # how long a transaction waits for the one before it
 _PAUSED_MS: Final = (
-    60_000  # PostgreSQL ends a transaction whose driver stands still; it would hold up all others
+    60_000  # PostgreSQL aborts the transaction of a stalled driver, which would block all others
 )
 _CONNECT_S: Final = 10
 _READING: Final = "hourmark_reading"  # a read needs no write lock
@@ -200,5 +200,5 @@ def _postgresql(url: URL) -> Engine:
     return create_engine(
         url.set(query={**defaults, **said, "options": options}),
         isolation_level="READ COMMITTED",
-        pool_pre_ping=True,  # the server may have been started anew since the last transaction
+        pool_pre_ping=True,  # the server may have restarted since the last transaction
     )

@@ -237,7 +237,7 @@ def seal(
     lease: Lease,
     chains: Mapping[str, Sequence[Seal]],
     frozen: Collection[Frontier],
-    together: SealEffects = SealEffects(),  # it is frozen
+    effects: SealEffects = SealEffects(),  # it is frozen
 ) -> None:
     """Seal frozen hours: fix what their buckets contain and how that was proved.
 
@@ -248,7 +248,7 @@ def seal(
         lease: Lease of the closer.
         chains: Seals of each type's consecutive hours, from the frontier's hour on.
         frozen: Frozen frontiers.
-        together: Further changes to commit with the seals.
+        effects: Further changes to commit with the seals.
 
     Raises:
         StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
@@ -263,15 +263,15 @@ def seal(
             connection, {f.event_type: hours_on(f.hour, len(chains[f.event_type])) for f in frozen}
         )
         list_set_aside(connection, {f.event_type: f.hour.start_s for f in frozen})
-        _waive(connection, together.waived)
-        if together.unaudited:
-            connection.execute(insert(tables.unaudited), [dict(row) for row in together.unaudited])
-        put_gaps(connection, together.accepted)
-        replace_topic_checks(connection, together.checks)
+        _waive(connection, effects.waived)
+        if effects.unaudited:
+            connection.execute(insert(tables.unaudited), [dict(row) for row in effects.unaudited])
+        put_gaps(connection, effects.accepted)
+        replace_topic_checks(connection, effects.checks)
 
 
 def force_sealed(
-    connection: Connection, f: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
+    connection: Connection, frontier: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
 ) -> None:
     """Change the seals of hours that lost rows, so that the hours close as `forced`.
 
@@ -280,22 +280,26 @@ def force_sealed(
 
     Args:
         connection: The transaction.
-        f: Sealed frontier of the type.
+        frontier: Sealed frontier of the type.
         lost: Sums of the lost rows by hour, Unix seconds; other hours are left unchanged.
         waived: Texts for the manifest.
     """
-    hours = [(h.hour.start_s, h.seal) for h in f.sealed_hours if h.seal]
+    hours = [(h.hour.start_s, h.seal) for h in frontier.sealed_hours if h.seal]
     if hit := [hour_s for hour_s, _ in hours if hour_s in lost]:
         seals = [_without(seal, lost.get(hour_s), waived) for hour_s, seal in hours]
-        _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json(seals)})])
+        _move_all(
+            connection, State.SEALED, [(frontier, State.SEALED, {"seal": _seals_json(seals)})]
+        )
         unaudited = tables.unaudited.c
         connection.execute(
-            delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit))
+            delete(tables.unaudited).where(
+                unaudited.type == frontier.event_type, unaudited.hour.in_(hit)
+            )
         )
 
 
 def leave_out_rows(
-    database: Database, lease: Lease, f: Frontier, waived: str, *, gives_up: bool
+    database: Database, lease: Lease, frontier: Frontier, waived: str, *, gives_up: bool
 ) -> None:
     """Mark a sealed hour to close as `forced`, without rows that cannot be written.
 
@@ -305,29 +309,29 @@ def leave_out_rows(
     Args:
         database: The ledger.
         lease: Lease of the closer.
-        f: Sealed frontier.
+        frontier: Sealed frontier.
         waived: Text for the manifest.
         gives_up: Stored in the seal; see `SealedHour`.
 
     Raises:
         StaleDriver: The lease was taken over, or the frontier is not sealed at its hour.
     """
-    assert f.seal is not None
+    assert frontier.seal is not None
     seal = dataclasses.replace(
-        f.seal,
+        frontier.seal,
         grade=Grade.FORCED.value,
-        waived=(waived, *f.seal.waived),
+        waived=(waived, *frontier.seal.waived),
         leaves_out=True,
         gives_up=gives_up,
-        lacks=_with_others(f.seal),
+        lacks=_with_others(frontier.seal),
     )
     with database.transaction(lease) as connection:
         _move_all(
             connection,
             State.SEALED,
-            [(f, State.SEALED, {"seal": _seals_json((seal, *f.later_seals))})],
+            [(frontier, State.SEALED, {"seal": _seals_json((seal, *frontier.later_seals))})],
         )
-        _forget_unaudited(connection, f.event_type, f.hour.start_s)
+        _forget_unaudited(connection, frontier.event_type, frontier.hour.start_s)
 
 
 def _forget_unaudited(connection: Connection, event_type: str, hour_s: int) -> None:
@@ -438,7 +442,7 @@ def closed_types(database: Database) -> set[str]:
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
-    """Return the bytes of staged datums that no freeze has listed, by type and hour (Unix seconds)."""
+    """Return the bytes of staged datums not listed by a freeze, by type and hour (Unix seconds)."""
     table = tables.groups
     query = (
         select(table.c.type, table.c.hour, func.sum(table.c.bytes))

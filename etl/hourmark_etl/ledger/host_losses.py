@@ -52,27 +52,27 @@ class HostLoss(NamedTuple):
     unknown: int
 
 
-def added_losses(said: Iterable[Reporter], before: Mapping[str, Reporter]) -> list[HostLossRow]:
+def added_losses(report: Iterable[Reporter], before: Mapping[str, Reporter]) -> list[HostLossRow]:
     """Return the losses that a host's report adds to its previous report.
 
     Args:
-        said: The new report, one entry per source.
+        report: The new report, one entry per source.
         before: The previous report by source; empty for a host's first report.
     """
-    return [row for s in said if (row := _added(s, before.get(s.source)))]
+    return [row for s in report if (row := _added(s, before.get(s.source)))]
 
 
-def _added(said: Reporter, before: Reporter | None) -> HostLossRow | None:
-    lost_bytes = max(0, said.lost_bytes - (before.lost_bytes if before else 0))
-    unknown = max(0, said.unknown_losses - (before.unknown_losses if before else 0))
+def _added(report: Reporter, before: Reporter | None) -> HostLossRow | None:
+    lost_bytes = max(0, report.lost_bytes - (before.lost_bytes if before else 0))
+    unknown = max(0, report.unknown_losses - (before.unknown_losses if before else 0))
     if not (lost_bytes or unknown):
         return None
-    from_ms = (before.caught_up_at_ms or 0) if before else said.received_at_ms
+    from_ms = (before.caught_up_at_ms or 0) if before else report.received_at_ms
     return {
-        "host_id": said.host_id,
-        "source": said.source,
-        "from_ms": min(from_ms, said.received_at_ms),
-        "to_ms": said.received_at_ms,
+        "host_id": report.host_id,
+        "source": report.source,
+        "from_ms": min(from_ms, report.received_at_ms),
+        "to_ms": report.received_at_ms,
         "lost_bytes": lost_bytes,
         "unknown": unknown,
     }

@@ -75,23 +75,26 @@ class RoundSums:
 
 
 def round_sums(
-    database: Database, asked: Sequence[Frontier], below: AuditOffsets
+    database: Database, frontiers: Sequence[Frontier], below: AuditOffsets
 ) -> list[RoundSums]:
     """Return the sums of each frontier, in the order of the frontiers.
 
     Args:
         database: The ledger.
-        asked: Frontiers.
+        frontiers: Frontiers.
         below: Audit offsets of the cut; promises at or after them do not count.
 
     Raises:
         DamagedRow: A row differs from what was written.
         Finding: The ledger has promises of a site that the cut does not contain.
     """
-    groups, promises = listed_groups(database, asked), counting_promises(database, asked, below)
+    groups, promises = (
+        listed_groups(database, frontiers),
+        counting_promises(database, frontiers, below),
+    )
     return [
         _summed(f, listed, counting, below)
-        for f, listed, counting in zip(asked, groups, promises, strict=True)
+        for f, listed, counting in zip(frontiers, groups, promises, strict=True)
     ]
 
 
@@ -117,20 +120,20 @@ def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
     return sum(map(row_sums, groups), Sums())
 
 
-def row_sums(g: StagedGroup) -> Sums:
+def row_sums(group: StagedGroup) -> Sums:
     """Return the sums of one group of events."""
-    if g.value_sum is None:
-        return Sums(g.rows, g.rows, g.low64_sum, unchecked=g.rows)
-    return Sums(g.rows, g.rows, g.low64_sum, g.value_sum)
+    if group.value_sum is None:
+        return Sums(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
+    return Sums(group.rows, group.rows, group.low64_sum, group.value_sum)
 
 
-def promised_sums(a: AuditGroup) -> Sums:
+def promised_sums(group: AuditGroup) -> Sums:
     """Return the sums of one group of promises."""
-    unchecked = a.promised if a.unchecked is None else a.unchecked
-    return Sums(a.rows, a.promised, a.low64_sum, a.value_sum or 0, unchecked)
+    unchecked = group.promised if group.unchecked is None else group.unchecked
+    return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 
 
-def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
+def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[list[StagedGroup]]:
     """Return the groups listed for each frontier's hour, including groups of late events.
 
     The result has one list per frontier, in the given order.
@@ -140,18 +143,18 @@ def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[St
     """
     c = _LISTED.c
     listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
-    return _select_groups(database, asked, _LISTED, decode_group, listed)
+    return _select_groups(database, frontiers, _LISTED, decode_group, listed)
 
 
-def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set[int]]:
+def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
     """Return the schema ids of the rows listed for each frontier's hour.
 
     The result has one set per frontier, in the given order. Rows with an unreadable list of ids are
     skipped; other queries report them as damaged.
     """
     c = _LISTED.c
-    found: list[set[int]] = [set() for _ in asked]
-    for one in _portions(asked, FIRST_SITE):
+    found: list[set[int]] = [set() for _ in frontiers]
+    for one in _portions(frontiers, FIRST_SITE):
         listed = and_(c.type == one.c.type, c.listed_hour == one.c.hour)
         for at, schema_ids in database.fetch(
             select(one.c.at, c.schema_ids).join(_LISTED, listed).distinct()
@@ -164,13 +167,13 @@ def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set
 
 
 def counting_promises(
-    database: Database, asked: Sequence[Frontier], below: AuditOffsets
+    database: Database, frontiers: Sequence[Frontier], below: AuditOffsets
 ) -> list[list[AuditGroup]]:
     """Return the groups of which at least one promise counts for each frontier's hour.
 
     Args:
         database: The ledger.
-        asked: Frontiers.
+        frontiers: Frontiers.
         below: Audit offsets of the cut; promises at or after them do not count.
 
     Returns:
@@ -196,7 +199,7 @@ def counting_promises(
         for site, offset in below.by_site
         for counts in (of_the_hour, late)
     ]
-    found = _select_groups(database, asked, _PROMISED, decode_audit_group, conditions)
+    found = _select_groups(database, frontiers, _PROMISED, decode_audit_group, conditions)
     if unknown := sorted(
         {g.site for of in found for g in of} - {site for site, _ in below.by_site}
     ):

@@ -65,7 +65,7 @@ def overrides(database: Database) -> dict[str, Override]:
 
 
 def put_override(
-    database: Database, event_type: str, hour: Hour, reason: str, by: str, now_ms: int
+    database: Database, event_type: str, hour: Hour, reason: str, operator: str, now_ms: int
 ) -> None:
     """Store an override for a type's frontier hour, replacing an earlier one.
 
@@ -74,7 +74,7 @@ def put_override(
         event_type: Event type.
         hour: Hour to close.
         reason: Reason for the manifest; must not be blank.
-        by: Operator.
+        operator: Operator.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
@@ -100,11 +100,11 @@ def put_override(
                 f"{event_type} is "
                 f"{Hour(frontier, hour.length_s)}; order that one"
             )
-        _put(connection, {event_type: hour}, reason, by, now_ms)
+        _put(connection, {event_type: hour}, reason, operator, now_ms)
 
 
 def put_overrides(
-    database: Database, bucket_seconds: int, reason: str, by: str, now_ms: int
+    database: Database, bucket_seconds: int, reason: str, operator: str, now_ms: int
 ) -> dict[str, Hour]:
     """Store an override for the frontier hour of every type.
 
@@ -114,7 +114,7 @@ def put_overrides(
         database: The ledger.
         bucket_seconds: Length of a bucket in seconds.
         reason: Reason for the manifests; must not be blank.
-        by: Operator.
+        operator: Operator.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
@@ -147,7 +147,7 @@ def put_overrides(
                 f"sealed, and about to be published by the driver: {named}; order again "
                 "once that is closed"
             )
-        _put(connection, ordered, reason, by, now_ms)
+        _put(connection, ordered, reason, operator, now_ms)
     return ordered
 
 
@@ -204,38 +204,40 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     return told
 
 
-def is_ineffective(f: Frontier, wait: Blocker | None) -> bool:
+def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
     """Return whether an override would have no effect on the frontier hour.
 
     This is the case if the hour is sealed and does not wait for a lost staged file or for rows that
     cannot be written.
 
     Args:
-        f: Frontier of the type.
-        wait: Blocker of the type, if any.
+        frontier: Frontier of the type.
+        blocker: Blocker of the type, if any.
     """
     gives_up = (
-        wait is not None and wait.hour == f.hour and wait.phase in (Phase.STAGED, Phase.UNWRITABLE)
+        blocker is not None
+        and blocker.hour == frontier.hour
+        and blocker.phase in (Phase.STAGED, Phase.UNWRITABLE)
     )
-    return f.state is State.SEALED and not gives_up
+    return frontier.state is State.SEALED and not gives_up
 
 
-def check_effective(f: Frontier, wait: Blocker | None) -> None:
+def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
     """Check that an override would have an effect on the frontier hour.
 
     Raises:
         UsageError: The hour is sealed and an override would change nothing.
     """
-    if not is_ineffective(f, wait):
+    if not is_ineffective(frontier, blocker):
         return
-    grade = f.seal.grade if f.seal else "?"
+    grade = frontier.seal.grade if frontier.seal else "?"
     waits_for = "it is written and published by the driver (`hourmark etl run`)"
-    if wait is not None and wait.hour == f.hour:
-        waits_for = f"it waits for: ({wait.phase}) {'; '.join(wait.what)}"
+    if blocker is not None and blocker.hour == frontier.hour:
+        waits_for = f"it waits for: ({blocker.phase}) {'; '.join(blocker.what)}"
     raise UsageError(
-        f"{f.event_type} {f.hour} is sealed already, as {grade}: what it holds is fixed, an "
+        f"{frontier.event_type} {frontier.hour} is sealed already, as {grade}: what it holds is fixed, an "
         "override would change nothing, and "
-        f"no override was stored; {waits_for}. `hourmark bucket why {f.event_type} {f.hour}` "
+        f"no override was stored; {waits_for}. `hourmark bucket why {frontier.event_type} {frontier.hour}` "
         "says what to do"
     )
 

@@ -139,19 +139,19 @@ def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]
         connection.execute(delete(_TABLE).where(*here))
 
 
-def forget_error(connection: Connection, at: ReadError) -> None:
+def forget_error(connection: Connection, error: ReadError) -> None:
     """Delete one read error.
 
     Raises:
         UsageError: The partition has no read error at that offset.
     """
     here = (
-        _TABLE.c.topic == at.topic,
-        _TABLE.c.partition == at.partition,
-        _TABLE.c.offset == at.offset,
+        _TABLE.c.topic == error.topic,
+        _TABLE.c.partition == error.partition,
+        _TABLE.c.offset == error.offset,
     )
     if connection.execute(delete(_TABLE).where(*here)).rowcount != 1:
         raise UsageError(
-            f"topic {at.topic} partition {at.partition} is no longer held at offset "
-            f"{at.offset}; ask again"
+            f"topic {error.topic} partition {error.partition} is no longer held at offset "
+            f"{error.offset}; ask again"
         )

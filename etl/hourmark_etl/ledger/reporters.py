@@ -102,7 +102,7 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
     return dict(known)
 
 
-def is_overtaken(said: Reporter, known: Reporter) -> bool:
+def is_overtaken(report: Reporter, known: Reporter) -> bool:
     """Return whether a report is older than the known one.
 
     Reports of one incarnation are ordered by sequence number. A lower number that arrives minutes
@@ -110,26 +110,26 @@ def is_overtaken(said: Reporter, known: Reporter) -> bool:
         Reports of
     different incarnations are ordered by the services' clocks, within their tolerance.
     """
-    if said.incarnation == known.incarnation:
+    if report.incarnation == known.incarnation:
         return (
-            said.sequence < known.sequence
-            and said.received_at_ms - known.received_at_ms < CLOCKS_APART_MS_MAX
+            report.sequence < known.sequence
+            and report.received_at_ms - known.received_at_ms < CLOCKS_APART_MS_MAX
         )
-    return 0 < known.received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX
+    return 0 < known.received_at_ms - report.received_at_ms < CLOCKS_APART_MS_MAX
 
 
-def foreign_reason(said: Reporter, known: Reporter) -> str:
+def foreign_reason(report: Reporter, known: Reporter) -> str:
     """Return why a report cannot be the host's own, human-readable; "" if it can be.
 
     A host keeps its kind (a delivery service never becomes a tailer), and it keeps its name while
     it reports. A renamed host is accepted once its last report is a goodbye or a minute old. A
     client that may report for one host can therefore not report as another live host.
     """
-    if known.kind == "service" and said.kind != "service":
+    if known.kind == "service" and report.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"
-    if said.kind != known.kind and said.incarnation == known.incarnation:
+    if report.kind != known.kind and report.incarnation == known.incarnation:
         return "this incarnation is a tailer's, and the report is a delivery service's"
-    apart_ms = abs(said.received_at_ms - known.received_at_ms)
-    if said.host_name != known.host_name and not known.goodbye and apart_ms < RENAMED_AFTER_MS:
+    apart_ms = abs(report.received_at_ms - known.received_at_ms)
+    if report.host_name != known.host_name and not known.goodbye and apart_ms < RENAMED_AFTER_MS:
         return f"this host id reported as {known.host_name} {apart_ms / 1000:.1f} s before"
     return ""

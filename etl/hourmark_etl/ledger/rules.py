@@ -1,4 +1,4 @@
-"""Rules revisions: the ledger decides their order; the Kafka topic is a copy for delivery services."""
+"""Rules revisions: the ledger decides their order; the topic is a copy for services."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _at_or_past(
 
 
 def oldest_frontier_ms(database: Database) -> int:
-    """Return the start of the oldest hour that is not closed, Unix milliseconds; 0 without types."""
+    """Return the start of the oldest open hour, Unix milliseconds; 0 without types."""
     return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
@@ -238,7 +238,7 @@ def forget_files(database: Database, lease: Lease, files: Collection[UnneededFil
 
 
 def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Return the batch folders in the ledger and the epoch of each lease, in one consistent view."""
+    """Return the ledger's batch folders and the epoch of each lease, in one consistent view."""
     with database.reading() as connection:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
         epochs: dict[str, int] = dict(
@@ -309,7 +309,7 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 
 
 def types_needing(database: Database, path: str) -> set[str]:
-    """Return the event types that still need rows of a staged file; empty if the file is unknown."""
+    """Return the event types that still need rows of a file; empty if the file is unknown."""
     return set(database.fetch(select_needed(database, "type", _FILES.c.path == path)).scalars())
 
 
@@ -375,7 +375,12 @@ def replace_file(
 
 
 def give_up_file(
-    database: Database, lease: Lease, known: LedgerFile, f: Frontier, gap: OffsetGap, forced: str
+    database: Database,
+    lease: Lease,
+    known: LedgerFile,
+    frontier: Frontier,
+    gap: OffsetGap,
+    forced: str,
 ) -> None:
     """Give up a staged file for one type; hours that were sealed with its rows close as `forced`.
 
@@ -386,7 +391,7 @@ def give_up_file(
         database: The ledger.
         lease: Lease of the closer.
         known: The file.
-        f: Frontier of the type.
+        frontier: Frontier of the type.
         gap: Gap to store for the lost records.
         forced: Text about the override for the manifests.
 
@@ -396,7 +401,7 @@ def give_up_file(
     with database.transaction(lease) as connection:
         lost = defaultdict[int, Sums](Sums)
         for table in (tables.groups, tables.audit_groups):
-            own = (table.c.file_id == known.file_id, table.c.type == f.event_type)
+            own = (table.c.file_id == known.file_id, table.c.type == frontier.event_type)
             if table is tables.groups:
                 for row in connection.execute(select(table).where(*own)):
                     is_known = row.value_sum is not None
@@ -407,7 +412,7 @@ def give_up_file(
                         row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked
                     )
             connection.execute(delete(table).where(*own))
-        force_sealed(connection, f, lost, (forced, gap.what))
+        force_sealed(connection, frontier, lost, (forced, gap.what))
         put_gaps(connection, [gap])
 
 

@@ -332,7 +332,7 @@ reporters = Table(
     Column("unknown_losses", BigInteger, nullable=False, server_default="0"),
     Column(
         "unrepeatable", Boolean, nullable=False, server_default=false()
-    ),  # its senders cannot be asked again
+    ),  # its senders cannot send data again
 )
 
 # What reports added to a source's losses. The lines were written between `from_ms`, up to which the

@@ -44,11 +44,11 @@ from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
-STOP_S: Final = 10.0  # what a batch under way is given to end by itself
+STOP_S: Final = 10.0  # time that a running batch gets to end
 PAUSE_S_MAX: Final = 30.0
 _LOG = logging.getLogger(__name__)
 _RAISED: Final = re.compile(r"^(?:.*: )?((?:hourmark|hourmark_etl)\.[\w.]+): (.*)$", re.MULTILINE)
-# The process that plans speaks to Java over a socket; when it dies, that ends.
+# The planning process is connected to Java by a socket, which closes when the process dies.
 _LOST_PLANNER: Final = re.compile(
     r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE
 )
@@ -65,7 +65,7 @@ _NETWORK: Final = re.compile(
     re.MULTILINE,
 )
 _LINES_OF_CAUSE: Final = 15
-OnCommit = Callable[[StagedBatch, float], None]  # told of each batch, and of the seconds it took
+OnCommit = Callable[[StagedBatch, float], None]  # called with each batch and its duration in seconds
 
 
 def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
@@ -281,18 +281,18 @@ def restart_truncated(
 
 
 def build_batch(
-    answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
+    results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
     """Merge the results of a batch's tasks into one batch to commit.
 
     Args:
-        answers: Results of all tasks; the spans of each partition must join without a gap.
+        results: Results of all tasks; the spans of each partition must join without a gap.
         cluster_id: Id of the central cluster.
         shard: Shard that staged the batch.
         now_ms: Current time, Unix milliseconds.
     """
     spans = defaultdict[Partition, list[Span]](list)
-    for s in (s for a in answers for s in a.spans):
+    for s in (s for a in results for s in a.spans):
         spans[Partition(s.topic, s.partition)].append(s)
     starts, ends = [], []
     for found in spans.values():
@@ -318,21 +318,21 @@ def build_batch(
                 starts[-1], next_offset=found[-1].end, leader_epoch=epoch, epoch_next=epoch_next
             )
         )
-    files = tuple(f.file for a in answers for f in a.piece.files)
-    reports = sorted(r for a in answers for r in a.piece.reports)
+    files = tuple(f.file for a in results for f in a.piece.files)
+    reports = sorted(r for a in results for r in a.piece.reports)
     return StagedBatch(
         folder=files[0].path.rpartition("/")[0] if files else "",
         starts=tuple(starts),
         ends=tuple(ends),
         files=files,
-        groups=tuple(g for a in answers for g in a.piece.groups),
-        audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
+        groups=tuple(g for a in results for g in a.piece.groups),
+        audit_groups=tuple(g for a in results for g in a.piece.audit_groups),
         reports=tuple(decode_report(HostReport.decode(r.datum), now_ms) for r in reports),
-        set_aside=tuple(of for a in answers for of in a.piece.set_aside),
+        set_aside=tuple(of for a in results for of in a.piece.set_aside),
     )
 
 
-def collect_read_errors(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
+def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
     """Return a read error for each partition that the tasks could not stage further.
 
     Partitions whose logs lost records are left out; `restart_truncated` handles them.
@@ -341,7 +341,7 @@ def collect_read_errors(answers: Sequence[TaskResult], now_ms: int) -> list[Read
         ReadError(
             topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms
         )
-        for a in answers
+        for a in results
         for u in a.unread
         if not u.is_truncated
     ]

@@ -216,7 +216,7 @@ def _read(
         touched &= _overlapping(file.metadata, within)
     names = [*columns] if within is None or "event_id" in columns else [*columns, "event_id"]
     table = _with_later(file, names, np.flatnonzero(touched).tolist())
-    # Where a row of the file stands in what was read: rows of skipped groups have no length.
+    # Index of each file row in the table read: rows of skipped groups take no space.
     places = np.append(0, np.cumsum(np.where(touched, counts, 0)))
 
     def place(rows: Int64s) -> Int64s:

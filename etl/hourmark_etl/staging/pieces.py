@@ -1,4 +1,4 @@
-"""Inputs and results of staging tasks: small values that are pickled between driver and executors."""
+"""Inputs and results of staging tasks: small values, pickled between driver and executors."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ class PlannedBatch(NamedTuple):
         return {"folder": self.folder, "tasks": tasks}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> PlannedBatch:
+    def from_json(cls, values: Mapping[str, Any]) -> PlannedBatch:
         """Parse a batch that `to_json` returned."""
         return cls(
-            found["folder"], tuple(tuple(_read_span(*r) for r in task) for task in found["tasks"])
+            values["folder"], tuple(tuple(_read_span(*r) for r in task) for task in values["tasks"])
         )
 
 
@@ -77,32 +77,36 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
     return ReadSpan(Span.of(span), bytes_max, None if begin is None else Start(*begin))
 
 
-def resume_start(p: Position, log_start: int) -> Start | None:
+def resume_start(position: Position, log_start: int) -> Start | None:
     """Return the offset and leader epoch from which reading resumes at a position.
 
     Both belong to the last staged record, because control records after it may have a later epoch:
     with the position itself, a broker would report a truncation that did not happen.
 
     Args:
-        p: Position of a partition.
+        position: Position of a partition.
         log_start: Start offset of the partition's log.
 
     Returns:
         The start, or None if no epoch is known or the log no longer has that offset.
     """
-    if p.leader_epoch is None or p.epoch_next is None or p.epoch_next < log_start:
+    if (
+        position.leader_epoch is None
+        or position.epoch_next is None
+        or position.epoch_next < log_start
+    ):
         return None
-    return Start(p.epoch_next, p.leader_epoch)
+    return Start(position.epoch_next, position.leader_epoch)
 
 
-def empty_span(p: Position) -> Span:
+def empty_span(position: Position) -> Span:
     """Return the span that starts and ends at the position's next offset."""
     return Span(
-        topic=p.topic,
-        topic_id=p.topic_id,
-        partition=p.partition,
-        start=p.next_offset,
-        end=p.next_offset,
+        topic=position.topic,
+        topic_id=position.topic_id,
+        partition=position.partition,
+        start=position.next_offset,
+        end=position.next_offset,
     )
 
 

@@ -38,7 +38,7 @@ class _Run:
 
 
 def drop_repeated_reports(
-    told: Iterable[tuple[ReportRecord, HostReport]],
+    reports: Iterable[tuple[ReportRecord, HostReport]],
 ) -> tuple[ReportRecord, ...]:
     """Drop host reports that add nothing to the ledger, and return the others by offset.
 
@@ -47,12 +47,12 @@ def drop_repeated_reports(
     much as the services' clocks differ.
 
     Args:
-        told: Records with their decoded reports, in partition order; all reports of a host are in
+        reports: Records with their decoded reports, in partition order; all reports of a host are in
             one partition.
     """
     runs: list[_Run] = []
     latest: dict[str, _Run] = {}  # of each host
-    for record, report in told:
+    for record, report in reports:
         run = latest.get(report.host_id)
         if run is not None and run.continues_with(report):
             run.last, run.report = record, report

@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Restager:
-    """Stages single files again, in the driver's process; their size is bounded by `PIECE_BYTES`."""
+    """A service in the driver's process that replaces single staged files from Kafka."""
 
     def __init__(self, config: Config, database: Database, storage: Storage) -> None:
         self._config, self._database, self._storage = config, database, storage

@@ -43,7 +43,7 @@ class StorageEntry:
 class Storage(Protocol):
     """Files and folders below one storage root."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         """Create a file atomically: readers see either no file or the complete content.
 
         Parent folders are created. On return the content is durable as defined by the backend.
@@ -51,15 +51,15 @@ class Storage(Protocol):
         Args:
             path: Path relative to the root.
             content: Bytes to write.
-            unseen: Whether no reader accesses the path before it is renamed; see `create`.
+            unpublished: Whether the path is renamed later and no reader accesses it before; see `create`.
 
         Raises:
             AlreadyExists: The path exists.
         """
-        with self.create(path, unseen=unseen) as file:
+        with self.create(path, unpublished=unpublished) as file:
             file.write(content)
 
-    def create(self, path: str, *, unseen: bool = False) -> AbstractContextManager[BinaryIO]:
+    def create(self, path: str, *, unpublished: bool = False) -> AbstractContextManager[BinaryIO]:
         """Return a context manager that yields a binary stream for a new file.
 
         Memory is bounded. The complete file appears when the block ends without an exception; an
@@ -68,7 +68,7 @@ class Storage(Protocol):
 
         Args:
             path: Path relative to the root.
-            unseen: Whether no reader accesses the path before it is renamed. The backend may then
+            unpublished: Whether no reader accesses the path before it is renamed. The backend may then
                 write the file in place, which is cheaper.
 
         Raises:

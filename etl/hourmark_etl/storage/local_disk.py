@@ -59,8 +59,8 @@ class LocalDisk(Storage):
     root: Path
 
     @contextmanager
-    # it would save nothing here
-    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:  # noqa: ARG002
+    # writing in place would save nothing here
+    def create(self, path: str, *, unpublished: bool = False) -> Iterator[BinaryIO]:  # noqa: ARG002
         target = self._file(path)
         if os.path.lexists(target):
             raise AlreadyExists(path, self.url(path), "exists already")
@@ -156,7 +156,7 @@ class LocalDisk(Storage):
                 _rename_noreplace(old, new)
             except FileNotFoundError as error:
                 raise NotFound(source, self.url(source), "there is nothing to rename") from error
-        # Checked by looking as well: a file system may answer well and do otherwise.
+        # Verified, because a file system may report success without renaming.
         if os.path.lexists(old) or not os.path.lexists(new):
             raise StorageError(
                 target,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-# Unfinished files, and local folders being deleted, stand here and not beside their target: a crash
+# Unfinished files, and local folders being deleted, are here and not next to their target: a crash
 # leaves nothing in any folder that a reader lists. One file system (HDFS: one encryption zone) must
 # hold the whole root.
 SCRATCH: Final = ".unfinished"

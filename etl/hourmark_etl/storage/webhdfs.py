@@ -80,10 +80,10 @@ class WebHdfs(Storage):
     replication: int
 
     @contextmanager
-    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:
+    def create(self, path: str, *, unpublished: bool = False) -> Iterator[BinaryIO]:
         unfinished = (
-            path if unseen else scratch_path()
-        )  # that the path is taken is told at the end: a request less
+            path if unpublished else scratch_path()
+        )  # an existing target is detected at the end, which saves a request
         try:
             with Upload.begin(self._target(unfinished), self.replication) as upload:
                 file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
@@ -97,13 +97,13 @@ class WebHdfs(Storage):
                     "are stored"
                 )
                 raise StorageError(path, self.url(path), what)
-            if not unseen:
+            if not unpublished:
                 self._move(stored, unfinished, path)
         except BaseException as error:
-            if not (unseen and isinstance(error, AlreadyExists)):  # then it is not ours
+            if not (unpublished and isinstance(error, AlreadyExists)):  # then it is not ours
                 with suppress(
                     StorageError
-                ):  # the first error is the one to tell; what is left is named like no bucket
+                ):  # report the first error; the leftover has no name of a bucket
                     self.delete(unfinished)
             raise
 
@@ -163,7 +163,7 @@ class WebHdfs(Storage):
         for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None
             try:
-                if self._rename(source, target).is_nothing and moved.type == "FILE":
+                if self._rename(source, target).is_empty_success and moved.type == "FILE":
                     return
             except StorageError as error:
                 refused, lost = error, lost or isinstance(error, OutcomeUnknown)

@@ -175,7 +175,7 @@ class Download(io.RawIOBase):
         return self._position
 
     def readall(self) -> bytes:
-        """Return the remaining bytes, read in windows of WINDOW_BYTES; b"" at the end of the file."""
+        """Return the remaining bytes, read in windows of WINDOW_BYTES; b"" at end of file."""
         return b"".join(iter(lambda: self._window(WINDOW_BYTES), b""))
 
     # typeshed says Buffer

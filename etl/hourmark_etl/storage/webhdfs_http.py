@@ -121,7 +121,7 @@ class HttpResponse(NamedTuple):
     location: str
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty_success(self) -> bool:
         """Whether the response is Hadoop's empty confirmation of a completed operation.
 
         A login page or the response to a rename without `renameoptions` is never such a response.
@@ -139,7 +139,7 @@ class _Refusal(BaseModel):
 
 
 def request_json(
-    target: WebHdfsTarget, method: str, operation: str, shape: type[Shape], **parameters: str | int
+    target: WebHdfsTarget, method: str, operation: str, model: type[Shape], **parameters: str | int
 ) -> Shape:
     """Send a request to the NameNode, with retries, and return the parsed JSON response.
 
@@ -149,7 +149,7 @@ def request_json(
         target: File or folder of the operation.
         method: HTTP method.
         operation: WebHDFS operation, such as `LISTSTATUS`.
-        shape: Pydantic model of the response body.
+        model: Pydantic model of the response body.
         **parameters: Further query parameters.
 
     Raises:
@@ -160,7 +160,7 @@ def request_json(
     def once() -> Shape:
         answer = send_once(target, method, operation, 200, **parameters)
         try:
-            return shape.model_validate_json(answer.content)
+            return model.model_validate_json(answer.content)
         except ValueError as error:
             raise target.unknown_outcome(
                 target.http, f"to {operation} it said {answer.content[:100]!r}"
@@ -194,7 +194,7 @@ def run_on_datanode(
     target: WebHdfsTarget,
     method: str,
     operation: str,
-    use: Callable[[SplitResult], T],
+    send: Callable[[SplitResult], T],
     **parameters: str | int,
 ) -> T:
     """Ask the NameNode for a DataNode, call a function with its address and return the result.
@@ -206,7 +206,7 @@ def run_on_datanode(
         target: File of the operation.
         method: HTTP method.
         operation: WebHDFS operation, `CREATE` or `OPEN`.
-        use: Function that sends the request to the given address.
+        send: Function that sends the request to the given address.
         **parameters: Further query parameters.
 
     Raises:
@@ -226,7 +226,7 @@ def run_on_datanode(
             raise target.unknown_outcome(target.http, f"and of the others: {error.what}") from error
         address = urlsplit(told.location)
         try:
-            return use(address)
+            return send(address)
         except OutcomeUnknown:
             excluded["excludedatanodes"] = address.hostname or ""
             raise

@@ -23,7 +23,7 @@ from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, list_if_e
 class WritesOver(MemoryStorage):
     """A store that ignores conditions."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         try:
             super().write_new(path, content)
         except AlreadyExists:
@@ -33,7 +33,7 @@ class WritesOver(MemoryStorage):
 class RefusesAfterwards(WritesOver):
     """It says no, and has done it."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         stood = self.exists(path)
         super().write_new(path, content)
         if stood:
@@ -60,7 +60,7 @@ class RenamesOntoEmpty(MemoryStorage):
 class Full(MemoryStorage):
     """After a first file."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         if self._files:
             raise NoSpace(path, self.url(path), "no space")
         super().write_new(path, content)
@@ -69,7 +69,7 @@ class Full(MemoryStorage):
 class ReadOnly(MemoryStorage):
     """For this user."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         raise AccessDenied(path, self.url(path), "no right")
 
 
