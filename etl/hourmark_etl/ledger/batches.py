@@ -41,6 +41,8 @@ _LOG = logging.getLogger(__name__)
 def positions(database: Database, cluster_id: str) -> list[Position]:
     """Return the position of every partition of a cluster, or an empty list.
 
+    A position is the next offset to stage of a topic-partition.
+
     Raises:
         DamagedRow: A row differs from what was written.
     """
@@ -71,7 +73,12 @@ def decode_position(row: Mapping[Any, Any]) -> Position:
 
 
 def put_positions(connection: Connection, new: Iterable[Position]) -> None:
-    """Insert positions of partitions that are new to the ledger."""
+    """Insert positions of partitions that are new to the ledger.
+
+    Args:
+        connection: The transaction.
+        new: Positions to insert; none of their partitions may be in the ledger.
+    """
     if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new]:
         connection.execute(insert(tables.positions), rows)
 
@@ -89,6 +96,11 @@ def _change_positions(
 
 def begin_positions(database: Database, lease: Lease, wanted: Collection[Position]) -> None:
     """Insert positions of new partitions; positions of known partitions are left unchanged.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        wanted: Positions of all partitions that should be in the ledger.
 
     Raises:
         TopicReplaced: The ledger has another id for a topic, or another cluster, so its offsets
@@ -259,6 +271,10 @@ def expired_gap(topic: str, position: Position, end: int) -> OffsetGap:
 def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
     """Check that central topics have the ids that the ledger stages.
 
+    Args:
+        database: The ledger.
+        infos: Topics of the central cluster; topics unknown to the ledger are accepted.
+
     Raises:
         TopicReplaced: A topic has another id, so it was deleted and recreated.
     """
@@ -275,7 +291,7 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
 
 
 def type_shards(database: Database) -> dict[str, str]:
-    """Return the shard of each event type."""
+    """Return the shard that stages each event type, by type name."""
     return dict(database.fetch(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
 
 
@@ -393,7 +409,14 @@ def commit_batch(
 
 
 def put_staged(connection: Connection, batch: StagedBatch) -> None:
-    """Insert the files and groups of a batch; no bucket lists them yet."""
+    """Insert the files and groups of a staged batch in the caller's transaction.
+
+    The groups are not assigned to a bucket yet; a freeze does that.
+
+    Args:
+        connection: The transaction.
+        batch: The batch; its positions and reports are not written.
+    """
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
     for table, groups in ((tables.groups, batch.groups), (tables.audit_groups, batch.audit_groups)):
         if groups:

@@ -66,12 +66,22 @@ class BucketRow(NamedTuple):
 
 
 def damaged_bucket(event_type: str, hour_s: int) -> DamagedRow:
-    """Return the error to raise for a bucket row that has no valid manifest."""
+    """Return the error to raise for a bucket row without a valid manifest.
+
+    Args:
+        event_type: Event type of the bucket.
+        hour_s: Hour of the bucket, Unix seconds.
+    """
     return DamagedRow(_BUCKETS.name, f"type {event_type!r}, hour {hour_s}", event_type)
 
 
 def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]]) -> None:
-    """Insert rows of closed buckets and of the hours that their late events belong to."""
+    """Insert rows of closed buckets and of the hours that their late events belong to.
+
+    Args:
+        connection: The transaction.
+        closed: Pairs of the bucket's hour and its manifest.
+    """
     closed = list(closed)
     if closed:
         connection.execute(insert(_BUCKETS), [_row(hour, manifest) for hour, manifest in closed])
@@ -109,7 +119,12 @@ def late_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str
 
 
 def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows into the table `late_hours`, replacing equal ones."""
+    """Insert rows into the table `late_hours`, replacing equal ones.
+
+    Args:
+        connection: The transaction.
+        rows: Rows as `late_rows` returns them.
+    """
     replace_rows(connection, _LATE, ("type", "origin", "hour"), rows)
 
 
@@ -266,7 +281,7 @@ class ClosedSpan(NamedTuple):
 
 
 def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
-    """Return the closed hours of each event type that has any."""
+    """Return the closed hours of each event type that has any, by type name."""
     found: dict[str, ClosedSpan] = {}
     packed = select(
         _DAYS.c.type,
@@ -418,7 +433,14 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
 
 
 def pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
-    """Yield SQL common table expressions of up to 1000 pairs, with the columns `type` and `at`."""
+    """Yield SQL tables of up to 1000 pairs, to join with queries.
+
+    Args:
+        pairs: Pairs of an event type and Unix seconds; duplicates are dropped.
+
+    Returns:
+        Common table expressions with the columns `type` and `at`.
+    """
     columns: list[ColumnClause[Any]] = [sql_column("type", Text), sql_column("at", BigInteger)]
     ordered = sorted(set(pairs))
     for first in range(0, len(ordered), _AT_ONCE):

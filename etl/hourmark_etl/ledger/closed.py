@@ -278,7 +278,7 @@ def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) 
 
 
 def index_paths(database: Database) -> set[str]:
-    """Return the paths of all index files in the ledger."""
+    """Return the paths of all index files in the ledger, relative to the storage root."""
     return set(database.fetch(select(tables.id_indexes.c.path).distinct()).scalars())
 
 
@@ -306,7 +306,10 @@ class UnauditedFile:
 
 
 def unaudited_files(database: Database) -> list[UnauditedFile]:
-    """Return all files of unaudited rows, oldest bucket first."""
+    """Return all files of unaudited rows, oldest bucket first.
+
+    Unaudited rows had no audit record when their bucket was sealed.
+    """
     kept, frontiers = tables.unaudited, tables.frontiers
     query = (
         select(kept, frontiers.c.settled_next, frontiers.c.settled_further)
@@ -327,7 +330,16 @@ def unaudited_files(database: Database) -> list[UnauditedFile]:
 def unaudited_row(
     event_type: str, hour_s: int, path: str, rows: int, audit_next: AuditOffsets, sealed_at_ms: int
 ) -> dict[str, Any]:
-    """Return a row of the table `unaudited`."""
+    """Return a row of the table `unaudited`, ready to be inserted.
+
+    Args:
+        event_type: Event type of the bucket.
+        hour_s: Hour of the bucket, Unix seconds.
+        path: Path of the file of unaudited rows, relative to the storage root.
+        rows: Number of rows in the file.
+        audit_next: Audit offsets at sealing; later audit records may be for these rows.
+        sealed_at_ms: Time of sealing, Unix milliseconds.
+    """
     return {
         "type": event_type,
         "hour": hour_s,

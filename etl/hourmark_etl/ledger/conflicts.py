@@ -66,8 +66,8 @@ class AuditFile:
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
     """Return all conflicts by event type.
 
-    A damaged row is returned with hour 0, so that it holds the type's frontier hour whichever it
-    is.
+    A conflict is a pair of differing audit records of one range; it holds an hour open. A damaged
+    row is returned with hour 0, so that it holds the type's next hour to close, whichever it is.
     """
     found: dict[str, list[Conflict]] = {}
     for row in database.fetch(
@@ -104,11 +104,11 @@ def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
 def conflicts_holding(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> list[Conflict]:
-    """Return the conflicts that hold the frontier's hour.
+    """Return the conflicts that hold a type's next hour open.
 
     Args:
         by_type: Conflicts by event type.
-        frontier: Frontier of an event type.
+        frontier: The type's next hour to close.
     """
     return [c for c in by_type.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
 
@@ -116,7 +116,12 @@ def conflicts_holding(
 def conflict_texts(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> tuple[str, ...]:
-    """Return human-readable texts of the conflicts that hold the frontier's hour."""
+    """Return human-readable texts of the conflicts that hold a type's next hour open.
+
+    Args:
+        by_type: Conflicts by event type.
+        frontier: The type's next hour to close.
+    """
     return tuple(c.what for c in conflicts_holding(by_type, frontier))
 
 
@@ -180,7 +185,17 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
 def record_compared(
     database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
 ) -> None:
-    """Mark audit files as compared and insert the conflicts found, in one transaction."""
+    """Mark audit files as compared and insert the conflicts found, in one transaction.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        files: Files that were compared with all others.
+        found: Conflicts to insert; those known for the same type, hour and range are replaced.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+    """
     with database.transaction(lease) as connection:
         replace_rows(
             connection,

@@ -85,7 +85,14 @@ class Database:
         self.close()
 
     def acquire(self, name: str) -> Lease:
-        """Take the lease of a role; the previous holder's transactions fail from now on."""
+        """Take the lease of a role; transactions of the previous holder fail from now on.
+
+        Args:
+            name: Role, such as "closer".
+
+        Raises:
+            Unavailable: The database does not respond.
+        """
         with translate_database_errors(self._url), self._changing.begin() as connection:
             epoch = _count_commit(connection)
             replace_rows(connection, tables.leases, ["name"], [{"name": name, "epoch": epoch}])
@@ -159,7 +166,11 @@ class Database:
             return connection.execute(query).freeze()()
 
     def identity(self) -> tuple[str, int]:
-        """Return the ledger's UUID and the number of its last commit."""
+        """Return the ledger's UUID and the number of its last commit.
+
+        Raises:
+            Unavailable: The database does not respond.
+        """
         rows: dict[str, str] = dict(
             self.fetch(select(tables.meta.c.key, tables.meta.c.value)).all()
         )
@@ -243,6 +254,12 @@ def select_by_names(
     """Yield the rows of a query whose column has one of the given names.
 
     The names are split over several queries, to stay below database limits.
+
+    Args:
+        connection: A transaction.
+        query: Query to filter.
+        column: Column to compare.
+        names: Accepted values; no rows are returned if empty.
     """
     for at in range(0, len(names), _NAMES_AT_ONCE):
         yield from connection.execute(

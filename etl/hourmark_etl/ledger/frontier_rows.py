@@ -108,7 +108,11 @@ def insert_frontier(
 
 
 def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
-    """Return the columns of a frontier row that hold the settled audit offsets."""
+    """Return the column values of a frontier row that store the settled audit offsets.
+
+    Args:
+        settled_next: Audit offset of each site below which all promises of the type are settled.
+    """
     return {
         "settled_next": settled_next.at(FIRST_SITE),
         "settled_further": encode_further_sites(settled_next),
@@ -116,12 +120,16 @@ def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
 
 
 def encode_further_sites(offsets: AuditOffsets) -> str | None:
-    """Return the audit offsets of all sites but the first as JSON, or None if there are none."""
+    """Return the audit offsets of all sites but the first as JSON, or None if there are none.
+
+    Args:
+        offsets: Audit offset of each site.
+    """
     return json.dumps(offsets.further) if offsets.further else None
 
 
 def decode_offsets(first: int, further: str | None) -> AuditOffsets:
-    """Return the audit offsets of all sites from their two columns.
+    """Return the audit offsets of all sites from the two columns that store them.
 
     Args:
         first: Offset of the first site.
@@ -131,7 +139,11 @@ def decode_offsets(first: int, further: str | None) -> AuditOffsets:
 
 
 def check_bucket_length(database: Database, bucket_seconds: int) -> None:
-    """Check that the ledger's bucket length is the configured one, if it is fixed already.
+    """Check that the configured bucket length matches the ledger's, if that is fixed already.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Configured length of a bucket in seconds.
 
     Raises:
         UsageError: The lengths differ.
@@ -156,6 +168,10 @@ def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
     """Return the names of the sources whose lines may become events of a type.
 
     Lines of any source may become dead letters.
+
+    Args:
+        event_type: Event type.
+        sources: All declared sources.
     """
     if event_type == DEAD_LETTERS:
         return {s.name for s in sources}

@@ -136,14 +136,14 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     until: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[Position, ...]]:
-    """Freeze frontier hours: list all their staged groups, and those of earlier hours, for them.
+    """Freeze hours: assign all staged groups of these hours, and of earlier ones, to their buckets.
 
     Groups that are staged later belong to later buckets.
 
     Args:
         database: The ledger.
         lease: Lease of the closer.
-        chosen: Open frontiers to freeze.
+        chosen: Open frontiers, the next hours of their types, to freeze.
         topics: Central topics of each type, one per site.
         until: Last hour of a backlog to freeze together, by type; the frontier's hour if missing.
 
@@ -369,7 +369,11 @@ def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
 
 
 def first_unsealed(frontier: Frontier) -> Hour:
-    """Return the first hour of which this ledger cannot have published a bucket."""
+    """Return the first hour of a type that is not sealed, so no bucket of it can be published.
+
+    Args:
+        frontier: The type's next hour to close, with its seals.
+    """
     return hours_on(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
@@ -432,7 +436,7 @@ def _seals_json(seals: Iterable[Seal]) -> str:
 
 
 def closed_types(database: Database) -> set[str]:
-    """Return the event types that have at least one closed bucket."""
+    """Return the names of the event types that have at least one closed bucket."""
     frontiers, buckets = (
         tables.frontiers,
         tables.buckets,
@@ -442,7 +446,11 @@ def closed_types(database: Database) -> set[str]:
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
-    """Return the bytes of staged datums not listed by a freeze, by type and hour (Unix seconds)."""
+    """Return the bytes of staged event data that is not assigned to a bucket yet.
+
+    Returns:
+        Bytes by (type, hour in Unix seconds).
+    """
     table = tables.groups
     query = (
         select(table.c.type, table.c.hour, func.sum(table.c.bytes))

@@ -71,7 +71,10 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
 
 
 def last_heartbeat_ms(database: Database) -> int | None:
-    """Return the time of the last heartbeat, Unix milliseconds by the driver's clock, or None."""
+    """Return the time of the last heartbeat in the ledger, or None if there is none.
+
+    The time is in Unix milliseconds by the driver's clock.
+    """
     found = database.fetch(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
     return None if found is None else int(found)
 

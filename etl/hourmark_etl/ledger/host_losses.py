@@ -24,7 +24,16 @@ _SUM_MAX: Final = (1 << 63) - 1  # what markers and the ledger hold
 
 
 class HostLossRow(TypedDict):
-    """A row of the table `host_losses`; times are Unix milliseconds by the services' clocks."""
+    """A row of the table `host_losses`: what one report added to a source's losses.
+
+    Attributes:
+        host_id: Id of the host.
+        source: Source name.
+        from_ms: Earliest time of the lost lines, Unix milliseconds by the services' clocks.
+        to_ms: Time at which the report was received, Unix milliseconds.
+        lost_bytes: Number of bytes lost.
+        unknown: Number of losses of unknown size.
+    """
 
     host_id: str
     source: str
@@ -79,7 +88,12 @@ def _added(report: Reporter, before: Reporter | None) -> HostLossRow | None:
 
 
 def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
-    """Insert losses, and delete those older than `KEPT_MS`."""
+    """Insert losses, and delete those more than `KEPT_MS` (30 days) older than the newest.
+
+    Args:
+        connection: The transaction.
+        new: Rows to insert; if empty, nothing is changed.
+    """
     if new:
         newest_ms = max(row["to_ms"] for row in new)
         connection.execute(
@@ -89,7 +103,7 @@ def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
 
 
 def losses(database: Database) -> list[HostLoss]:
-    """Return all losses in the ledger."""
+    """Return the losses of all hosts and sources that the ledger keeps."""
     table = tables.host_losses.c
     query = select(table.source, table.from_ms, table.to_ms, table.lost_bytes, table.unknown)
     return [HostLoss(*row) for row in database.fetch(query)]
@@ -122,8 +136,8 @@ def losses_in_hour(
         all_losses: Losses to search.
 
     Returns:
-        Bytes lost by source, and number of unquantified losses by source; sources without are left
-        out.
+        Bytes lost by source, and number of losses of unknown size by source. Sources with zero are
+        left out.
     """
     lost, unknown = Counter[str](), Counter[str]()
     for loss in all_losses:

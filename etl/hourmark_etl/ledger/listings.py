@@ -116,27 +116,35 @@ def _summed(
 
 
 def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
-    """Return the sums over groups of events; zero sums if there are no groups."""
+    """Return the row counts and digest sums over groups of events; zeros if there are no groups."""
     return sum(map(row_sums, groups), Sums())
 
 
 def row_sums(group: StagedGroup) -> Sums:
-    """Return the sums of one group of events."""
+    """Return the row count and digest sums of one group of events.
+
+    Rows count as unchecked if the group has no sum of value hashes.
+    """
     if group.value_sum is None:
         return Sums(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
     return Sums(group.rows, group.rows, group.low64_sum, group.value_sum)
 
 
 def promised_sums(group: AuditGroup) -> Sums:
-    """Return the sums of one group of promises."""
+    """Return the counts and digest sums that one group of audit promises adds up to."""
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 
 
 def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[list[StagedGroup]]:
-    """Return the groups listed for each frontier's hour, including groups of late events.
+    """Return the staged groups assigned to each frontier's hour, including groups of late events.
 
-    The result has one list per frontier, in the given order.
+    Args:
+        database: The ledger.
+        frontiers: Frozen or sealed hours of event types.
+
+    Returns:
+        One list per frontier, in the given order.
 
     Raises:
         DamagedRow: A row differs from what was written.
@@ -147,10 +155,16 @@ def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[lis
 
 
 def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
-    """Return the schema ids of the rows listed for each frontier's hour.
+    """Return the schema ids of the rows assigned to each frontier's hour.
 
-    The result has one set per frontier, in the given order. Rows with an unreadable list of ids are
-    skipped; other queries report them as damaged.
+    Rows with an unreadable list of ids are skipped; other queries report them as damaged.
+
+    Args:
+        database: The ledger.
+        frontiers: Frozen or sealed hours of event types.
+
+    Returns:
+        One set per frontier, in the given order.
     """
     c = _LISTED.c
     found: list[set[int]] = [set() for _ in frontiers]
@@ -285,7 +299,11 @@ def promises_between(
 
 
 def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
-    """Decode a complete row of the table `staged_groups`, joined with its file's path.
+    """Decode a group of events from its ledger row.
+
+    Args:
+        row: Complete row of the table `staged_groups`, and the column `path` of its file.
+        event_type: Event type to name in the error.
 
     Raises:
         DamagedRow: The row differs from what was written, or is listed for an hour before its own.
@@ -310,7 +328,11 @@ def _unsigned(value: int | None) -> int | None:
 
 
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
-    """Decode a complete row of the table `audit_groups`, joined with its file's path.
+    """Decode a group of promises from its ledger row.
+
+    Args:
+        row: Complete row of the table `audit_groups`, and the column `path` of its file.
+        event_type: Event type to name in the error.
 
     Raises:
         DamagedRow: The row differs from what was written.
@@ -375,7 +397,11 @@ class FileDifference:
 
 
 def file_differences(connection: Connection) -> list[FileDifference]:
-    """Return the staged files whose groups do not add up to the file's number of rows."""
+    """Return the staged files whose groups do not add up to the file's number of rows.
+
+    Args:
+        connection: A transaction of the ledger.
+    """
     files, found = tables.staged_files, []
     for kind, groups in ((EVENTS, tables.groups), (AUDIT, tables.audit_groups)):
         summed = func.coalesce(func.sum(groups.c.rows), 0)

@@ -42,7 +42,7 @@ class EdgeCheck:
 
 
 def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
-    """Return the last check that passed of each edge partition."""
+    """Return the last check that passed of each partition of the edge cluster."""
     rows = [EdgeCheck(**row) for row in database.fetch(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}
 
@@ -61,7 +61,12 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
 
 
 def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Replace all checks of the topics in `checks`; the checks must cover all their partitions."""
+    """Replace all stored checks of the topics in `checks`.
+
+    Args:
+        connection: The transaction.
+        checks: Checks of all partitions of their topics.
+    """
     connection.execute(
         delete(tables.edge_checks).where(
             tables.edge_checks.c.topic.in_(sorted({c.topic for c in checks}))
@@ -71,7 +76,12 @@ def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) 
 
 
 def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Store checks in the caller's transaction, in place of earlier ones of the same partitions."""
+    """Store checks that passed, in place of earlier ones of the same partitions.
+
+    Args:
+        connection: The transaction.
+        checks: Checks to store.
+    """
     replace_rows(
         connection,
         tables.edge_checks,
@@ -105,7 +115,10 @@ class OffsetGap:
 
 
 def has_lost_end(gap: OffsetGap) -> bool:
-    """Return whether the topic's log lost its end; also works for gaps of version 0.3.0."""
+    """Return whether the log lost its end, so that other records may have the gap's offsets.
+
+    Gaps of version 0.3.0 have no such field; their text is used.
+    """
     return _lost_end_by_text_of_0_3_0(gap.what) if gap.lost_end is None else gap.lost_end
 
 
@@ -114,9 +127,14 @@ def _lost_end_by_text_of_0_3_0(what: str) -> bool:
 
 
 def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
-    """Store gaps.
+    """Store offset gaps.
 
-    An accepted gap replaces the same gap; an open gap is added next to an accepted one.
+    An accepted gap replaces the same gap; an open gap is added next to an accepted one, because it
+    was found since.
+
+    Args:
+        connection: The transaction.
+        gaps: Gaps to store.
     """
     for gap in sorted(gaps, key=lambda g: g.accepted_at_ms is None):
         same = (_TABLE.c.topic == gap.topic, _TABLE.c.what == gap.what)
@@ -129,7 +147,7 @@ def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
 
 
 def open_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored gaps that no override has accepted."""
+    """Return the stored offset gaps that no override has accepted."""
     return [gap for gap in all_gaps(database) if gap.accepted_at_ms is None]
 
 
@@ -139,6 +157,6 @@ def accepted_gaps(database: Database) -> list[OffsetGap]:
 
 
 def all_gaps(database: Database) -> list[OffsetGap]:
-    """Return all stored gaps, open and accepted."""
+    """Return all stored offset gaps, open and accepted."""
     query = select(_TABLE).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
     return [from_columns(OffsetGap, row) for row in database.fetch(query).mappings()]

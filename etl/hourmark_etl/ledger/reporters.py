@@ -103,12 +103,16 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
 
 
 def is_overtaken(report: Reporter, known: Reporter) -> bool:
-    """Return whether a report is older than the known one.
+    """Return whether a host's report is older than the report known.
 
     Reports of one incarnation are ordered by sequence number. A lower number that arrives minutes
     later is not older: the known number must be false, and must not suppress the host's reports.
         Reports of
     different incarnations are ordered by the services' clocks, within their tolerance.
+
+    Args:
+        report: The report that arrived, for one of its sources.
+        known: The last known report of the same host.
     """
     if report.incarnation == known.incarnation:
         return (
@@ -124,6 +128,10 @@ def foreign_reason(report: Reporter, known: Reporter) -> str:
     A host keeps its kind (a delivery service never becomes a tailer), and it keeps its name while
     it reports. A renamed host is accepted once its last report is a goodbye or a minute old. A
     client that may report for one host can therefore not report as another live host.
+
+    Args:
+        report: The report that arrived, for one of its sources.
+        known: The last known report of the same host.
     """
     if known.kind == "service" and report.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"

@@ -19,7 +19,7 @@ from hourmark_etl.ledger.schemas import known_schemas, put_schemas
 
 
 class LedgerRules:
-    """The rules stored in one ledger."""
+    """The rules revisions stored in one ledger: declared event types, sources and schemas."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -115,7 +115,11 @@ class LedgerRules:
 
 
 def merge_rules(connection: Connection, book: RulesBook) -> None:
-    """Add the rules that the ledger lacks.
+    """Add the rules revisions that the ledger lacks.
+
+    Args:
+        connection: The transaction.
+        book: Revisions to add.
 
     Raises:
         Finding: A schema id has two meanings.

@@ -33,6 +33,10 @@ def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSc
 
     A damaged row is returned as a DamagedRow value instead of being raised, because its type is
     unknown.
+
+    Args:
+        database: The ledger.
+        ids: Schema ids.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
     return {row["schema_id"]: _told(row) for row in database.fetch(query).mappings()}
@@ -56,6 +60,10 @@ def load_schema_checks(database: Database, known: dict[int, SchemaCheck]) -> Non
 
     Known ids are not read again, because their meaning never changes. Ids with a damaged row are
     left out, because their type is unknown.
+
+    Args:
+        database: The ledger.
+        known: Checks by schema id; updated in place.
     """
     if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
         for schema_id, schema in schemas_by_id(database, new).items():

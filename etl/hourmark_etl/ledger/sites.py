@@ -57,7 +57,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
 
 
 def known_further_sites(connection: Connection) -> set[str]:
-    """Return all sites except the first that have promises or settled offsets in the ledger."""
+    """Return the names of all sites except the first that the ledger has audit data of."""
     site, settled = tables.audit_groups.c.site, tables.frontiers.c.settled_further
     staged = connection.execute(select(site).where(site.is_not(None)).distinct()).scalars()
     counted = connection.execute(select(settled).where(settled.is_not(None))).scalars()

@@ -188,7 +188,11 @@ def _at_or_past(
 
 
 def oldest_frontier_ms(database: Database) -> int:
-    """Return the start of the oldest open hour, Unix milliseconds; 0 without types."""
+    """Return the start of the oldest hour that is not closed, over all types.
+
+    Returns:
+        Unix milliseconds; 0 if the ledger has no types.
+    """
     return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
@@ -214,6 +218,11 @@ def settled_before(
 def forget_files(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
     """Delete files and their groups from the ledger, before the files are deleted on storage.
 
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        files: Files to delete.
+
     Returns:
         The batch folders that have no file left.
 
@@ -238,7 +247,10 @@ def forget_files(database: Database, lease: Lease, files: Collection[UnneededFil
 
 
 def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Return the ledger's batch folders and the epoch of each lease, in one consistent view."""
+    """Return the ledger's batch folders and the epoch of each lease, in one consistent view.
+
+    Folders are relative to the storage root; epochs are by lease name.
+    """
     with database.reading() as connection:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
         epochs: dict[str, int] = dict(
@@ -309,7 +321,15 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 
 
 def types_needing(database: Database, path: str) -> set[str]:
-    """Return the event types that still need rows of a file; empty if the file is unknown."""
+    """Return the event types that still need rows of a staged file.
+
+    Args:
+        database: The ledger.
+        path: Path of the file, relative to the storage root.
+
+    Returns:
+        Type names; empty if no type needs the file, or the ledger does not name it.
+    """
     return set(database.fetch(select_needed(database, "type", _FILES.c.path == path)).scalars())
 
 

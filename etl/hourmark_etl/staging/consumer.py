@@ -65,7 +65,9 @@ _NETWORK: Final = re.compile(
     re.MULTILINE,
 )
 _LINES_OF_CAUSE: Final = 15
-OnCommit = Callable[[StagedBatch, float], None]  # called with each batch and its duration in seconds
+OnCommit = Callable[
+    [StagedBatch, float], None
+]  # called with each batch and its duration in seconds
 
 
 def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
@@ -113,7 +115,11 @@ class Consumer:
         self._pause_s, self._again_at_s = 1.0, 0.0
 
     def start(self) -> None:
-        """Start the query from the offsets in the ledger; deletes the shard's Spark checkpoint."""
+        """Delete the shard's Spark checkpoint and start the query from the ledger's offsets.
+
+        Raises:
+            Py4JJavaError: Spark could not start the query.
+        """
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._error, self._stopping = None, False
         reader = StreamReader(self._config, self._lease, self._shard, self._ledger_uuid)

@@ -167,7 +167,7 @@ class StagedPiece(NamedTuple):
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """All groups of the audit files; empty if none was written."""
+        """All groups of promises in the audit files; empty if none was written."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 

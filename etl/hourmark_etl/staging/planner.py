@@ -176,7 +176,7 @@ def load_schemas(
 
 
 class Planner:
-    """A planner of one shard's batches, each of which starts at the positions in the ledger."""
+    """Plans the micro-batches of one shard, each from the positions in the ledger."""
 
     def __init__(self, config: Config, lease: Lease, shard: str) -> None:
         self._config, self._lease, self._shard = config, lease, shard

@@ -36,7 +36,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Restager:
-    """A service in the driver's process that replaces single staged files from Kafka."""
+    """Replaces single damaged staged files, by staging their records from Kafka again.
+
+    It runs in the driver's process; memory is bounded by the size of one staged file.
+    """
 
     def __init__(self, config: Config, database: Database, storage: Storage) -> None:
         self._config, self._database, self._storage = config, database, storage

@@ -41,7 +41,12 @@ class StorageEntry:
 
 
 class Storage(Protocol):
-    """Files and folders below one storage root."""
+    """A file system of files and folders below one storage root.
+
+    Paths are relative to the root and separated by `/`; an invalid path raises ValueError. All
+    methods raise StorageError if the backend is unavailable or refuses. Instances are immutable and
+    can be pickled.
+    """
 
     def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         """Create a file atomically: readers see either no file or the complete content.

@@ -195,7 +195,7 @@ def test_what_is_no_copy_of_any_ledger_is_named_as_that(
         restore_copy(ledger_url, other)
 
 
-@pytest.mark.parametrize("how", ["step_down", "put_back"])
+@pytest.mark.parametrize("how", ["downgrade_ledger", "restore_copy"])
 def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how: str) -> None:
     url = postgres.new_database()
     Database(url).close()
@@ -208,7 +208,9 @@ def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how
             Unavailable, match=r"does not answer: canceling statement due to lock timeout"
         ),
     ):
-        downgrade_ledger(impatient, OLD) if how == "step_down" else restore_copy(impatient, copy)
+        downgrade_ledger(impatient, OLD) if how == "downgrade_ledger" else restore_copy(
+            impatient, copy
+        )
 
 
 # The command
@@ -248,7 +250,7 @@ def test_a_copy_that_the_older_version_could_not_open_is_not_put_back(
     )
 
 
-@pytest.mark.parametrize("how", ["step_down", "put_back"])
+@pytest.mark.parametrize("how", ["downgrade_ledger", "restore_copy"])
 def test_a_loss_that_is_told_while_the_operator_decides_is_not_dropped(
     config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -261,7 +263,7 @@ def test_a_loss_that_is_told_while_the_operator_decides_is_not_dropped(
         return change(*arguments)
 
     monkeypatch.setattr(commands, how, later)
-    refused = downgraded(config_file, *(("--restore", copy) if how == "put_back" else ()))
+    refused = downgraded(config_file, *(("--restore", copy) if how == "restore_copy" else ()))
     assert isinstance(refused, Finding) and "losses of the sources app" in str(refused)
     with Database(url, may_migrate=False) as database:
         assert len(database.fetch(select(tables.host_losses.c.id)).all()) == 1
