@@ -113,8 +113,8 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
         )
         if other := clusters - {p.cluster_id for p in wanted}:
             raise TopicReplaced(
-                f"the ledger was staging from the cluster {', '.join(sorted(other))}, and "
-                "kafka.central is another now; set it "
+                f"the ledger's positions are of the cluster {', '.join(sorted(other))}, and "
+                "kafka.central is another cluster; set it "
                 "back, or begin a new ledger and root"
             )
         for p in wanted:
@@ -461,7 +461,7 @@ def _compare_and_set(
             raise StaleDriver(
                 f"topic {start.topic} partition {start.partition}: the ledger is not at offset "
                 f"{start.next_offset}, where this "
-                "batch began; the batch is discarded. Start the driver again: it goes on from "
+                "batch began; the batch is discarded. Start the driver again: it continues from "
                 "the ledger"
             )
         check_digest(tables.positions, row)

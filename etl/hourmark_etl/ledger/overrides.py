@@ -37,13 +37,13 @@ _HOLD_SEALED = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """An operator's order to close a type's frontier hour, whatever is missing.
+    """An operator's order to close a type's next hour although data is missing.
 
     Attributes:
         event_type: Event type.
         hour_s: Start of the hour, Unix seconds.
         reason: Reason given by the operator.
-        requested_by: Operator.
+        requested_by: Name of the operator.
         requested_at_ms: Time of the order, Unix milliseconds.
     """
 
@@ -67,18 +67,20 @@ def overrides(database: Database) -> dict[str, Override]:
 def put_override(
     database: Database, event_type: str, hour: Hour, reason: str, operator: str, now_ms: int
 ) -> None:
-    """Store an override for a type's frontier hour, replacing an earlier one.
+    """Store an override that closes a type's next hour although data is missing.
+
+    It replaces an earlier override of the type.
 
     Args:
         database: The ledger.
         event_type: Event type.
         hour: Hour to close.
         reason: Reason for the manifest; must not be blank.
-        operator: Operator.
+        operator: Name of the operator.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
-        UsageError: The hour is not the type's frontier hour, has not ended, the type is unknown, or
+        UsageError: The hour is not the next one to close or has not ended, the type is unknown, or
             the reason is blank; nothing was stored.
     """
     _check_reason(reason)
@@ -98,7 +100,7 @@ def put_override(
             raise UsageError(
                 f"{event_type} {hour} is {which}: hours close in turn, and the frontier of "
                 f"{event_type} is "
-                f"{Hour(frontier, hour.length_s)}; order that one"
+                f"{Hour(frontier, hour.length_s)}; force that hour instead"
             )
         _put(connection, {event_type: hour}, reason, operator, now_ms)
 
@@ -106,7 +108,7 @@ def put_override(
 def put_overrides(
     database: Database, bucket_seconds: int, reason: str, operator: str, now_ms: int
 ) -> dict[str, Hour]:
-    """Store an override for the frontier hour of every type.
+    """Store an override that closes the next hour of every type although data is missing.
 
     Only such a set of overrides accepts gaps in audit and report topics.
 
@@ -114,15 +116,15 @@ def put_overrides(
         database: The ledger.
         bucket_seconds: Length of a bucket in seconds.
         reason: Reason for the manifests; must not be blank.
-        operator: Operator.
+        operator: Name of the operator.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
         The hour of each type.
 
     Raises:
-        UsageError: A frontier hour has not ended, or one is sealed and about to be published, which
-            would remove its override before the others apply; nothing was stored.
+        UsageError: The reason is blank, an hour has not ended, or one is sealed and about to be
+            published, which would remove its override before the others apply; nothing was stored.
     """
     _check_reason(reason)
     with database.transaction() as connection:
@@ -165,16 +167,16 @@ def _put(
 
 def _check_reason(reason: str) -> None:
     if not reason.strip():
-        raise UsageError("an override needs a reason: it stands in the bucket's manifest for ever")
+        raise UsageError("an override needs a reason: the bucket's manifest keeps it permanently")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """What an event type's frontier hour waits for.
+    """What an event type's next hour to close waits for.
 
     Attributes:
         event_type: Event type.
-        hour: Frontier hour.
+        hour: The type's next hour to close.
         phase: Phase of closing that is blocked.
         what: Causes, human-readable.
         since_ms: Time since when the hour waits in this phase, Unix milliseconds.
@@ -205,7 +207,7 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
 
 
 def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
-    """Return whether an override would have no effect on the frontier hour.
+    """Return whether an override would have no effect on a type's next hour to close.
 
     This is the case if the hour is sealed and does not wait for a lost staged file or for rows that
     cannot be written.
@@ -223,7 +225,11 @@ def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
 
 
 def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
-    """Check that an override would have an effect on the frontier hour.
+    """Check that an override would have an effect on a type's next hour to close.
+
+    Args:
+        frontier: The type's next hour to close.
+        blocker: What the type waits for, if anything.
 
     Raises:
         UsageError: The hour is sealed and an override would change nothing.

@@ -153,5 +153,5 @@ def forget_error(connection: Connection, error: ReadError) -> None:
     if connection.execute(delete(_TABLE).where(*here)).rowcount != 1:
         raise UsageError(
             f"topic {error.topic} partition {error.partition} is no longer held at offset "
-            f"{error.offset}; ask again"
+            f"{error.offset}; run the command again"
         )

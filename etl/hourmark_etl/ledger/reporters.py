@@ -79,7 +79,7 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
                 continue
             if why := foreign_reason(report[0], last):
                 _LOG.warning(
-                    "a report of host %s (%.32s) is not believed: %s",
+                    "a report of host %s (%.32s) was rejected: %s",
                     report[0].host_name,
                     report[0].host_id,
                     why,

@@ -221,8 +221,8 @@ class Consumer:
             self._database, self._lease, batch, collect_read_errors(answers, now_ms), now_ms=now_ms
         ):
             _LOG.error(
-                "%s. It is tried again after growing pauses, and everything else is staged "
-                "meanwhile; "
+                "%s. Staging retries it after growing pauses, and continues with all "
+                "other partitions; "
                 "`hourmark etl skip-unreadable %s %d` gives up what cannot be read",
                 error,
                 error.topic,
@@ -392,7 +392,7 @@ def parse_cause(text: str) -> HourmarkError:
         return Unavailable(f"a server that staging needs could not be reached: {found[0].strip()}")
     lines = "\n".join(text.splitlines()[-_LINES_OF_CAUSE:])
     return EtlStop(
-        "staging has stopped; start the driver again, it goes on from the ledger. The "
+        "staging has stopped; start the driver again, it continues from the ledger. The "
         f"cause:\n{lines}"
     )
 

@@ -305,8 +305,8 @@ class Planner:
         ]
         for error in record_errors(self._database, self._lease, errors):
             _LOG.error(
-                "%s. It is tried again after growing pauses, and everything else is "
-                "staged meanwhile",
+                "%s. Staging retries it after growing pauses, and continues with all "
+                "other partitions",
                 error,
             )
 

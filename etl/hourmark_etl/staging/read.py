@@ -227,7 +227,7 @@ class SpanReader:
         raise DataLoss(
             f"{place}, but the log has offsets {start} to {end}: what lies between is lost to "
             "retention. An operator must "
-            "decide; nothing is skipped by itself"
+            "decide; no offset is skipped automatically"
         ) from refused
 
 

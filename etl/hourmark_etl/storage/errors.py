@@ -26,7 +26,7 @@ class StorageError(Unavailable):
         what: Reason, human-readable.
     """
 
-    next_step = "look at the storage's own log, then try again"
+    next_step = "check the storage's log, then try again"
 
     def __init__(self, path: str, url: str, what: str) -> None:
         super().__init__(path, url, what)
@@ -39,41 +39,41 @@ class StorageError(Unavailable):
 
 
 class AlreadyExists(StorageError):
-    """The path already exists; the operation did not change it."""
+    """The error for a path that already exists; the operation did not change it."""
 
-    next_step = "what stands there is kept: read it, or take another name"
+    next_step = "the existing file or folder is unchanged: read it, or use another name"
 
 
 class ContentLost(StorageError):
-    """The storage reports that the path, or part of its content, is gone; waiting does not help.
+    """The error for a path that is gone, or has lost content, according to the storage.
 
-    A server error without an explanation is not reported as this class.
+    Waiting does not help. A server error without an explanation is not reported as this class.
     """
 
 
 class NotFound(ContentLost):
-    """The path does not exist or has the wrong type, such as a folder in place of a file."""
+    """The error for a path that does not exist, or has the wrong type (a folder for a file)."""
 
     next_step = "check the path and storage.root"
 
 
 class AccessDenied(StorageError):
-    """The storage user lacks permission for the operation."""
+    """The error for an operation that the storage user has no permission for."""
 
     next_step = "check storage.user and the folder's owner and permissions"
 
 
 class NoSpace(StorageError):
-    """No space left: the disk is full, a quota is reached, or too few DataNodes have free space."""
+    """The error for a full disk, a reached quota, or too few DataNodes with free space."""
 
     next_step = (
-        "see that the DataNodes are live and have room (hdfs dfsadmin -report), or raise the "
+        "check that the DataNodes are alive and have space (hdfs dfsadmin -report), or raise the "
         "quota; nothing was published"
     )
 
 
 class SafeMode(StorageError):
-    """HDFS is in safe mode, and therefore temporarily read-only."""
+    """The error for a write while HDFS is in safe mode, and therefore temporarily read-only."""
 
     next_step = (
         "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
@@ -81,6 +81,6 @@ class SafeMode(StorageError):
 
 
 class BadBlocks(ContentLost):
-    """The path exists, but the storage reports lost content: no replica, or only corrupt ones."""
+    """The error for a file that has lost content: no replica of a block, or only corrupt ones."""
 
-    next_step = "see hdfs fsck (or the disk's log), and bring the file back from a copy"
+    next_step = "run hdfs fsck (or read the disk's log), and restore the file from a copy"

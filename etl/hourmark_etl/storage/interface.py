@@ -167,7 +167,7 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> int:
         try:
             storage.delete(path)
         except AccessDenied as error:
-            _LOG.warning("it cannot be deleted, and is left: %s", error)
+            _LOG.warning("cannot delete, skipped: %s", error)
             return False
         return True
 

@@ -171,7 +171,7 @@ class WebHdfs(Storage):
             if standing and standing.fileId == moved.fileId and (lost or not refused):
                 return
             if standing and not isinstance(refused, NotFound):
-                what = refused.what if refused else "something else stands there"
+                what = refused.what if refused else "another file or folder exists there"
                 raise AlreadyExists(target, to.url, what) from refused
             if not isinstance(refused, OutcomeUnknown):
                 break

@@ -68,7 +68,7 @@ _local = threading.local()
 
 
 class OutcomeUnknown(StorageError):
-    """No valid response from the server: the operation may or may not have happened."""
+    """The error for a missing or invalid response: the operation may or may not have happened."""
 
     next_step = (
         "check that the server named runs, is active, and can be reached from here "
