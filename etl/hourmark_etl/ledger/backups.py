@@ -32,6 +32,9 @@ _LOG = logging.getLogger(__name__)
 def back_up(connection: Connection) -> str:
     """Copy the committed content of the ledger, and return the copy's file path or schema name.
 
+    An existing copy of the same ledger, version and commit is kept on PostgreSQL and replaced on
+    SQLite.
+
     Args:
         connection: The transaction that is about to change the tables.
 

@@ -28,7 +28,7 @@ def put_frontiers(
 ) -> list[str]:
     """Insert frontier rows of new types, and update sources and shard of known ones.
 
-    A source that no longer carries a type is kept until its hosts have said goodbye, or while none
+    A source that no longer carries a type is kept until its hosts have sent a goodbye report, or while none
     of its hosts has reported yet, because their lines may still arrive.
 
     Args:

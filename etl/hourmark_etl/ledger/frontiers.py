@@ -85,9 +85,10 @@ class PublishedHour:
 
 
 def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
-    """Return the frontier of every event type, by name.
+    """Return the frontier of every event type, sorted by type name.
 
-    A damaged row is returned as a frontier with the state DAMAGED and the error as its alarm.
+    A frontier is the next hour of a type to close, with its state and seals. A damaged row is
+    returned with the state DAMAGED and the error as its alarm.
 
     Args:
         database: The ledger.

@@ -49,9 +49,9 @@ class Heartbeat:
             try:
                 write_heartbeat(self._database, self._lease, self._clock.now_ms())
             except Unavailable:
-                pass  # the driver's loop meets it too, and says so
+                pass  # the driver's loop gets the same error and reports it
             except EtlStop:
-                return  # so does that
+                return  # reported by the driver's loop as well
             self._stopping.wait(BEAT_SECONDS)
 
 

@@ -112,9 +112,9 @@ def losses(database: Database) -> list[HostLoss]:
 def unrepeatable_sources(
     hour: Hour, sources: Collection[str], reporters: Iterable[Reporter]
 ) -> tuple[str, ...]:
-    """Return the sorted sources whose senders cannot be asked to send data again.
+    """Return the sorted sources whose senders cannot send their data again.
 
-    Sources of hosts that said goodbye before the hour are left out.
+    Sources of hosts that sent a goodbye report before the hour are left out.
 
     Args:
         hour: Hour of the bucket.

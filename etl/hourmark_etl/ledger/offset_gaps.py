@@ -103,7 +103,7 @@ class OffsetGap:
         reason: Reason of the override.
         type: The only event type that the gap concerns; None for all types of the topic.
         lost_end: Whether the log lost its end, so that other records may have taken the offsets.
-            None in gaps of version 0.3.0, whose text tells it; use `has_lost_end`.
+            None in gaps of version 0.3.0, whose text states it; use `has_lost_end`.
     """
 
     topic: str

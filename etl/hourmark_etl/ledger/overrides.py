@@ -60,7 +60,7 @@ class Override:
 
 
 def overrides(database: Database) -> dict[str, Override]:
-    """Return the overrides by event type; a type has at most one."""
+    """Return the pending overrides by event type; a type has at most one."""
     return {row.type: from_row(Override, row) for row in database.fetch(select(_TABLE))}
 
 
@@ -251,7 +251,13 @@ def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
 def put_blockers(
     database: Database, lease: Lease, changed: Collection[Blocker], gone: Collection[str]
 ) -> None:
-    """Replace the blockers of changed types, and delete those of the types in `gone`.
+    """Replace the blockers of types whose blocker changed, and delete those of other types.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        changed: Blockers to store.
+        gone: Event types whose blocker is deleted.
 
     Raises:
         StaleDriver: The lease was taken over.

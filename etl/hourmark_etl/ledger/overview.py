@@ -51,13 +51,32 @@ def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) ->
 
 
 def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
-    """Return the manifest of a closed bucket, or None if the ledger has no such bucket."""
+    """Return the manifest of a bucket, or None if the ledger has not closed that bucket.
+
+    Args:
+        database: The ledger.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Raises:
+        DamagedRow: The bucket's row differs from what was written.
+        ValueError: The stored manifest is invalid.
+    """
     marker = closed_marker(database, event_type, hour)
     return None if marker is None else Manifest.decode(marker)
 
 
 def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
-    """Return the ledger's copy of a closed bucket's `_SUCCESS` file, or None if not closed."""
+    """Return the ledger's copy of a bucket's `_SUCCESS` file, or None if the bucket is not closed.
+
+    Args:
+        database: The ledger.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Raises:
+        DamagedRow: The bucket's row differs from what was written.
+    """
     with database.reading() as connection:
         found = manifests_of(connection, [(event_type, hour.start_s)])
     return found[event_type, hour.start_s].encode() if found else None

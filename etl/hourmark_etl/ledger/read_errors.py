@@ -68,6 +68,14 @@ def record_errors(
 ) -> list[ReadError]:
     """Store read errors in a transaction of their own, and return those that are new.
 
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        errors: Partitions that could not be read; if empty, nothing is changed.
+
+    Returns:
+        The errors that are the first at their partition's offset, with the time of the next retry.
+
     Raises:
         StaleDriver: The lease was taken over.
     """
@@ -78,7 +86,12 @@ def record_errors(
 
 
 def forget_errors(database: Database, lease: Lease, partitions: Collection[Partition]) -> None:
-    """Delete the read errors of partitions, which can be read again and have nothing left to stage.
+    """Delete the read errors of partitions that can be read again and have nothing left to stage.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        partitions: Partitions; if empty, nothing is changed.
 
     Raises:
         StaleDriver: The lease was taken over.
@@ -96,8 +109,14 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
 def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
     """Store read errors in the caller's transaction, with the time of each partition's next retry.
 
+    The pause before a retry doubles with each failure, up to `PAUSE_MS_MAX`.
+
+    Args:
+        connection: The transaction.
+        errors: Partitions that could not be read; `since_ms` is the time of this failure.
+
     Returns:
-        The errors that are new: the first at their offset.
+        The errors that are the first at their partition's offset, with the time of the next retry.
     """
     rows = (
         {(r["topic"], r["partition"]): r for r in connection.execute(select(_TABLE)).mappings()}
@@ -140,7 +159,11 @@ def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]
 
 
 def forget_error(connection: Connection, error: ReadError) -> None:
-    """Delete one read error.
+    """Delete a read error, identified by topic, partition and offset.
+
+    Args:
+        connection: The transaction.
+        error: The read error.
 
     Raises:
         UsageError: The partition has no read error at that offset.

@@ -28,7 +28,7 @@ class LedgerRules:
         """Return all rules revisions in the ledger.
 
         Raises:
-            Finding: A newer version of the software wrote the rules.
+            Finding: The rules were written by a newer version of the software.
             DamagedRow: A row differs from what was written.
         """
         with self._database.reading() as connection:

@@ -152,7 +152,12 @@ def listed_set_aside(
 
 
 def unreviewed_records(database: Database, event_type: str | None = None) -> int:
-    """Return the number of set-aside records of a type, or of all types, that are not reviewed."""
+    """Return the number of set-aside records that no operator has reviewed.
+
+    Args:
+        database: The ledger.
+        event_type: Event type; None for all.
+    """
     query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(
         _TABLE.c.reviewed_at_ms.is_(None)
     )
@@ -208,9 +213,13 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
 
 
 def forget_set_aside(database: Database, lease: Lease, now_ms: int) -> None:
-    """Delete rows that were found more than `KEPT_MS` ago and that a bucket counts.
+    """Delete old rows of set-aside records that a closed bucket's manifest already counts.
 
-    The bucket's marker keeps their number.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        now_ms: Current time, Unix milliseconds; rows found more than `KEPT_MS` (30 days) before are
+            deleted.
 
     Raises:
         StaleDriver: The lease was taken over.

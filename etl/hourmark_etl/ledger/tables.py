@@ -32,7 +32,7 @@ CHECKED_WHEN_READ: Final = (
     "checked when read"  # a table that grows with history: no start of a driver reads all of it
 )
 UNDIGESTED: Final = "undigested"
-# a column that rows of before do not have in their digest: it counts where it says something
+# a column that older rows do not have in their digest: it counts only if it is not null
 LATER: Final = "later"
 
 
@@ -42,7 +42,7 @@ _text = functools.partial(Column, type_=Text, nullable=False)
 _number = functools.partial(Column, type_=BigInteger, nullable=False)
 _bytes = functools.partial(Column, type_=LargeBinary, nullable=False)
 _flag = functools.partial(Column, type_=Boolean, nullable=False)
-# Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits
+# Row ids; SQLite assigns ids automatically only for the type INTEGER, which has 64 bits
 # there.
 _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
@@ -123,7 +123,7 @@ groups = Table(
     _bytes("last_id"),
     Column(
         "listed_hour", BigInteger, info={UNDIGESTED: True}
-    ),  # set by the thousand; a seal says what its rows add up to
+    ),  # set for thousands of rows at once; a seal has the sums of its rows
     _bytes(DIGEST),
     Index("staged_groups_by_file", "file_id"),
     Index("staged_groups_by_listing", "type", "listed_hour", "hour"),
@@ -237,8 +237,8 @@ unaudited = Table(
     Column("audit_further", Text),  # JSON: the same as audit_next, by further site
 )
 
-# Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache, behind it
-# stands the bucket itself.
+# Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache that is
+# rebuilt from the bucket.
 id_indexes = Table(
     "id_indexes",
     metadata,
@@ -251,7 +251,7 @@ id_indexes = Table(
     Index("id_indexes_by_bucket", "type", "hour"),
 )
 
-# An operator's word that the type's frontier hour closes as `forced`, whatever is missing.
+# An operator's order to close the type's frontier hour as `forced`, whatever is missing.
 overrides = Table(
     "overrides",
     metadata,
@@ -262,7 +262,7 @@ overrides = Table(
     _number("requested_at_ms"),
 )
 
-# What each frontier hour waits for, as the closer last saw it: for `bucket why`.
+# What each frontier hour waits for, as of the closer's last poll: for `bucket why`.
 blockers = Table(
     "blockers",
     metadata,
@@ -382,7 +382,7 @@ gaps = Table(
     metadata,
     _row_id(),
     _text("topic"),  # at the edge
-    Column("type", Text),  # whose promises alone it concerns; null: as the topic says
+    Column("type", Text),  # the only type that it concerns; null: all types of the topic
     _text("what"),
     Column("accepted_at_ms", BigInteger),
     _text("reason"),

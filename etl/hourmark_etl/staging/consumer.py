@@ -418,7 +418,7 @@ class Consumers:
         self._consumers: dict[str, Consumer] = {}
 
     def check(self) -> None:
-        """Start consumers of new shards, and check all running ones.
+        """Start consumers of new shards, and restart queries that ended; call it periodically.
 
         Raises:
             EtlStop: A query ended for a reason that a restart does not fix; see `Consumer.check`.
@@ -432,6 +432,8 @@ class Consumers:
             consumer.check()
 
     def stop(self) -> None:
-        """Stop the queries of all shards; see `Consumer.stop`."""
+        """Stop the queries of all shards, waiting up to `STOP_S` seconds for each shard's current
+        batch.
+        """
         for consumer in self._consumers.values():
             consumer.stop()

@@ -109,7 +109,7 @@ def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -
     path = f"{stem}-{digest}.parquet"
     with storage.create(path) as file:
         file.write(content)
-    return note.at(path)
+    return note.with_path(path)
 
 
 def read_rows(
@@ -145,6 +145,13 @@ def read_rows(
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of all rows of a staged file, and verify their digests.
 
+    Columns that files of version 0.3.0 do not have are read as null.
+
+    Args:
+        storage: Storage of the file.
+        path: Path relative to the storage root.
+        columns: Names of the columns to return.
+
     Raises:
         Unreadable: The file is missing or damaged.
         StorageError: The storage is unavailable.
@@ -157,6 +164,11 @@ def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of all rows of a staged file, and raise errors of storage and decoder unchanged.
 
     Use `read_all` to get `Unreadable` for a missing or damaged file instead.
+
+    Args:
+        storage: Storage of the file.
+        path: Path relative to the storage root.
+        columns: Names of the columns to return.
 
     Raises:
         StorageError: The file is missing, or the storage is unavailable.

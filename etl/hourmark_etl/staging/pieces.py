@@ -90,7 +90,7 @@ class StagedNote:
             observed_ms=self.observed_ms,
         )
 
-    def at(self, path: str) -> StagedNote:
+    def with_path(self, path: str) -> StagedNote:
         """Return a copy of the note, and of its groups, with the given file path."""
         groups = tuple(dataclasses.replace(g, path=path) for g in self.groups)
         audit_groups = tuple(dataclasses.replace(g, path=path) for g in self.audit_groups)

@@ -69,7 +69,7 @@ class UnreadablePartition(NamedTuple):
     is_truncated: bool = False
 
     @classmethod
-    def of(cls, error: PartitionError) -> UnreadablePartition:
+    def from_error(cls, error: PartitionError) -> UnreadablePartition:
         """Return a copy of the error's data that can be pickled."""
         return cls(
             error.partition.topic,
@@ -164,7 +164,7 @@ class SpanReader:
         failed = (
             None
             if unread is None
-            else lambda error: unread.append(UnreadablePartition.of(self._failed(error)))
+            else lambda error: unread.append(UnreadablePartition.from_error(self._failed(error)))
         )
         readings = {
             s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max)

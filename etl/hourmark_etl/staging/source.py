@@ -80,5 +80,5 @@ def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]
 
 
 def source_name(shard: str) -> str:
-    """Return the Spark format name of a shard's source, for `readStream.format`."""
+    """Return the format name under which a shard's source is registered with Spark."""
     return f"hourmark-{shard}"

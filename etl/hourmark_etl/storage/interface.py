@@ -107,10 +107,18 @@ class Storage(Protocol):
         """
 
     def size(self, path: str) -> int:
-        """Return the size of a file in bytes. Raises NotFound if no such file exists."""
+        """Return the size of a file in bytes.
+
+        Raises:
+            NotFound: No such file exists, or the path is a folder.
+        """
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or a folder exists at the path."""
+        """Return whether a file or a folder exists at the path.
+
+        Raises:
+            StorageError: The storage is unavailable.
+        """
 
     def list(self, folder: str) -> list[StorageEntry]:
         """Return the entries of a folder, sorted by name; "" is the root.
@@ -136,9 +144,12 @@ class Storage(Protocol):
         """
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder and its content; do nothing if the path does not exist.
+        """Delete a file, or a folder with its content; do nothing if the path does not exist.
 
         The name disappears atomically.
+
+        Raises:
+            AccessDenied: The user may not delete it.
         """
 
     def url(self, path: str) -> str:
@@ -160,7 +171,16 @@ def list_if_exists(storage: Storage, folder: str) -> list[StorageEntry]:
 def delete_all(storage: Storage, paths: Iterable[str]) -> int:
     """Delete paths concurrently and return how many no longer exist.
 
-    A path that the user may not delete is logged and skipped. Other storage errors are raised.
+    Args:
+        storage: Storage of the paths.
+        paths: Files or folders; folders are deleted with their content.
+
+    Returns:
+        The number of paths that were deleted or did not exist. A path that the user may not delete
+        is logged and not counted.
+
+    Raises:
+        StorageError: The storage is unavailable, or refuses for another reason.
     """
 
     def is_gone(path: str) -> bool:

@@ -37,7 +37,7 @@ def checked(path: str, *, root_allowed: bool = False) -> str:
 
 
 def parent(path: str) -> str:
-    """Return the path of the parent folder; "" is the root."""
+    """Return the path of the folder that contains the path; "" is the root."""
     return path.rpartition("/")[0]
 
 

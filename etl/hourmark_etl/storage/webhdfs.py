@@ -73,7 +73,7 @@ class WebHdfs(Storage):
         replication: Number of replicas of each new file.
     """
 
-    namenode: str  # hdfs://host:port, what Spark's JVM speaks to
+    namenode: str  # hdfs://host:port, used by Spark's JVM
     root: str  # absolute path in HDFS
     http: str  # http://host:port of the NameNode
     user: str
