@@ -213,7 +213,7 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
 
 
 def forget_set_aside(database: Database, lease: Lease, now_ms: int) -> None:
-    """Delete old rows of set-aside records that a closed bucket's manifest already counts.
+    """Delete old rows of set-aside records that a bucket already counts.
 
     Args:
         database: The ledger.

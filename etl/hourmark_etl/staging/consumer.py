@@ -432,8 +432,6 @@ class Consumers:
             consumer.check()
 
     def stop(self) -> None:
-        """Stop the queries of all shards, waiting up to `STOP_S` seconds for each shard's current
-        batch.
-        """
+        """Stop the queries of all shards, waiting up to `STOP_S` seconds for each."""
         for consumer in self._consumers.values():
             consumer.stop()

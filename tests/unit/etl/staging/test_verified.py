@@ -133,7 +133,7 @@ def test_a_file_says_what_it_holds(storage: MemoryStorage, known: dict[str, int]
     (events,) = (dataclasses.replace(g, value_sum=known.get("value_sum")) for g in GROUPS)
     note = dataclasses.replace(NOTE, groups=(events,), audit_groups=(audit,))
     path = write_rows(storage, "f/x", table(), note).path
-    assert read_note(storage, path) == note.at(path)
+    assert read_note(storage, path) == note.with_path(path)
     assert read_note(storage, path).groups[0].path == path
     no_rows = StagedNote(ledger="uuid", kind="audit", rows=0)
     assert (
