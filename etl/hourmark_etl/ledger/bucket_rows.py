@@ -438,7 +438,7 @@ def pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
     Args:
         pairs: Pairs of an event type and Unix seconds; duplicates are dropped.
 
-    Returns:
+    Yields:
         Common table expressions with the columns `type` and `at`.
     """
     columns: list[ColumnClause[Any]] = [sql_column("type", Text), sql_column("at", BigInteger)]
