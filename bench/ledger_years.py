@@ -36,15 +36,15 @@ from hourmark_etl.ledger.bucket_rows import (
     DAY_S,
     KEPT_DAYS,
     BucketRow,
+    encode_day,
     late_rows,
     pack_days,
-    packed,
     put_buckets,
     put_late_hours,
 )
-from hourmark_etl.ledger.closed import closed_buckets, lacked_since
+from hourmark_etl.ledger.closed import closed_buckets, missing_since
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import damaged_rows, with_digest
+from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
 from hourmark_etl.ledger.frontiers import closed_types, frontiers, unlisted_bytes
 from hourmark_etl.ledger.overview import closed_manifest
 from hourmark_etl.operators.bucket import known_rows
@@ -166,7 +166,7 @@ def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
             ]
             connection.execute(
                 insert(tables.bucket_days),
-                [packed(name, of[0].hour_s // DAY_S * DAY_S, of) for name, of in rows],
+                [encode_day(name, of[0].hour_s // DAY_S * DAY_S, of) for name, of in rows],
             )
             late = [
                 late_rows(name, hour_at(first, n), [str(hour_at(first, n - 1))])
@@ -204,7 +204,7 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
             frontiers(database, _HOUR_S),
             closed_types(database),
             unlisted_bytes(database),
-            damaged_rows(database, is_start=True),
+            find_damaged_rows(database, is_start=True),
         ),
         "why: an hour of today": lambda: closed_manifest(database, known[-1].event_type, today),
         "why: a packed hour": lambda: closed_manifest(database, known[-1].event_type, day),
@@ -216,7 +216,7 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
         "late events of 30 days ago, all types": lambda: closed_buckets(
             database, {f.event_type: [month] for f in known}, _HOUR_S
         ),
-        "what 30 days of a type lack": lambda: lacked_since(database, known[-1].event_type, month),
+        "what 30 days of a type lack": lambda: missing_since(database, known[-1].event_type, month),
     }
     found = []
     for name, question in questions.items():

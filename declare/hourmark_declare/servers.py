@@ -15,7 +15,7 @@ from hourmark.rules.revision import Record, Rules, RulesBook
 from hourmark.rules.rules_topic import publish_rules, read_rules
 from hourmark_declare.apply import ApplyTargets
 from hourmark_declare.topics import central_topics, edge_topics
-from hourmark_etl.ledger.existing import ledger_to_begin
+from hourmark_etl.ledger.existing import open_or_create_ledger
 from hourmark_etl.ledger.rules import LedgerRules
 
 
@@ -60,7 +60,7 @@ def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[Appl
     """
     with (
         contextlib.closing(SchemaRegistry(config.registry)) as registry,
-        ledger_to_begin(config) as ledger,
+        open_or_create_ledger(config) as ledger,
     ):
 
         def create_topics(types: Sequence[EventType]) -> list[str]:

@@ -35,7 +35,7 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.ledger.batches import type_shards
-from hourmark_etl.ledger.engines import check_moving_driver
+from hourmark_etl.ledger.engines import check_driver_placement
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
@@ -75,7 +75,7 @@ class Driver:
         shards: Collection[str] = (),
     ) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
-        check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
+        check_driver_placement(config.etl.ledger, submitted_settings() if submitted else {})
         found = wait_until_available(
             lambda: open_startup_resources(config, exit_stack), self._clock
         )

@@ -20,9 +20,9 @@ from hourmark.kafka.clients import Cluster
 from hourmark_etl.errors import DamagedRow, NoLedger
 from hourmark_etl.ledger.batches import type_shards
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import damaged_rows
-from hourmark_etl.ledger.existing import existing_ledger
-from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
+from hourmark_etl.ledger.digests import find_damaged_rows
+from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.frontier_rows import check_bucket_length
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.offset_records import import_recorded_gaps
@@ -95,8 +95,8 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
     """
     length_s = config.parsing.bucket_seconds
     with ExitStack() as attempt:
-        database = attempt.enter_context(existing_ledger(config, may_migrate=True))
-        check_other_bucket_length(database, length_s)
+        database = attempt.enter_context(open_existing_ledger(config, may_migrate=True))
+        check_bucket_length(database, length_s)
         types = frozenset(type_shards(database))
         if not types:
             raise NoLedger(
@@ -107,7 +107,9 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
         ).cluster_id()  # fail early, before slow steps that would be repeated
         storage = open_storage(config.storage)
         check_older_copy(storage, database, length_s)
-        for damaged in damaged_rows(database, is_start=True):  # including rows that no query reads
+        for damaged in find_damaged_rows(
+            database, is_start=True
+        ):  # including rows that no query reads
             _LOG.error("%s", damaged)
         record_first_hours(storage, database, length_s)
         import_recorded_gaps(storage, database)

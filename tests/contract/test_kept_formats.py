@@ -31,7 +31,7 @@ from hourmark.rules.event_types import EventType, Source
 from hourmark.rules.revision import ParserVersion, Rules, RulesBook, TypeVersion
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import damaged_rows
+from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.recovery.check import check_chains, check_files, check_groups
 from hourmark_etl.recovery.offset_records import read_offset_records
 from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
@@ -205,7 +205,7 @@ def disagreements(world: World) -> list[str]:
     """What a check of the ledger says, the clusters left out."""
     known = world.frontiers()
     found = [
-        *damaged_rows(world.database),
+        *find_damaged_rows(world.database),
         *check_chains(world.database, known),
         *check_groups(world.database, known),
     ]

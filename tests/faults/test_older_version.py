@@ -32,7 +32,7 @@ from hourmark.rules.line_rule import LineRule
 from hourmark.rules.revision import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing.parser_check import FOLDER, check_parser
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.stepping_down import step_down
+from hourmark_etl.ledger.downgrading import downgrade_ledger
 from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -228,7 +228,7 @@ def test_a_ledger_is_opened_once_it_stepped_down(ask: Ask, tmp_path: Path) -> No
     with Database(url) as database:
         uuid = database.identity()[0]
     assert "this software knows 2" in ask(lines, url)
-    step_down(url, OLDER.ledger)
+    downgrade_ledger(url, OLDER.ledger)
     assert ask(lines, url) == uuid
 
 

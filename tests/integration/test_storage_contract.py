@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.support.memory_storage import MemoryStorage
 
-from hourmark_etl.storage import AlreadyExists, Entry, NotFound, Storage, StorageError
+from hourmark_etl.storage import AlreadyExists, NotFound, Storage, StorageEntry, StorageError
 
 # Every character that a URL, a shell or WebHDFS treats in its own way and that HDFS allows in a
 # name.
@@ -37,8 +37,8 @@ def test_a_file_is_read_as_it_was_written(storage: Storage) -> None:
     assert storage.read("a/b/file") == b"content"
     assert storage.size("a/b/file") == 7
     assert storage.exists("a/b/file") and storage.exists("a/b") and storage.exists("")
-    assert storage.list("a") == [Entry("b", 0, True)]
-    assert storage.list("a/b") == [Entry("file", 7, False)]
+    assert storage.list("a") == [StorageEntry("b", 0, True)]
+    assert storage.list("a/b") == [StorageEntry("file", 7, False)]
 
 
 def test_a_listing_tells_when_something_changed(storage: Storage) -> None:
@@ -107,7 +107,7 @@ def test_what_a_crash_left_disturbs_nobody(storage: Storage) -> None:
     file = crashed.__enter__()
     file.write(b"half")
     storage.write_new("folder/file", b"whole")  # the next attempt
-    assert storage.list("folder") == [Entry("file", 5, False)]
+    assert storage.list("folder") == [StorageEntry("file", 5, False)]
     assert storage.read("folder/file") == b"whole"
     with pytest.raises(AlreadyExists):
         crashed.__exit__(None, None, None)
@@ -259,7 +259,7 @@ def test_of_eight_concurrent_renames_exactly_one_wins(storage: Storage, round_: 
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(publish, range(8)))
     assert won.count(True) == 1
-    assert storage.list("type/target") == [Entry("file", 1, False)]
+    assert storage.list("type/target") == [StorageEntry("file", 1, False)]
     assert storage.read("type/target/file") == b"%d" % won.index(True)
     assert [entry.name for entry in storage.list("attempts")] == [
         str(n) for n in range(8) if n != won.index(True)

@@ -33,8 +33,8 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import all_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, read_errors
 from hourmark_etl.model import StagingPosition
-from hourmark_etl.staging.consumer import batch_of, begin_truncated, unread_of
-from hourmark_etl.staging.planner import Planner, stage_plan
+from hourmark_etl.staging.consumer import build_batch, collect_read_errors, restart_truncated
+from hourmark_etl.staging.planner import Planner, build_stage_plan
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
 from hourmark_etl.staging.unreadable import skip_unreadable
 from hourmark_infra.stack import Stack
@@ -67,18 +67,18 @@ class Stager:
             answers: list[TaskResult] = []
             for task in planned.tasks:
                 topics = {s.span.topic for s in task}
-                plan = stage_plan(
+                plan = build_stage_plan(
                     self.config, planned.folder, topics, "a ledger", self.planner.schemas(topics)
                 )
                 central = self.config.kafka.central_cluster
                 answers += read_and_stage(task, plan, central, self.config.kafka.max_message_bytes)
-            batch = batch_of(answers, self.cluster_id, "default", 1)
+            batch = build_batch(answers, self.cluster_id, "default", 1)
             now_ms = SystemClock().now_ms()
-            commit_batch(self.database, self.lease, batch, unread_of(answers, now_ms))
+            commit_batch(self.database, self.lease, batch, collect_read_errors(answers, now_ms))
             if truncated := {
                 Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated
             }:
-                begin_truncated(
+                restart_truncated(
                     self.database,
                     self.lease,
                     self.broker.cluster,

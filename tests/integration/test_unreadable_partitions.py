@@ -30,7 +30,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, ReadError, read_errors
 from hourmark_etl.model import FIRST_SITE, OffsetSpan, StagedBatch, StagingPosition
-from hourmark_etl.staging.consumer import unread_of
+from hourmark_etl.staging.consumer import collect_read_errors
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import Planner
@@ -209,7 +209,7 @@ def test_an_operator_skips_records_of_promises_that_no_service_wrote_and_none_th
         nothing = StagedBatch(
             folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=()
         )
-        commit_batch(database, lease, nothing, unread_of([result], 1_000))
+        commit_batch(database, lease, nothing, collect_read_errors([result], 1_000))
         assert (
             f"offsets [{start + at}, {start + end}) could not be read"
             in skip_unreadable(config, AUDIT, 0).what

@@ -108,7 +108,7 @@ def test_a_cut_that_finds_the_log_of_promises_shorter_holds_every_type(world: Wo
     world.pipeline.mirror_all(0)
     positions = world.pipeline.positions()
     with pytest.MonkeyPatch.context() as patch:  # the batch was planned before
-        patch.setattr("hourmark_etl.ledger.batches.begin_again", lambda *_: None)
+        patch.setattr("hourmark_etl.ledger.batches.restart_truncated_logs", lambda *_: None)
         stage_only(world, {HOSTS})
     world.closer.step()
     grows(world, 4)

@@ -69,7 +69,7 @@ def another_leader_writes_markers(world: World) -> None:
 
 def reader_ignores_epochs(patch: Patch) -> None:
     """Staging goes on at its position, whatever the log's leaders say."""
-    patch.setattr("hourmark_etl.staging.plan.begin_of", lambda *_: None)
+    patch.setattr("hourmark_etl.staging.plan.resume_start", lambda *_: None)
 
 
 def rebuild_ignores_epochs(patch: Patch) -> None:
@@ -85,7 +85,7 @@ def epoch_of_the_position(patch: Patch) -> None:
     def begin(p: StagingPosition, _: int) -> StartOffset:
         return StartOffset(p.next_offset, p.leader_epoch)
 
-    patch.setattr("hourmark_etl.staging.plan.begin_of", begin)
+    patch.setattr("hourmark_etl.staging.plan.resume_start", begin)
 
 
 STORIES: Mapping[str, tuple[Plant, Story]] = {

@@ -292,14 +292,14 @@ def length_of_promises_is_not_asked(patch: Patch) -> None:
 
 def waits_until_it_is_longer(patch: Patch) -> None:
     """Where a log ends before what was staged, nothing is staged of it until it is longer."""
-    patch.setattr("hourmark_etl.ledger.batches.begin_again", lambda *_: None)
+    patch.setattr("hourmark_etl.ledger.batches.restart_truncated_logs", lambda *_: None)
     closer_waits_until_it_is_longer(patch)
 
 
 def closer_waits_until_it_is_longer(patch: Patch) -> None:
     """The closer keeps no gap where it finds a log of promises shorter."""
     without_epochs(patch)
-    patch.setattr("hourmark_etl.closing.cut.clusters.hold_promises", lambda *_: None)
+    patch.setattr("hourmark_etl.closing.cut.clusters.hold_short_audit_logs", lambda *_: None)
 
 
 def markers_are_believed(patch: Patch) -> None:

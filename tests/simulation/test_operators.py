@@ -19,7 +19,7 @@ from hourmark_declare import apply as declare_apply
 from hourmark_delivery_service.parsing import zones
 from hourmark_etl.ledger import rules as ledger_rules
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, put
+from hourmark_etl.ledger.database import Database, replace_rows
 from hourmark_etl.ledger.digests import with_digest
 
 HISTORIES = int(os.environ.get("HOURMARK_OPERATORS", "40"))
@@ -99,7 +99,9 @@ def _registry_is_believed(patch: pytest.MonkeyPatch) -> None:
                 "fingerprint": s.fingerprint,
                 "schema": s.text,
             }
-            put(connection, tables.schemas, ["schema_id"], [with_digest(tables.schemas, row)])
+            replace_rows(
+                connection, tables.schemas, ["schema_id"], [with_digest(tables.schemas, row)]
+            )
 
     def last_meaning(book: RulesBook) -> dict[int, Any]:
         return {
@@ -118,11 +120,11 @@ def _registry_is_believed(patch: pytest.MonkeyPatch) -> None:
 
 def _last_operator_wins(patch: pytest.MonkeyPatch) -> None:
     """No comparison with what is in force."""
-    put = ledger_rules.LedgerRules.put
+    put_revision = ledger_rules.LedgerRules.put
     patch.setattr(
         ledger_rules.LedgerRules,
         "put",
-        lambda self, rules, after, *more: put(self, rules, self.book().latest, *more),
+        lambda self, rules, after, *more: put_revision(self, rules, self.book().latest, *more),
     )
 
 

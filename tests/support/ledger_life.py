@@ -43,7 +43,7 @@ from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, StagedBa
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 from hourmark_etl.recovery.rebuild_result import RebuildSources
-from hourmark_etl.staging.consumer import batch_of
+from hourmark_etl.staging.consumer import build_batch
 from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
 from hourmark_etl.topics import CentralCluster, CentralTopics
@@ -199,7 +199,7 @@ class Life:
         )
         plan = dataclasses.replace(self._plan, folder=folder, ledger=self.database.identity()[0])
         piece = stage_table(table, spans, plan, self.storage)
-        batch = batch_of([TaskResult(piece, spans)], CLUSTER, DEFAULT_SHARD, self._reports)
+        batch = build_batch([TaskResult(piece, spans)], CLUSTER, DEFAULT_SHARD, self._reports)
         if commit:
             batches.commit_batch(self.database, self._lease, batch)
         return batch
@@ -277,7 +277,9 @@ class Life:
         self.storage.write_new(f"{opened.hour.bucket_path(event_type)}/{MARKER}", made.encode())
         if in_ledger:
             frontiers.close_all(
-                self.database, self.closer, [frontiers.Closing(self.frontier(event_type), made)]
+                self.database,
+                self.closer,
+                [frontiers.PublishedHour(self.frontier(event_type), made)],
             )
         return made
 
@@ -287,7 +289,9 @@ class Life:
         if frontier.seal is not None:
             content = self.storage.read(f"{frontier.hour.bucket_path(event_type)}/{MARKER}")
             frontiers.close_all(
-                self.database, self.closer, [frontiers.Closing(frontier, Manifest.decode(content))]
+                self.database,
+                self.closer,
+                [frontiers.PublishedHour(frontier, Manifest.decode(content))],
             )
 
     def frontier(self, event_type: str) -> Frontier:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from hourmark_etl.storage import AlreadyExists, Entry, NotFound, StorageError
+from hourmark_etl.storage import AlreadyExists, NotFound, StorageEntry, StorageError
 from hourmark_etl.storage.paths import SCRATCH, checked, parent
 
 _BY_NAME: dict[str, MemoryStorage] = {}
@@ -43,14 +43,14 @@ class MemoryStorage:
     def __reduce__(self) -> tuple[Callable[[str], MemoryStorage], tuple[str]]:
         return _by_name, (self.name,)
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         with self._lock:
             self._refuse_standing(path)
             self._make_parents(path)
             self._files[path] = bytes(content)
 
     @contextmanager
-    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:
+    def create(self, path: str, *, unpublished: bool = False) -> Iterator[BinaryIO]:
         self._refuse_standing(path)
         self._folders.add(SCRATCH)
         buffer = io.BytesIO()
@@ -74,7 +74,7 @@ class MemoryStorage:
         with self._lock:
             return self._stands(checked(path, root_allowed=True))
 
-    def list(self, folder: str) -> builtins.list[Entry]:
+    def list(self, folder: str) -> builtins.list[StorageEntry]:
         with self._lock:
             if checked(folder, root_allowed=True) not in self._folders or (
                 folder == "" and len(self._folders) == 1 and not self._files
@@ -84,12 +84,12 @@ class MemoryStorage:
                 time.time_ns() // 1_000_000
             )  # when a file changed is not kept: none is ever old
             files = [
-                Entry(p.rpartition("/")[2], len(c), False, now_ms)
+                StorageEntry(p.rpartition("/")[2], len(c), False, now_ms)
                 for p, c in self._files.items()
                 if parent(p) == folder
             ]
             folders = [
-                Entry(p.rpartition("/")[2], 0, True, now_ms)
+                StorageEntry(p.rpartition("/")[2], 0, True, now_ms)
                 for p in self._folders
                 if p and parent(p) == folder
             ]

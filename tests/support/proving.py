@@ -29,9 +29,9 @@ from hourmark_etl.closing.proof.proof import Proof, Prover
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontiers import WithSeals
+from hourmark_etl.ledger.frontiers import SealEffects
 from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, AuditOffsets, Frontier
-from hourmark_etl.staging.consumer import batch_of
+from hourmark_etl.staging.consumer import build_batch
 from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
 
@@ -144,7 +144,7 @@ class Site:
         batches.commit_batch(
             self.database,
             self.lease,
-            batch_of([TaskResult(piece, spans)], CLUSTER, DEFAULT_SHARD, 0),
+            build_batch([TaskResult(piece, spans)], CLUSTER, DEFAULT_SHARD, 0),
         )
         self._batches, self._pending = self._batches + 1, []
         self._staged_audits = len(self.audits)
@@ -171,9 +171,11 @@ class Site:
         kept = proof.unaudited_file
         rows = [kept.ledger_row(below, 1)] if kept else []
         sealed = seal(method=proof.method, audit_next=below, books=proof.books)
-        frontiers.seal(self.database, self.lease, {TYPE: [sealed]}, [f], WithSeals(unaudited=rows))
+        frontiers.seal(
+            self.database, self.lease, {TYPE: [sealed]}, [f], SealEffects(unaudited=rows)
+        )
         frontiers.close_all(
-            self.database, self.lease, [frontiers.Closing(self.frontier(), manifest(f.hour))]
+            self.database, self.lease, [frontiers.PublishedHour(self.frontier(), manifest(f.hour))]
         )
         return proof, expected
 

@@ -12,8 +12,8 @@ from hourmark.errors import HourmarkError
 from hourmark_declare.doctor import http_request
 from hourmark_declare.doctor.check_result import CheckResult, skipped_result
 from hourmark_declare.doctor.clocks_evaluation import CHECK, evaluate_clock
+from hourmark_etl.ledger.database_status import read_database_status
 from hourmark_etl.ledger.engines import sqlite_file
-from hourmark_etl.ledger.standing import standing
 
 
 def check_clocks(config: Config) -> Iterator[CheckResult]:
@@ -73,7 +73,7 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
 def _of_postgresql(url: str) -> CheckResult:
     begun_ms = time.time_ns() // 1_000_000
     try:
-        found = standing(url)
+        found = read_database_status(url)
     except HourmarkError:
         found = None
     if found is None or found.clock_ms is None:

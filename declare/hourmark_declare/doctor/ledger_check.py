@@ -15,8 +15,8 @@ from hourmark_declare.doctor.ledger_evaluation import (
     evaluate_postgresql,
     evaluate_privileges,
 )
-from hourmark_etl.ledger.existing import existing_ledger
-from hourmark_etl.ledger.standing import standing
+from hourmark_etl.ledger.database_status import read_database_status
+from hourmark_etl.ledger.existing import open_existing_ledger
 
 
 def check_ledger(config: Config) -> Iterator[CheckResult]:
@@ -31,7 +31,7 @@ def check_ledger(config: Config) -> Iterator[CheckResult]:
         One result for each aspect; a single finding if the ledger cannot be read.
     """
     try:
-        found = standing(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)
+        found = read_database_status(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)
     except Unavailable as error:
         yield finding_result(
             CHECK,
@@ -48,7 +48,7 @@ def check_ledger(config: Config) -> Iterator[CheckResult]:
     if found is not None and not found.is_current:
         yield _other_version(found.is_ledger)
         return
-    with existing_ledger(config) as ledger:
+    with open_existing_ledger(config) as ledger:
         identity, commit = ledger.identity()
         yield passed_result(CHECK, "etl.ledger", f"ledger {identity}, commit {commit}")
 

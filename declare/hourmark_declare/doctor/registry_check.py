@@ -18,7 +18,7 @@ from hourmark_declare.doctor.check_result import (
     skipped_result,
 )
 from hourmark_declare.registry_repair import RegistryClient
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.rules import LedgerRules
 
 CHECK: Final = "registry"
@@ -40,7 +40,7 @@ def check_registry(config: Config) -> Iterator[CheckResult]:
         registry.schema(1)  # any answer shows that the registry is up
         yield passed_result(CHECK, "registry.url", "it answers")
         try:
-            with existing_ledger(config) as ledger:
+            with open_existing_ledger(config) as ledger:
                 known = LedgerRules(ledger).schemas()
         except HourmarkError:
             yield skipped_result(

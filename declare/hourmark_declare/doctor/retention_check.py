@@ -14,7 +14,7 @@ from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.records.hours import Hour
 from hourmark_declare.doctor.check_result import CheckResult, skipped_result
 from hourmark_declare.doctor.retention_evaluation import CHECK, evaluate_retention
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.overview import fixed_hours
 
 
@@ -28,7 +28,7 @@ def check_retention(config: Config) -> Iterator[CheckResult]:
         Results for each cluster; skipped if ledger or cluster are down, which other checks report.
     """
     try:
-        with existing_ledger(config) as ledger:
+        with open_existing_ledger(config) as ledger:
             length_s = config.parsing.bucket_seconds
             open_hours = {
                 name: Hour(at.closed_to_s, length_s)

@@ -19,7 +19,7 @@ from hourmark_declare.doctor.check_result import (
 )
 from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
 from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
-from hourmark_etl.storage import Entry, NotFound, open_storage
+from hourmark_etl.storage import NotFound, StorageEntry, open_storage
 
 _ENDED_MS: Final = 3_600_000  # a folder of this age belongs to no running doctor
 _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
@@ -70,7 +70,7 @@ def check_storage(config: Config) -> Iterator[CheckResult]:
             yield from evaluate_namenode(bean, config.storage.replication)
 
 
-def _left_behind(entries: Iterable[Entry], root: str) -> Iterator[CheckResult]:
+def _left_behind(entries: Iterable[StorageEntry], root: str) -> Iterator[CheckResult]:
     until_ms = SystemClock().now_ms() - _ENDED_MS
     if old := [
         entry.name

@@ -16,7 +16,7 @@ import fastavro
 from hourmark.errors import Finding, HourmarkError
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import FORMAT, MARKER, Manifest
-from hourmark_etl.storage import NotFound, Storage, StorageError, entries_of
+from hourmark_etl.storage import NotFound, Storage, StorageError, list_if_exists
 
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,99}")
 _LEVELS: Final = (
@@ -47,7 +47,7 @@ def list_types(storage: Storage) -> list[str]:
     """
     return [
         entry.name
-        for entry in entries_of(storage, "")
+        for entry in list_if_exists(storage, "")
         if entry.is_folder and _TYPE_NAME.fullmatch(entry.name)
     ]
 
@@ -84,7 +84,7 @@ def find_marker(
         folder: Path of the folder, relative to the storage root.
         levels: Patterns of the folder names below it; only the recursion passes this argument.
     """
-    entries = entries_of(storage, folder)
+    entries = list_if_exists(storage, folder)
     if len(levels) < 2 and any(entry.name == MARKER for entry in entries):
         return f"{folder}/{MARKER}"
     deeper = (
@@ -227,7 +227,7 @@ def _walk_levels(
     if not levels:
         yield values
         return
-    for entry in entries_of(storage, folder):
+    for entry in list_if_exists(storage, folder):
         if entry.is_folder and (match := levels[0].fullmatch(entry.name)):
             yield from _walk_levels(
                 storage, f"{folder}/{entry.name}", levels[1:], (*values, match[1])

@@ -36,12 +36,12 @@ from hourmark_etl.ledger import staged_files as ledger
 from hourmark_etl.ledger.bucket_rows import pack_days
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.offset_gaps import all_gaps, tells_lost_end
+from hourmark_etl.ledger.offset_gaps import all_gaps, has_lost_end
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import forget_set_aside
-from hourmark_etl.ledger.staged_files import Garbage
+from hourmark_etl.ledger.staged_files import UnneededFile
 from hourmark_etl.model import EARLIEST_MS, HourState
-from hourmark_etl.storage import Storage, delete_all, entries_of
+from hourmark_etl.storage import Storage, delete_all, list_if_exists
 from hourmark_etl.storage.paths import SCRATCH
 
 EVERY_SECONDS: Final = 60.0
@@ -146,7 +146,7 @@ class Cleaner:
         below = ledger.settled_before(
             self._database, DEAD_LETTERS, min(now_ms - self._audit_keep_ms, needed_from_ms)
         )
-        audits: list[Garbage] = []
+        audits: list[UnneededFile] = []
         if below is not None:
             audits, self._audit_after = ledger.settled_audit_files(
                 self._database, self._audit_after, below, FILES_AT_ONCE
@@ -169,7 +169,7 @@ class Cleaner:
             ),
         )
 
-    def _delete(self, lease: Lease, files: list[Garbage]) -> None:
+    def _delete(self, lease: Lease, files: list[UnneededFile]) -> None:
         if not files:
             return
         emptied = ledger.forget_files(self._database, lease, files)
@@ -177,8 +177,8 @@ class Cleaner:
         delete_all(self._storage, sorted(emptied))
 
     def _delete_unfinished(self, lease: Lease, now_ms: int, needed_from_ms: int) -> int:
-        batches = entries_of(self._storage, STAGING_FOLDER)
-        named, epochs = ledger.folders(
+        batches = list_if_exists(self._storage, STAGING_FOLDER)
+        named, epochs = ledger.folders_and_epochs(
             self._database
         )  # read after the listing, because a folder may be committed in between
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
@@ -186,11 +186,11 @@ class Cleaner:
         # restored); a rebuild uses it.
         may_hold = any(
             gap.accepted_at_ms is None
-            or (tells_lost_end(gap) and needed_from_ms < gap.accepted_at_ms)
+            or (has_lost_end(gap) and needed_from_ms < gap.accepted_at_ms)
             for gap in all_gaps(self._database)
         )
         doomed = [] if may_hold else [folder for folder in folders if folder not in named]
-        uploads = entries_of(self._storage, SCRATCH)
+        uploads = list_if_exists(self._storage, SCRATCH)
         doomed += [
             f"{SCRATCH}/{u.name}" for u in uploads if u.changed_ms < now_ms - UNFINISHED_KEPT_MS
         ]

@@ -41,13 +41,23 @@ from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, p
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.conflicts import conflicts, forget_if_damaged, holding, keep_compared
+from hourmark_etl.ledger.conflicts import (
+    conflict_texts,
+    conflicts,
+    record_compared,
+    reset_if_damaged,
+)
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override, overrides
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.sites import check_sites
-from hourmark_etl.ledger.staged_files import give_up, known_file, places, types_in
+from hourmark_etl.ledger.staged_files import (
+    format_spans,
+    give_up_file,
+    read_ledger_file,
+    types_needing,
+)
 from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
 from hourmark_etl.topics import CentralTopics
@@ -221,8 +231,8 @@ class Closer:
             if trouble[1] is ClosingPhase.UNWRITABLE and seal is not None:
                 gives_up = override.requested_at_ms > seal.cut_at_ms
                 if not seal.leaves_out or (gives_up and not seal.gives_up):
-                    ledger.leave_out(
-                        self._database, self.lease, f, override.said, gives_up=gives_up
+                    ledger.leave_out_rows(
+                        self._database, self.lease, f, override.manifest_text, gives_up=gives_up
                     )
                     changed = True
         return changed
@@ -252,7 +262,7 @@ class Closer:
     def _conflicts_by_type(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
         """Return the types whose frontier hour only an override can close, with the reasons."""
         found = conflicts(self._database)
-        return {f.event_type: what for f in frontiers if (what := holding(found, f))}
+        return {f.event_type: what for f in frontiers if (what := conflict_texts(found, f))}
 
     def _compare_audit_files(self, cut: ClosingCut) -> None:
         """Compare new audit records with all others, before anything is frozen under the cut.
@@ -260,12 +270,12 @@ class Closer:
         Ranges that were parsed twice with different results become conflicts. A lost audit file is
         skipped until a type that needs it is in the cut.
         """
-        if damaged := forget_if_damaged(self._database, self.lease):
+        if damaged := reset_if_damaged(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {
             path
             for path in self._unrestorable
-            if not types_in(self._database, path) & cut.watermarks_ms.keys()
+            if not types_needing(self._database, path) & cut.watermarks_ms.keys()
         }
         while compared := self._ports.engine.compare(lost):
             frontiers, now_ms = {f.event_type: f for f in self._frontiers()}, self._clock.now_ms()
@@ -275,7 +285,7 @@ class Closer:
                 for d in compared.differences
                 for c in conflicts_of(d, frontiers, length_s, now_ms)
             ]
-            keep_compared(self._database, self.lease, compared.files, found)
+            record_compared(self._database, self.lease, compared.files, found)
             if compared.differences:
                 _LOG.error(
                     "%d ranges have audit records that differ, and %d buckets wait for an "
@@ -294,7 +304,7 @@ class Closer:
             if unreadable.path in self._restaged
             else ""
         )
-        types = types_in(self._database, unreadable.path) | (
+        types = types_needing(self._database, unreadable.path) | (
             {unreadable.event_type} if unreadable.event_type else set()
         )
         phase = ClosingPhase.STAGED  # an override can resolve this
@@ -332,7 +342,7 @@ class Closer:
 
     def _accept_loss(self, path: str, types: Collection[str]) -> set[str]:
         """Record the loss of a staged file for types with an override, and return these types."""
-        given, known = overrides(self._database), known_file(self._database, path)
+        given, known = overrides(self._database), read_ledger_file(self._database, path)
         chosen = overridden_frontiers(
             (f for f in self._frontiers() if f.event_type in types), given
         )
@@ -340,7 +350,7 @@ class Closer:
             override, is_audit = given[f.event_type], known.file.kind == AUDIT
             topics = self._audits.keys() if is_audit else self._topics([f]).types.keys()
             what = (
-                f"{places([s for s in known.file.spans if s.topic in topics])} are lost with "
+                f"{format_spans([s for s in known.file.spans if s.topic in topics])} are lost with "
                 f"the staged file {path}"
             )
             topic, of_type = (
@@ -355,7 +365,7 @@ class Closer:
                 type=of_type,
                 lost_end=False,
             )
-            give_up(self._database, self.lease, known, f, gap, override.said)
+            give_up_file(self._database, self.lease, known, f, gap, override.manifest_text)
             _LOG.error("%s %s: %s; given up by an override", f.event_type, f.hour, what)
         return {f.event_type for f in chosen}
 
@@ -488,7 +498,7 @@ class Closer:
                 "; ".join(why),
             )
         if verdict.conflicts:
-            keep_compared(self._database, self.lease, (), verdict.conflicts)
+            record_compared(self._database, self.lease, (), verdict.conflicts)
         for conflict in verdict.conflicts:
             _LOG.error(
                 "%s waits for an override (`hourmark bucket why`): %s",

@@ -54,10 +54,10 @@ from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import DamagedRow, ForeignLedger
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.frontiers import Closing
+from hourmark_etl.ledger.frontiers import PublishedHour
 from hourmark_etl.ledger.listings import listed_groups, listed_sums
 from hourmark_etl.ledger.overview import closed_marker
-from hourmark_etl.ledger.schemas import schemas_of, unreadable
+from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
 from hourmark_etl.ledger.set_aside import listed_set_aside
 from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, SetAside, StagedGroup
 from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageError
@@ -277,7 +277,7 @@ def publish(
     storage.make_folder(attempt)
     for name, file in _named_files(written_hour.files):
         storage.rename_new(file.path, f"{attempt}/{name}")
-    storage.write_new(f"{attempt}/{MARKER}", manifest.encode(), unseen=True)
+    storage.write_new(f"{attempt}/{MARKER}", manifest.encode(), unpublished=True)
     _read_back(storage, attempt, manifest)
     try:
         storage.rename_new(attempt, target)
@@ -345,7 +345,7 @@ class PublishResult:
         failures: The hours that could not be published.
     """
 
-    closings: list[Closing] = dataclasses.field(default_factory=list)
+    closings: list[PublishedHour] = dataclasses.field(default_factory=list)
     failures: list[PublishFailure] = dataclasses.field(default_factory=list)
 
 
@@ -402,7 +402,7 @@ class Publisher:
             )
             for f, listed in zip(asked, groups, strict=True)
         }
-        schemas = schemas_of(self.database, {s for h in hours.values() for s in _schema_ids(h)})
+        schemas = schemas_by_id(self.database, {s for h in hours.values() for s in _schema_ids(h)})
         troubles: list[PublishFailure] = []
         chains = [_publishable_hours(f.sealed_hours, hours, schemas, troubles) for f in sealed]
         whole = {
@@ -493,7 +493,7 @@ class Publisher:
                     return
                 assert f.seal is not None
                 check_seal_matches(manifest, f.seal, ledger)
-                together.closings.append(Closing(f, manifest))
+                together.closings.append(PublishedHour(f, manifest))
 
         with ThreadPoolExecutor(self.publishers) as pool:
             list(pool.map(close, chains))
@@ -545,7 +545,7 @@ def _publish_obstacle(
         )
     for schema_id in sorted(_schema_ids(hour)):
         known = schemas.get(schema_id)
-        if why := unreadable(f.event_type, schema_id, known):
+        if why := schema_problem(f.event_type, schema_id, known):
             if isinstance(known, DamagedRow):
                 return LedgerChanged(str(why))
             if not hour.leaves_out:

@@ -42,14 +42,14 @@ from hourmark_etl.closing.proof.proof import (
 )
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.conflicts import Conflict, conflicts, held_by, holding
+from hourmark_etl.ledger.conflicts import Conflict, conflict_texts, conflicts, conflicts_holding
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_of, unrepeatable_of
+from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_in_hour, unrepeatable_sources
 from hourmark_etl.ledger.listings import listed_schema_ids
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.ledger.schemas import schemas_of, unreadable
+from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
 from hourmark_etl.model import ClosingPhase, Frontier, ReportedSource, Seal, StagingPosition
 
 _LOG = logging.getLogger(__name__)
@@ -199,12 +199,14 @@ class Sealer:
         damaged, because that can be repaired.
         """
         ids = listed_schema_ids(self.database, frontiers)
-        schemas = schemas_of(self.database, set().union(*ids)) if any(ids) else {}
+        schemas = schemas_by_id(self.database, set().union(*ids)) if any(ids) else {}
         found = {}
         for f, own in zip(frontiers, ids, strict=True):
             is_damaged = any(isinstance(schemas.get(s), DamagedRow) for s in own)
             why = tuple(
-                str(x) for s in sorted(own) if (x := unreadable(f.event_type, s, schemas.get(s)))
+                str(x)
+                for s in sorted(own)
+                if (x := schema_problem(f.event_type, s, schemas.get(s)))
             )
             if why and (is_damaged or f.event_type not in overridden):
                 found[f.event_type] = (
@@ -236,7 +238,7 @@ class Sealer:
         silent = find_silent_sources(by_source.values(), self.progress.reporters())
         forced = [f.event_type for f in sealed if f.event_type in closing_round.overrides]
         gaps, checks = self._acceptable_gaps(forced, closing_round.overrides, all_types)
-        together = ledger.WithSeals(silent, decisions.unaudited, gaps, checks)
+        together = ledger.SealEffects(silent, decisions.unaudited, gaps, checks)
         ledger.seal(self.database, self.lease, decisions.chains, sealed, together)
 
     def _acceptable_gaps(
@@ -311,7 +313,10 @@ def decide_seal(
     late = context.cut.taken_at_ms >= frontier.hour.end_ms + context.deadline_ms
     conflicting = tuple(
         dict.fromkeys(
-            (*holding(context.conflicts, frontier), *(what for _, what in proof.second_readings))
+            (
+                *conflict_texts(context.conflicts, frontier),
+                *(what for _, what in proof.second_readings),
+            )
         )
     )
     if override is None and (conflicting or proof.unknown or (proof.findings and not late)):
@@ -332,15 +337,18 @@ def decide_seal(
             for what in (*context.cut.unverified.get(frontier.event_type, ()), *proof.unknown)
         ]
         twice = limit_findings([f"read otherwise: {what}" for what in conflicting], 0)
-        grade, waived = Grade.FORCED, (override.said, *twice, *skipped, *sources, *promises, *gaps)
+        grade, waived = (
+            Grade.FORCED,
+            (override.manifest_text, *twice, *skipped, *sources, *promises, *gaps),
+        )
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         waived = (*limit_lines(sources), *promises, *gaps)
-    twice_read = [c.range_id for c in held_by(context.conflicts, frontier)] + [
+    twice_read = [c.range_id for c in conflicts_holding(context.conflicts, frontier)] + [
         range_id for range_id, _ in proof.second_readings
     ]
     lacks = proof.lacks | to_incomplete_ranges([*dict.fromkeys(twice_read)], len(gaps))
-    lost, unknown = losses_of(frontier.hour, frontier.sources, context.losses)
+    lost, unknown = losses_in_hour(frontier.hour, frontier.sources, context.losses)
     return Seal(
         grade=grade.value,
         method=proof.method,
@@ -356,7 +364,7 @@ def decide_seal(
         books=proof.books,
         lost=lost,
         unknown=unknown,
-        unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, context.reporters),
+        unrepeatable=unrepeatable_sources(frontier.hour, frontier.sources, context.reporters),
         leaves_out=override is not None,
         lacks=None if grade is Grade.PROVED else lacks,
     )

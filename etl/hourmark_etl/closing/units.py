@@ -30,7 +30,7 @@ from hourmark_etl.arrow import (
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids.lookups import id_array
 from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
-from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
+from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, RowSlice, read_rows
 from hourmark_etl.storage import Storage
 
 _LISTING_COST: Final = (
@@ -246,7 +246,7 @@ def _read_files(
     names = columns - {"value_hash"} | hashed if "datum" in columns else columns
     for path, groups in sorted(by_path.items()):
         groups.sort(key=lambda of: of[1].first_row)
-        rows = [Rows(g.first_row, g.rows) for _, g in groups]
+        rows = [RowSlice(g.first_row, g.rows) for _, g in groups]
         table, counts = read_rows(storage, path, rows, sorted(names), unit.slot)
         if (
             "datum" not in names and table.column("value_hash").null_count

@@ -16,7 +16,7 @@ from typing import Final
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.lookups import bucket_key, read_index_runs
 from hourmark_etl.ledger.closed import IdRun
-from hourmark_etl.storage import AccessDenied, Lost, Storage, entries_of
+from hourmark_etl.storage import AccessDenied, ContentLost, Storage, list_if_exists
 
 Bucket = tuple[str, int]  # type, hour (start, Unix seconds)
 _NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9a-f]+)\.ids")
@@ -48,7 +48,7 @@ def list_index_files(storage: Storage) -> dict[str, str]:
     """
     told = (
         match
-        for entry in entries_of(storage, INDEX_FOLDER)
+        for entry in list_if_exists(storage, INDEX_FOLDER)
         if (match := _NAME.fullmatch(entry.name))
     )
     return {
@@ -78,7 +78,7 @@ def read_bucket_runs(
     marks = {bucket_key(*bucket): bucket for bucket in buckets}
     try:
         runs = read_index_runs(storage, path)
-    except (Lost, AccessDenied, OSError, EOFError, ValueError) as error:
+    except (ContentLost, AccessDenied, OSError, EOFError, ValueError) as error:
         _LOG.warning(
             "the index of ids %s is not to be read (%s), late events will read the buckets instead",
             path,

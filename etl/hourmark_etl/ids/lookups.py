@@ -35,7 +35,7 @@ from hourmark_etl.arrow import Bools, UInt8s, to_single_array
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, DigestingReader
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import digest_of
-from hourmark_etl.storage import Lost, Storage, StorageError
+from hourmark_etl.storage import ContentLost, Storage, StorageError
 
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids, the smallest read
 _BLOCK: Final = np.dtype(
@@ -275,7 +275,7 @@ def _search_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None
         if lookup.found is not None:
             try:
                 lookup.found += index.among(lookup.bucket, run, lookup.ordered)
-            except (Lost, OSError, EOFError, ValueError) as error:
+            except (ContentLost, OSError, EOFError, ValueError) as error:
                 _discard_index([lookup], error)
             except StorageError as error:
                 return _discard_index([of for _, of in ordered[at:]], error)
@@ -387,7 +387,7 @@ def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> lis
             found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]
         if seen.digest.hexdigest() != digest:
             raise ValueError("it is not as its manifest says")
-    except Lost as error:
+    except ContentLost as error:
         raise Finding(
             f"{storage.url(path)}: {error.what}; it is listed by a closed bucket, and late "
             "events cannot be told from its own. "

@@ -1,28 +1,33 @@
-"""The ledger: the ETL's only commit point.
+"""The ledger: the ETL's only commit point, one SQL database (SQLite or PostgreSQL by URL).
 
-One SQL database, SQLite or PostgreSQL by URL; every change is one transaction.
+Every change is one transaction. Domain types are in `hourmark_etl.model`.
 
-What it is made of
+Foundation:
 
-tables.py         the tables; migrations: the one way they are made and changed
-engines.py        SQLite and PostgreSQL by URL
-database.py       transactions, epochs (leases) that fence a stale driver, the commit number
-existing.py       opens the one that is configured, and never a new one in place of one that is lost
-backups.py        a copy before tables are changed; stepping_down.py: the way back to an older version
-digests.py        rows that a proof rests on, compared whenever they are read
+| module            | content                                                             |
+|-------------------|---------------------------------------------------------------------|
+| `tables`          | the tables; only `migrations` creates and changes them              |
+| `engines`         | SQLite and PostgreSQL by URL                                        |
+| `database`        | transactions, leases that fence stale drivers, the commit number    |
+| `existing`        | opens the configured ledger, but never creates one over a lost one  |
+| `database_status` | the state of the database, read without changes                     |
+| `backups`         | a copy before tables are changed                                    |
+| `downgrading`     | returns a ledger to an older version                                |
+| `digests`         | digests of rows, compared at each read                              |
 
-Who writes what (domain types: `hourmark_etl.model`)
+Writers:
 
-rules.py          `hourmark types apply`: revisions; schemas.py: what schema ids stand for; frontier_rows.py: a row for each type
-batches.py        the consumer: positions, staged files and groups, reports
-frontiers.py      the closer: freeze, seal, close
-offset_gaps.py    the closer: where the mirror stood; consumer and closer: records that may never be staged
-conflicts.py      the closer: ranges that were read in two ways
-heartbeat.py      the driver: a sign of life
-overrides.py      operators: hours that are forced; the closer: what each hour waits for
-closed.py         closing: what later hours need of closed ones
-staged_files.py   the closer: staged files that are needed no longer, or cannot be read
+| module                                | writer                                              |
+|---------------------------------------|-----------------------------------------------------|
+| `rules`, `schemas`, `frontier_rows`   | `hourmark types apply`                              |
+| `batches`, `read_errors`, `reporters` | the consumer                                        |
+| `frontiers`, `closed`, `bucket_rows`  | the closer                                          |
+| `offset_gaps`                         | consumer and closer: records that may be missing    |
+| `conflicts`                           | the closer: ranges that were read in two ways       |
+| `staged_files`                        | the closer: staged files, unneeded or unreadable    |
+| `overrides`                           | operators; the closer: what each hour waits for     |
+| `heartbeat`                           | the driver                                          |
 
-Who asks what: listings.py (proofs, of many types at once; reconciliation), overview.py (operators
-and metrics)
+Readers: `listings` (proofs of many types at once; reconciliation) and `overview` (operators and
+metrics).
 """

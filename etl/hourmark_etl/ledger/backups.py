@@ -1,11 +1,9 @@
-"""Copies of a ledger, made before its tables are changed, and put back where nothing was closed
-since.
+"""Copies of a ledger, made before its tables are changed, and restored if nothing was closed since.
 
-SQLite      a file beside the ledger: <ledger>.revision-2-commit-1234
-PostgreSQL  a schema of the same database: hourmark_revision_2_commit_1234, with the tables' rows and nothing else
+SQLite      a file next to the ledger: <ledger>.revision-2-commit-1234
+PostgreSQL  a schema of the same database, with the rows only: hourmark_revision_2_commit_1234
 
-Made within the transaction that changes the tables: either both are there, or neither counts.
-Nothing deletes them.
+The copy is made in the transaction that changes the tables. Copies are never deleted automatically.
 """
 
 from __future__ import annotations
@@ -32,11 +30,16 @@ _LOG = logging.getLogger(__name__)
 
 
 def back_up(connection: Connection) -> str:
-    """Copy what was committed; where to: a file, or a schema.
+    """Copy the committed content of the ledger, and return the copy's file path or schema name.
 
-    `connection`: the transaction that is about to change the tables.
+    An existing copy of the same ledger, version and commit is kept on PostgreSQL and replaced on
+    SQLite.
 
-    Unavailable where it cannot be copied: then nothing may be changed.
+    Args:
+        connection: The transaction that is about to change the tables.
+
+    Raises:
+        Unavailable: The copy cannot be made; the caller must not change the ledger.
     """
     revision = migrations.revision_of(connection)
     uuid, commit = (
@@ -58,9 +61,14 @@ def back_up(connection: Connection) -> str:
     return name
 
 
-def tables_of(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
-    """Tables of a ledger that are there, whatever its version, and their columns; the one that says
-    the version left out.
+def ledger_columns(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
+    """Return the ledger's tables that exist, with their column names, referenced tables first.
+
+    The table of the schema version is left out. Works with a ledger of any version.
+
+    Args:
+        connection: A connection to the database.
+        schema: Schema to inspect; None for the default one.
     """
     inspector = inspect(connection)
     there = set(inspector.get_table_names(schema))
@@ -73,9 +81,17 @@ def tables_of(connection: Connection, schema: str | None = None) -> dict[str, li
 
 
 @contextlib.contextmanager
-def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
-    """A transaction of the ledger that sees a copy too, and the schema of the copy's tables in it.
-    UsageError: there is none.
+def open_with_copy(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
+    """Open a transaction that sees both the ledger and a copy of it.
+
+    Yields the connection and the schema name of the copy's tables.
+
+    Args:
+        engine: Engine of the ledger.
+        name: File path (SQLite) or schema name (PostgreSQL) of the copy.
+
+    Raises:
+        UsageError: The copy does not exist, is the ledger itself, or is not a copy of a ledger.
     """
     with engine.connect() as connection:
         if connection.dialect.name == "sqlite":
@@ -121,20 +137,30 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
                 yield connection, name
 
 
-def revision_in(connection: Connection, schema: str) -> int:
-    """The schema version of the copy."""
+def copy_revision(connection: Connection, schema: str) -> int:
+    """Return the schema version of a copy.
+
+    Args:
+        connection: A connection that sees the copy.
+        schema: Schema name of the copy.
+    """
     query = f"SELECT version_num FROM {_quoted(connection, schema)}.{_VERSIONS}"  # noqa: S608
     return int(connection.execute(text(query)).scalar_one())
 
 
-def put_rows_back(connection: Connection, schema: str) -> None:
-    """All rows of the copy in place of those that are there; the tables are of the copy's version.
+def restore_rows(connection: Connection, schema: str) -> None:
+    """Replace all rows of the ledger with those of a copy, except the table `meta`.
 
-    Not those of `meta`: whose ledger it is stays, and a commit that waits for its row must find it.
+    The tables must have the copy's version. `meta` is kept because the ledger's identity stays, and
+    a commit that waits for its row must find it.
+
+    Args:
+        connection: A transaction that sees the copy.
+        schema: Schema name of the copy.
     """
     copied = {
         name: columns
-        for name, columns in tables_of(connection, schema).items()
+        for name, columns in ledger_columns(connection, schema).items()
         if name != tables.meta.name
     }
     for name in reversed(copied):
@@ -151,9 +177,7 @@ def put_rows_back(connection: Connection, schema: str) -> None:
 
 
 def _copy_file(ledger: Path, target: Path) -> None:
-    """By SQLite's own way of copying, which sees the write-ahead log too, and what this transaction
-    has not committed not.
-    """
+    # SQLite's own backup includes the write-ahead log, but not this transaction's changes.
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         source = sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True)
@@ -161,7 +185,7 @@ def _copy_file(ledger: Path, target: Path) -> None:
             source.backup(copy)
             copy.execute(
                 "PRAGMA journal_mode=DELETE"
-            ).fetchall()  # one file, without a log beside it
+            ).fetchall()  # a single file, without a write-ahead log
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(target)
@@ -176,7 +200,6 @@ def _copy_file(ledger: Path, target: Path) -> None:
 
 
 def _uuid_in(file: Path) -> str | None:
-    """Whose ledger the file is a copy of; None: of none."""
     try:
         with contextlib.closing(
             sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
@@ -188,9 +211,7 @@ def _uuid_in(file: Path) -> str | None:
 
 
 def _check_own(name: str, found: str | None, uuid: str) -> None:
-    """What stands where the copy would must be one of this very ledger and commit, as of a
-    migration that was interrupted.
-    """
+    # An existing copy must be of this ledger and commit, as after an interrupted migration.
     if found != uuid:
         raise Unavailable(
             f"the ledger is changed only once there is a copy of it, and {name} is a copy of "
@@ -200,7 +221,7 @@ def _check_own(name: str, found: str | None, uuid: str) -> None:
 
 
 def _copy_schema(connection: Connection, name: str, uuid: str) -> None:
-    copied = tables_of(connection)
+    copied = ledger_columns(connection)
     try:
         with connection.begin_nested():
             connection.execute(text(f"CREATE SCHEMA {name}"))

@@ -1,6 +1,4 @@
-"""What the consumer commits: positions by compare-and-set, and the groups that were staged up to
-them.
-"""
+"""Commits of the consumer: positions by compare-and-set, with the groups staged up to them."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ from hourmark.kafka.clients import Partition, TopicInfo
 from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, rows_named
-from hourmark_etl.ledger.digests import check, rewrite, with_digest
+from hourmark_etl.ledger.database import Database, Lease, select_by_names
+from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
-from hourmark_etl.ledger.read_errors import ReadError, end_errors, forget_error, put_errors
+from hourmark_etl.ledger.read_errors import ReadError, clear_passed_errors, forget_error, put_errors
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.ledger.set_aside import put_set_aside
 from hourmark_etl.model import (
@@ -41,28 +39,46 @@ _LOG = logging.getLogger(__name__)
 
 
 def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
-    """Where each partition of the cluster is to be read from."""
+    """Return the position of every partition of a cluster, or an empty list.
+
+    A position is the next offset to stage of a topic-partition.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+    """
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
-    return [position_of(row) for row in database.ask(query).mappings()]
+    return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
-def positions_at(database: Database, partition: Partition) -> list[StagingPosition]:
-    """Of all topics that this one's name ever stood for."""
+def positions_of_topic(database: Database, partition: Partition) -> list[StagingPosition]:
+    """Return the positions of a partition in all topics that ever had the topic's name.
+
+    A topic that was deleted and recreated has one position for each topic id.
+    """
     kept = tables.positions
     query = select(kept).where(
         kept.c.topic == partition.topic, kept.c.partition == partition.partition
     )
-    return [position_of(row) for row in database.ask(query).mappings()]
+    return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
-def position_of(row: Mapping[Any, Any]) -> StagingPosition:
-    """Of a whole row. DamagedRow if it is not as it was written."""
-    check(tables.positions, row)
+def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
+    """Return the position in a complete row of the table `positions`.
+
+    Raises:
+        DamagedRow: The row differs from what was written.
+    """
+    check_digest(tables.positions, row)
     return from_columns(StagingPosition, row)
 
 
 def put_positions(connection: Connection, new: Iterable[StagingPosition]) -> None:
-    """Add them."""
+    """Insert positions of partitions that are new to the ledger.
+
+    Args:
+        connection: The transaction.
+        new: Positions to insert; none of their partitions may be in the ledger.
+    """
     if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new]:
         connection.execute(insert(tables.positions), rows)
 
@@ -70,20 +86,26 @@ def put_positions(connection: Connection, new: Iterable[StagingPosition]) -> Non
 def _change_positions(
     connection: Connection, *where: ColumnElement[bool], **values: str | int | None
 ) -> int:
-    """Change those there are, and say how many."""
     table = tables.positions
     found = connection.execute(select(table).where(*where)).mappings().all()
     for row in found:
-        check(table, row)
-    rewrite(connection, table, [(row, values) for row in found])
+        check_digest(table, row)
+    update_rows(connection, table, [(row, values) for row in found])
     return len(found)
 
 
 def begin_positions(database: Database, lease: Lease, wanted: Collection[StagingPosition]) -> None:
-    """Add positions for partitions that are new to the ledger.
+    """Insert positions of new partitions; positions of known partitions are left unchanged.
 
-    TopicReplaced if the ledger knows the topic by another id, or another cluster: its offsets mean
-    other records now.
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        wanted: Positions of all partitions that should be in the ledger.
+
+    Raises:
+        TopicReplaced: The ledger has another id for a topic, or another cluster, so its offsets
+            refer to other records.
+        StaleDriver: The lease was taken over.
     """
     with database.transaction(lease) as connection:
         clusters = set(
@@ -91,8 +113,8 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Staging
         )
         if other := clusters - {p.cluster_id for p in wanted}:
             raise TopicReplaced(
-                f"the ledger was staging from the cluster {', '.join(sorted(other))}, and "
-                "kafka.central is another now; set it "
+                f"the ledger's positions are of the cluster {', '.join(sorted(other))}, and "
+                "kafka.central is another cluster; set it "
                 "back, or begin a new ledger and root"
             )
         for p in wanted:
@@ -101,7 +123,7 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Staging
                 tables.positions.c.topic == p.topic,
             )
             known = [
-                position_of(row)
+                decode_position(row)
                 for row in connection.execute(select(tables.positions).where(*of_topic)).mappings()
             ]
             if any(k.topic_id != p.topic_id for k in known):
@@ -115,16 +137,24 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Staging
                 put_positions(connection, [p])
 
 
-def pass_over(
+def skip_expired(
     database: Database,
     lease: Lease,
     at_edge: Callable[[str], str],
     starts: Mapping[StagingPosition, int],
 ) -> None:
-    """Go on at the logs' start offsets where those have passed what is to be staged; what lies
-    between is a gap of its topic.
+    """Advance positions to the log start where retention deleted records that were not staged.
 
-    `at_edge`: the name at its edge of a topic of the central cluster.
+    The skipped offsets are recorded as a gap of the topic.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        at_edge: Maps a central topic name to its name at the edge.
+        starts: Log start offset of each position.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a position has moved.
     """
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
@@ -132,29 +162,37 @@ def pass_over(
             _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in passed.items()])
             put_gaps(
                 connection,
-                [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()],
+                [expired_gap(at_edge(p.topic), p, start) for p, start in passed.items()],
             )
 
 
-def begin_again(
+def restart_truncated_logs(
     database: Database,
     lease: Lease,
     at_edge: Callable[[str], str],
     starts: Mapping[StagingPosition, int],
     now_ms: int,
 ) -> None:
-    """These logs end before what was staged of them: they lost records, and nobody knows from where
-    on others took their offsets.
+    """Restart staging of logs that end before their positions because they lost records.
 
-    Events, and reports, are staged again from the log's start (`starts`): what is known is dropped
-    by its id, and promises tell what is missing, so a gap of events holds nothing: it tells a
-    ledger that is rebuilt that no offset in markers means anything there. Which promises there were
-    nobody can tell: a gap holds every type, and the position stays, as settled promises are named
-    by offsets. `at_edge`: as of `pass_over`.
+    Topics of events and reports are staged again from the log start: known ids are dropped as
+    duplicates, and promises reveal missing events. Their gap is recorded as accepted; it marks the
+    offsets as invalid for a ledger rebuild. Audit topics keep their position, because settled
+    promises are identified by offset; a gap holds every type until an override accepts it.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        at_edge: Maps a central topic name to its name at the edge.
+        starts: Log start offset of each affected position.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a position has moved.
     """
     again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
     held = starts.keys() - again.keys()
-    hold_promises(database, lease, held)
+    hold_short_audit_logs(database, lease, held)
     if known := [p for p in held if p.leader_epoch is not None]:
         with database.transaction(
             lease
@@ -175,7 +213,9 @@ def begin_again(
         )
     with database.transaction(lease) as connection:
         _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in again.items()])
-        gaps = [lost_behind(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL]
+        gaps = [
+            truncated_gap(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL
+        ]
         put_gaps(
             connection,
             [
@@ -185,41 +225,67 @@ def begin_again(
         )
 
 
-def hold_promises(database: Database, lease: Lease, shorter: Collection[StagingPosition]) -> None:
-    """The logs of promises of these positions end before them: a gap holds every type, until an
-    override accepts it.
+def hold_short_audit_logs(
+    database: Database, lease: Lease, shorter: Collection[StagingPosition]
+) -> None:
+    """Record a gap for each audit partition whose log ends before its position.
+
+    The gap holds every type until an override accepts it. Gaps that are already open are not
+    repeated.
+
+    Args:
+        database: The ledger.
+        lease: Lease under which the ledger is changed.
+        shorter: Positions of the audit partitions.
     """
     known = open_gaps(database)
-    if gaps := [gap for p in shorter if (gap := lost_behind(AUDIT, p)) not in known]:
+    if gaps := [gap for p in shorter if (gap := truncated_gap(AUDIT, p)) not in known]:
         with database.transaction(lease) as connection:
             put_gaps(connection, gaps)
 
 
-def lost_behind(topic: str, p: StagingPosition) -> OffsetGap:
-    """That a log ended before the position; `topic`: its name at its edge."""
+def truncated_gap(topic: str, position: StagingPosition) -> OffsetGap:
+    """Return an open gap for a log that ends before the position.
+
+    Args:
+        topic: Name of the topic at its edge.
+        position: StagingPosition in the central topic.
+    """
     what = (
-        f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, "
+        f"topic {position.topic} partition {position.partition}: it was staged to offset {position.next_offset}, "
         "and its log lost records before"
     )
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=True)
 
 
-def lost_to_retention(topic: str, p: StagingPosition, end: int) -> OffsetGap:
-    """That offsets from the position to `end` are on neither side; `topic`: its name at its
-    edge.
+def expired_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
+    """Return an open gap for offsets that retention deleted before they were staged.
+
+    Args:
+        topic: Name of the topic at its edge.
+        position: StagingPosition in the central topic; the first missing offset.
+        end: First offset that is available.
     """
     what = (
-        f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost "
+        f"topic {position.topic} partition {position.partition}: offsets [{position.next_offset}, {end}) are lost "
         "to retention"
     )
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=False)
 
 
-def check_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
-    """TopicReplaced if one of the central cluster's topics has another id than the one that is
-    staged.
+def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
+    """Check that central topics have the ids that the ledger stages.
+
+    Args:
+        database: The ledger.
+        infos: Topics of the central cluster; topics unknown to the ledger are accepted.
+
+    Raises:
+        TopicReplaced: A topic has another id, so it was deleted and recreated.
     """
-    known = dict(database.ask(select(tables.positions.c.topic, tables.positions.c.topic_id)).all())
+    known = dict(
+        database.fetch(select(tables.positions.c.topic, tables.positions.c.topic_id)).all()
+    )
     for info in infos:
         if known.get(info.name, info.topic_id) != info.topic_id:
             raise TopicReplaced(
@@ -230,23 +296,33 @@ def check_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
 
 
 def type_shards(database: Database) -> dict[str, str]:
-    """By type: the shard whose query is to stage it."""
-    return dict(database.ask(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
+    """Return the shard that stages each event type, by type name."""
+    return dict(database.fetch(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
 
 
 def shards(database: Database) -> frozenset[str]:
-    """Every shard that has types, or topics not handed over yet, and the default one, which has the
-    control topics.
+    """Return all shards that have types or positions, including the default one.
+
+    The default shard stages the control topics.
     """
-    found = database.ask(
+    found = database.fetch(
         union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))
     ).scalars()
     return frozenset({DEFAULT_SHARD, *found})
 
 
-def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
-    """Leave topics to other shards (`shards`: topic → shard); only who stages them may, and between
-    two of its batches.
+def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
+    """Move topics to other shards.
+
+    Only the consumer that stages the topics may call this, between two batches.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        shards: New shard of each central topic.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     with database.transaction(lease) as connection:
         for topic, shard in shards.items():
@@ -256,12 +332,18 @@ def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> No
 def skip_unreadable(
     database: Database, at_edge: Callable[[str], str], error: ReadError, end: int
 ) -> OffsetGap:
-    """Go on at offset `end` of a partition that cannot be read; what lies before it is a gap of its
-    topic.
+    """Advance a blocked partition to an offset, and return the skipped offsets as a gap.
 
-    Returns the gap. It holds the type, or every type for a topic of promises or reports, until an
-    override accepts it. UsageError, with nothing changed, if the partition is no longer held at
-    that offset.
+    The gap holds the topic's type, or every type for a control topic, until an override accepts it.
+
+    Args:
+        database: The ledger.
+        at_edge: Maps a central topic name to its name at the edge.
+        error: The read error that blocks the partition.
+        end: Next offset to stage.
+
+    Raises:
+        UsageError: The partition is no longer blocked at that offset; nothing was changed.
     """
     rows = tables.positions
     what = (
@@ -299,12 +381,24 @@ def commit_batch(
     *,
     now_ms: int = 0,
 ) -> list[ReadError]:
-    """Move offsets on, the only way that they do, with all that was staged or set aside up to them.
+    """Commit a staged batch: advance its positions and insert its files, groups and reports.
 
-    `unread`: partitions that could not be read further. Returns those of them that were not known
-    to be unreadable from there.
+    Nothing else advances positions in normal operation. Position, files and read errors change in
+    one transaction.
 
-    StaleDriver, with nothing changed, if a position is not where the batch began.
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        batch: The batch.
+        unread: Partitions that could not be read further.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The read errors that are new: with another offset than was known.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a position is not where the batch started; nothing
+            was changed.
     """
     with database.transaction(lease) as connection:
         moved = list(zip(batch.starts, batch.ends, strict=True))
@@ -315,12 +409,21 @@ def commit_batch(
         put_staged(connection, batch)
         put_set_aside(connection, batch.set_aside, now_ms)
         put_reports(connection, batch.reports)
-        end_errors(connection, {end.topic_partition: end.next_offset for end in batch.ends})
+        clear_passed_errors(
+            connection, {end.topic_partition: end.next_offset for end in batch.ends}
+        )
         return put_errors(connection, unread)
 
 
 def put_staged(connection: Connection, batch: StagedBatch) -> None:
-    """Name its files and groups, which no bucket lists yet."""
+    """Insert the files and groups of a staged batch in the caller's transaction.
+
+    The groups are not assigned to a bucket yet; a freeze does that.
+
+    Args:
+        connection: The transaction.
+        batch: The batch; its positions and reports are not written.
+    """
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
     for table, groups in ((tables.groups, batch.groups), (tables.audit_groups, batch.audit_groups)):
         if groups:
@@ -331,9 +434,6 @@ def put_staged(connection: Connection, batch: StagedBatch) -> None:
 
 
 def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
-    """What the ledger keeps of the group itself: all but its row number, its file's and its
-    listing.
-    """
     value_sum = None if g.value_sum is None else to_signed(g.value_sum)
     row = to_columns(g, low64_sum=to_signed(g.low64_sum), value_sum=value_sum)
     path = row.pop("path")
@@ -350,17 +450,12 @@ def _compare_and_set(
     *,
     keep_epochs: bool = False,
 ) -> None:
-    """Move positions (from, to), in as few calls as for one.
-
-    StaleDriver where the ledger is not where one begins.
-
-    `keep_epochs`: where `to` has no `epoch_next`, no record came, and the last one is the same as
-    before. Where it has one and no epoch, records came and their leader is not known: with the
-    epoch before, a reader would take them for another log's.
-    """
+    # With keep_epochs, an end without epoch_next keeps the epoch: no record was staged. An end with
+    # epoch_next but without an epoch clears it: the leader of the last record is unknown, and with
+    # the old epoch a reader would report a truncated log.
     topic_ids = sorted({start.topic_id for start, _ in moved})
     of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
-    rows = rows_named(
+    rows = select_by_names(
         connection,
         select(tables.positions).where(of_clusters),
         tables.positions.c.topic_id,
@@ -376,15 +471,15 @@ def _compare_and_set(
             raise StaleDriver(
                 f"topic {start.topic} partition {start.partition}: the ledger is not at offset "
                 f"{start.next_offset}, where this "
-                "batch began; the batch is discarded. Start the driver again: it goes on from "
+                "batch began; the batch is discarded. Start the driver again: it continues from "
                 "the ledger"
             )
-        check(tables.positions, row)
+        check_digest(tables.positions, row)
         at: dict[str, int | None] = {"next_offset": end.next_offset}
         if not (keep_epochs and end.epoch_next is None):
             at |= {"leader_epoch": end.leader_epoch, "epoch_next": end.epoch_next}
         changes.append((row, at))
-    rewrite(connection, tables.positions, changes)
+    update_rows(connection, tables.positions, changes)
 
 
 def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:

@@ -1,12 +1,11 @@
-"""Rows of closed buckets: recent ones one by one, those of older days packed, a row for each type
-and day (UTC).
+"""Rows of closed buckets: recent ones individually, older ones packed by type and day.
 
-A marker on storage is the truth of its bucket; the ledger keeps a copy of each, because closing and
-operators ask about many at once. Manifests of one type differ in a few numbers, so a packed day
-takes a small part of its rows, and one of empty hours next to nothing. A packed row is a zstandard
-frame, with a checksum: a line of JSON, of each bucket [hour, grade, closed at (ms), bytes of its
-manifest]; then the manifests. The newest bucket of a type is never packed. `late_hours` names the
-buckets that hold late events of an hour, so that no lookup reads every later bucket.
+The marker on storage is authoritative; the ledger keeps a copy of each, because closing and
+operators query many at once. Manifests of one type differ in few numbers, so packing saves most of
+the space. A packed row is a zstandard frame with a checksum: one line of JSON with
+[hour, grade, closed at (ms), bytes of its manifest] per bucket, then the manifests. Days are in
+UTC. The newest bucket of a type is never packed. `late_hours` names the buckets that hold late
+events of an hour, so that a lookup does not read every later bucket.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
-from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.database import Database, Lease, replace_rows
+from hourmark_etl.ledger.digests import check_digest, with_digest
 
 DAY_S: Final = 86_400
 KEPT_DAYS: Final = 8  # whole days before today whose rows are not packed
@@ -49,9 +48,14 @@ _UNPACKED_MAX: Final = 1 << 30
 
 
 class BucketRow(NamedTuple):
-    """A closed bucket as the ledger remembers it.
+    """A closed bucket in the ledger.
 
-    `hour_s`: Unix seconds; `manifest`: the content of `_SUCCESS`.
+    Attributes:
+        event_type: Event type.
+        hour_s: Start of the hour, Unix seconds.
+        grade: Grade of the bucket.
+        closed_at_ms: Time of closing, Unix milliseconds.
+        manifest: Content of the bucket's `_SUCCESS` file.
     """
 
     event_type: str
@@ -62,12 +66,22 @@ class BucketRow(NamedTuple):
 
 
 def damaged_bucket(event_type: str, hour_s: int) -> DamagedRow:
-    """Return the error for a row that holds no manifest."""
+    """Return the error to raise for a bucket row without a valid manifest.
+
+    Args:
+        event_type: Event type of the bucket.
+        hour_s: Hour of the bucket, Unix seconds.
+    """
     return DamagedRow(_BUCKETS.name, f"type {event_type!r}, hour {hour_s}", event_type)
 
 
 def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]]) -> None:
-    """Add rows of closed buckets, and where their late events belong."""
+    """Insert rows of closed buckets and of the hours that their late events belong to.
+
+    Args:
+        connection: The transaction.
+        closed: Pairs of the bucket's hour and its manifest.
+    """
     closed = list(closed)
     if closed:
         connection.execute(insert(_BUCKETS), [_row(hour, manifest) for hour, manifest in closed])
@@ -87,9 +101,15 @@ def _row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
 
 
 def late_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str, Any]]:
-    """Return rows of `late_hours` for a bucket.
+    """Return the rows of the table `late_hours` for one bucket.
 
-    `late`: labels of origin hours; ValueError for one that is no hour.
+    Args:
+        event_type: Event type.
+        hour: Hour of the bucket.
+        late: Labels of the hours that the bucket's late events belong to.
+
+    Raises:
+        ValueError: A label is not a valid hour.
     """
     of_bucket = {"type": event_type, "hour": hour.start_s}
     return [
@@ -99,24 +119,38 @@ def late_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str
 
 
 def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add rows of `late_hours`."""
-    put(connection, _LATE, ("type", "origin", "hour"), rows)
+    """Insert rows into the table `late_hours`, replacing equal ones.
+
+    Args:
+        connection: The transaction.
+        rows: Rows as `late_rows` returns them.
+    """
+    replace_rows(connection, _LATE, ("type", "origin", "hour"), rows)
 
 
 def buckets_with_late(
     connection: Connection, origins_s: Mapping[str, Collection[int]]
 ) -> dict[tuple[str, int], set[int]]:
-    """Return the buckets (type, hour) that hold late events of these hours (by type), each with
-    those hours. All Unix seconds.
+    """Return the buckets that hold late events of the given hours.
+
+    Args:
+        connection: A transaction of the ledger.
+        origins_s: Origin hours of each event type, Unix seconds.
+
+    Returns:
+        For each such bucket (type, hour in Unix seconds), the given origin hours that it holds.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
     """
     found = defaultdict[tuple[str, int], set[int]](set)
     pairs = [
         (event_type, origin) for event_type, origins in origins_s.items() for origin in origins
     ]
-    for one in asked_pairs(pairs):
+    for one in pair_tables(pairs):
         same = and_(_LATE.c.type == one.c.type, _LATE.c.origin == one.c.at)
         for row in connection.execute(select(_LATE).join(one, same)).mappings():
-            check(_LATE, row, event_type=row["type"])
+            check_digest(_LATE, row, event_type=row["type"])
             found[row["type"], row["hour"]].add(row["origin"])
     return found
 
@@ -124,11 +158,17 @@ def buckets_with_late(
 def manifests_of(
     connection: Connection, wanted: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
-    """Return the manifests of those of these buckets (type, hour in Unix seconds) that are
-    closed.
+    """Return the manifest text of each given bucket that is closed; others are left out.
+
+    Args:
+        connection: A transaction of the ledger.
+        wanted: Buckets as (type, hour in Unix seconds).
+
+    Raises:
+        DamagedRow: A packed row differs from what was written.
     """
     found: dict[tuple[str, int], str] = {}
-    for one in asked_pairs(wanted):
+    for one in pair_tables(wanted):
         query = select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)
         same = and_(_BUCKETS.c.type == one.c.type, _BUCKETS.c.hour == one.c.at)
         found |= {
@@ -139,7 +179,7 @@ def manifests_of(
     hours = defaultdict[str, set[int]](set)
     for event_type, hour_s in missing:
         hours[event_type].add(hour_s)
-    for one in asked_pairs(
+    for one in pair_tables(
         {(event_type, hour_s // DAY_S * DAY_S) for event_type, hour_s in missing}
     ):
         days = select(_DAYS).join(one, and_(_DAYS.c.type == one.c.type, _DAYS.c.day == one.c.at))
@@ -160,11 +200,19 @@ def bucket_rows(
     to_s: int | None = None,
     has_days: bool = True,
 ) -> Iterator[BucketRow]:
-    """Yield rows of one type, or of all, of hours that begin in [from_s, to_s]; of each type from
-    the oldest on.
+    """Yield rows of closed buckets whose hour is in [from_s, to_s]; packed rows come first.
 
-    `has_days`: False for a ledger of before revision 6, which has no packed rows. Memory does not
-    grow with the number of rows.
+    Memory does not grow with the number of rows. Rows of one type are in order of their hours.
+
+    Args:
+        connection: A transaction of the ledger.
+        event_type: Event type; None for all.
+        from_s: First hour, Unix seconds.
+        to_s: Last hour, Unix seconds; None for no limit.
+        has_days: False for a ledger before revision 6, which has no packed rows.
+
+    Raises:
+        DamagedRow: A packed row differs from what was written.
     """
     days = select(_DAYS).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
     days = days.order_by(_DAYS.c.type, _DAYS.c.day)
@@ -195,7 +243,13 @@ def bucket_rows(
 def newest_closed_before(
     connection: Connection, event_type: str, closed_before_ms: int
 ) -> BucketRow | None:
-    """Return the type's newest bucket that was closed before this time (Unix milliseconds)."""
+    """Return the newest bucket of a type that was closed before a time, or None.
+
+    Args:
+        connection: A transaction of the ledger.
+        event_type: Event type.
+        closed_before_ms: Unix milliseconds.
+    """
     names = ("type", "hour", "grade", "closed_at_ms", "manifest")
     recent = select(*(_BUCKETS.c[name] for name in names)).where(
         _BUCKETS.c.type == event_type, _BUCKETS.c.closed_at_ms < closed_before_ms
@@ -213,7 +267,13 @@ def newest_closed_before(
 
 
 class ClosedSpan(NamedTuple):
-    """Closed hours of a type: how many, the first and the last (Unix seconds)."""
+    """The closed hours of an event type.
+
+    Attributes:
+        hours: Number of closed hours.
+        first_s: First closed hour, Unix seconds.
+        last_s: Last closed hour, Unix seconds.
+    """
 
     hours: int
     first_s: int
@@ -221,7 +281,7 @@ class ClosedSpan(NamedTuple):
 
 
 def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
-    """Return what is closed, by type."""
+    """Return the closed hours of each event type that has any, by type name."""
     found: dict[str, ClosedSpan] = {}
     packed = select(
         _DAYS.c.type,
@@ -242,12 +302,19 @@ def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
 
 
 def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
-    """Pack rows of whole days that ended `KEPT_DAYS` ago, at most so many (type, day).
+    """Pack bucket rows of whole days that ended at least `KEPT_DAYS` days ago.
 
-    Return how many were packed.
+    A day is not packed while a staged file has rows listed for one of its hours, or while one of
+    its rows is damaged (`hourmark ledger check` reports it); later days of the type wait.
 
-    A day stays as it is while a staged file has rows that are listed for one of its hours, and
-    where a row is damaged: `hourmark ledger check` names it, and the type's later days wait.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        now_ms: Current time, Unix milliseconds.
+        days_max: Maximum number of (type, day) pairs to pack.
+
+    Returns:
+        The number of days packed.
     """
     before_s = now_ms // 1000 // DAY_S * DAY_S - KEPT_DAYS * DAY_S
     chosen = _packable(database, before_s)[:days_max]
@@ -277,7 +344,7 @@ def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> i
 
 
 def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
-    """The oldest day of each type that is not packed, if all of it may be, the oldest first."""
+    # The oldest unpacked day of each type, if all of it may be packed.
     frontiers, groups = tables.frontiers, tables.groups
     oldest = (
         select(func.min(_BUCKETS.c.hour))
@@ -290,7 +357,7 @@ def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
         .scalar_subquery()
     )
     found = []
-    for event_type, frontier_s, oldest_s, listed_s in database.ask(
+    for event_type, frontier_s, oldest_s, listed_s in database.fetch(
         select(frontiers.c.type, frontiers.c.hour, oldest, listed)
     ):
         if oldest_s is None:
@@ -314,11 +381,17 @@ def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str
             Manifest.decode(row.manifest.encode())
     except ValueError:
         return None
-    return packed(event_type, day_s, rows)
+    return encode_day(event_type, day_s, rows)
 
 
-def packed(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
-    """Return the row of `bucket_days` for these rows of one day, ascending."""
+def encode_day(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
+    """Return the row of the table `bucket_days` that packs the bucket rows of one day.
+
+    Args:
+        event_type: Event type.
+        day_s: Start of the day (UTC), Unix seconds.
+        rows: Rows of that day in ascending order; at least one.
+    """
     texts = [row.manifest.encode() for row in rows]
     index = [
         [row.hour_s, row.grade, row.closed_at_ms, len(content)]
@@ -337,12 +410,8 @@ def packed(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, 
 
 
 def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[BucketRow]:
-    """Return the rows of a packed day whose hours (Unix seconds) are wanted.
-
-    DamagedRow for a day that changed.
-    """
     event_type = day["type"]
-    check(_DAYS, day, event_type=event_type)
+    check_digest(_DAYS, day, event_type=event_type)
     try:
         head, _, texts = (
             zstandard.ZstdDecompressor()
@@ -363,8 +432,15 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
         raise DamagedRow(_DAYS.name, f"type {event_type!r}", event_type) from error
 
 
-def asked_pairs(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
-    """Yield the pairs as tables of SQL, some at a time, with the columns type and at."""
+def pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
+    """Yield SQL tables of up to 1000 pairs, to join with queries.
+
+    Args:
+        pairs: Pairs of an event type and Unix seconds; duplicates are dropped.
+
+    Yields:
+        Common table expressions with the columns `type` and `at`.
+    """
     columns: list[ColumnClause[Any]] = [sql_column("type", Text), sql_column("at", BigInteger)]
     ordered = sorted(set(pairs))
     for first in range(0, len(ordered), _AT_ONCE):

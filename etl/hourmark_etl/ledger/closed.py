@@ -1,9 +1,9 @@
-"""What later hours need of closed ones.
+"""Data about closed buckets that later hours need.
 
-Which closed buckets may hold ids of an origin hour, and where the index of their ids stands: a
-cache, so rows may go. Schema ids with what they stood for: an id that stands for another schema
-later stops the ETL. Which files of unaudited rows there are: rows that a later promise may need
-(`hourmark_etl.closing.proof.unaudited`).
+- Index runs: which closed buckets may hold ids of an origin hour, and where their ids are indexed.
+  A cache, so rows may be deleted.
+- Missing ranges: what closed buckets lack, from their manifests.
+- Files of unaudited rows, which a later promise may need (`hourmark_etl.closing.proof.unaudited`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
-    asked_pairs,
     bucket_rows,
     buckets_with_late,
     damaged_bucket,
     manifests_of,
+    pair_tables,
 )
-from hourmark_etl.ledger.database import Database, Lease, put, remove
-from hourmark_etl.ledger.frontier_rows import further_json, offsets_of
+from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
+from hourmark_etl.ledger.frontier_rows import decode_offsets, encode_further_sites
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, IncompleteRanges, from_columns
 
 # In sentences of version 0.3.0: range ids, and the words of those that stand for ranges without a
@@ -40,7 +40,13 @@ _MORE_IN_0_3_0: Final = ("more ranges", "accepted: ", "are lost with the staged 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdRun:
-    """Rows [first_row, first_row + rows) of an index file: ids of one bucket, ascending."""
+    """A run of index rows: the sorted ids of one bucket.
+
+    Attributes:
+        path: Path of the index file, relative to the storage root.
+        first_row: Index of the first row in the file.
+        rows: Number of rows.
+    """
 
     path: str
     first_row: int
@@ -49,8 +55,15 @@ class IdRun:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedBucket:
-    """A closed bucket. `events`: records in all `files`: their paths below the root, and their
-    digests. `holds`: of the hours that were asked for, those of which it has events.
+    """A closed bucket with the location of its ids.
+
+    Attributes:
+        event_type: Event type.
+        hour_s: Hour of the bucket, Unix seconds.
+        holds: The requested origin hours of which the bucket has events.
+        events: Number of records in all files.
+        index: Index runs of the bucket's ids.
+        files: Path below the storage root and digest of each file.
     """
 
     event_type: str
@@ -62,16 +75,24 @@ class ClosedBucket:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the index speaks of every event."""
+        """Whether the index covers every event of the bucket."""
         return sum(run.rows for run in self.index) == self.events
 
 
 def closed_buckets(
     database: Database, origin_hours_s: Mapping[str, Collection[int]], bucket_seconds: int
 ) -> dict[str, tuple[ClosedBucket, ...]]:
-    """By type: closed buckets that hold events of these origin hours, as their own or as late ones.
+    """Return the closed, non-empty buckets of each type that hold events of the given origin hours.
 
-    Empty ones are left out.
+    A bucket holds events of its own hour and late events of earlier ones.
+
+    Args:
+        database: The ledger.
+        origin_hours_s: Origin hours of each event type, Unix seconds.
+        bucket_seconds: Length of a bucket in seconds.
+
+    Raises:
+        DamagedRow: A bucket's row differs from what was written.
     """
     origins = {event_type: set(of) for event_type, of in origin_hours_s.items() if of}
     with database.reading() as connection:
@@ -82,7 +103,7 @@ def closed_buckets(
         chosen = {
             key: m
             for key, text in manifests_of(connection, holds).items()
-            if (m := _told(*key, text)).events
+            if (m := _decode_manifest(*key, text)).events
         }
         runs = _runs(connection, chosen)
     found: dict[str, list[ClosedBucket]] = {event_type: [] for event_type in origins}
@@ -106,11 +127,10 @@ def closed_buckets(
 def _runs(
     connection: Connection, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[IdRun]]:
-    """By bucket, the runs of the index."""
     indexes = tables.id_indexes.c
     runs = defaultdict[tuple[str, int], list[IdRun]](list)
     query = select(indexes.type, indexes.hour, indexes.path, indexes.first_row, indexes.rows)
-    for one in asked_pairs(buckets):
+    for one in pair_tables(buckets):
         own = query.join(one, and_(indexes.type == one.c.type, indexes.hour == one.c.at))
         for event_type, hour, *run in connection.execute(
             own.order_by(indexes.path, indexes.first_row)
@@ -120,9 +140,7 @@ def _runs(
 
 
 def _append(runs: list[IdRun], run: IdRun) -> None:
-    """As one with the run before it where it goes on: that ended with a container, and may have
-    within a block of the index.
-    """
+    # A run ends with a container, perhaps within a block of the index: adjacent runs are merged.
     before = (
         runs.pop()
         if runs and (runs[-1].path, runs[-1].first_row + runs[-1].rows) == (run.path, run.first_row)
@@ -133,9 +151,18 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
     )
 
 
-def lacked_since(database: Database, event_type: str, from_hour_s: int) -> IncompleteRanges:
-    """Return what closed buckets of this hour (Unix seconds) and later ones lack, by their
-    manifests.
+def missing_since(database: Database, event_type: str, from_hour_s: int) -> IncompleteRanges:
+    """Return the ranges that closed buckets of a type lack, from an hour on.
+
+    The manifests of the buckets name these ranges.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        from_hour_s: First hour, Unix seconds.
+
+    Raises:
+        DamagedRow: A bucket's row differs from what was written.
     """
     with database.reading() as connection:
         rows = [
@@ -145,7 +172,7 @@ def lacked_since(database: Database, event_type: str, from_hour_s: int) -> Incom
         ]
     return functools.reduce(
         IncompleteRanges.__or__,
-        (_told(event_type, row.hour_s, row.manifest).lacks for row in rows),
+        (_decode_manifest(event_type, row.hour_s, row.manifest).lacks for row in rows),
         IncompleteRanges(),
     )
 
@@ -157,9 +184,7 @@ def _lacks(manifest: Mapping[str, Any]) -> IncompleteRanges:
 
 
 def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> IncompleteRanges:
-    """Read it from the sentences of a manifest of version 0.3.0 or before, or of a bucket that such
-    a version sealed.
-    """
+    # Manifests of version 0.3.0 and buckets sealed by it have only sentences.
     ranges = [range_id for text in waived for range_id in _RANGE_ID.findall(text)]
     return IncompleteRanges(
         tuple(dict.fromkeys(ranges)),
@@ -167,8 +192,8 @@ def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> IncompleteRanges:
     )
 
 
-class _Told(NamedTuple):
-    """Of a bucket's manifest: `late`: labels of hours; `files`: names and digests."""
+class _ManifestFields(NamedTuple):
+    """The fields of a bucket's manifest that this module needs."""
 
     events: int
     late: Collection[str]
@@ -176,22 +201,26 @@ class _Told(NamedTuple):
     lacks: IncompleteRanges
 
 
-def _told(event_type: str, hour_s: int, manifest: str) -> _Told:
-    """Of a row of closed buckets. DamagedRow where it holds no manifest: it has no digest."""
+def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFields:
+    # A row of closed buckets has no digest, so a row without a manifest is reported here.
     try:
         m = from_json(manifest)
         files = [(file["name"], file["blake2b"]) for file in m["files"]]
-        return _Told(m["events"], m["late"].keys(), files, _lacks(m))
+        return _ManifestFields(m["events"], m["late"].keys(), files, _lacks(m))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_bucket(event_type, hour_s) from error
 
 
-def remember(
+def replace_index_runs(
     database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
 ) -> None:
-    """Runs of closed buckets (type, hour); `bytes_each`: of an id.
+    """Replace the index runs of closed buckets, in a transaction of its own.
 
-    What was known of those buckets before is forgotten.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        runs: Runs as (type, hour in Unix seconds, run).
+        bytes_each: Size of one id in the index, in bytes.
     """
     if runs:
         with database.transaction(lease) as connection:
@@ -201,7 +230,13 @@ def remember(
 def put_runs(
     connection: Connection, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
 ) -> None:
-    """See `remember`."""
+    """Replace the index runs of closed buckets, in the caller's transaction.
+
+    Args:
+        connection: The transaction.
+        runs: Runs as (type, hour in Unix seconds, run).
+        bytes_each: Size of one id in the index, in bytes.
+    """
     rows = [
         {
             **dataclasses.asdict(run),
@@ -211,12 +246,20 @@ def put_runs(
         }
         for event_type, hour_s, run in runs
     ]
-    put(connection, tables.id_indexes, ("type", "hour"), rows)
+    replace_rows(connection, tables.id_indexes, ("type", "hour"), rows)
 
 
-def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
-    """Forget runs of buckets before this hour, and the oldest hours beyond so many bytes in all;
-    how many runs were forgotten.
+def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
+    """Delete index runs of old hours, and of the oldest hours beyond a size limit.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        before_s: Runs of hours before this one are deleted, Unix seconds.
+        bytes_max: Maximum size of the remaining runs, in bytes.
+
+    Returns:
+        The number of runs deleted.
     """
     table = tables.id_indexes
     with database.transaction(lease) as connection:
@@ -234,15 +277,23 @@ def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) 
         return connection.execute(delete(table).where(table.c.hour < limit)).rowcount
 
 
-def paths(database: Database) -> set[str]:
-    """Index files that the ledger names."""
-    return set(database.ask(select(tables.id_indexes.c.path).distinct()).scalars())
+def index_paths(database: Database) -> set[str]:
+    """Return the paths of all index files in the ledger, relative to the storage root."""
+    return set(database.fetch(select(tables.id_indexes.c.path).distinct()).scalars())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KeptUnaudited:
-    """Unaudited rows of one bucket. What settles them lies at or past `audit_next`; what the type
-    has settled by now, below `settled_next`.
+class UnauditedFile:
+    """A file of unaudited rows of one bucket: rows without a promise when the bucket was sealed.
+
+    Attributes:
+        event_type: Event type.
+        hour_s: Hour of the bucket, Unix seconds.
+        path: Path of the file, relative to the storage root.
+        rows: Number of rows.
+        audit_next: Audit offsets at sealing; promises for these rows are at or after them.
+        sealed_at_ms: Time of sealing, Unix milliseconds.
+        settled_next: Audit offsets below which the type's promises are settled now.
     """
 
     event_type: str
@@ -254,8 +305,11 @@ class KeptUnaudited:
     settled_next: AuditOffsets
 
 
-def unaudited_files(database: Database) -> list[KeptUnaudited]:
-    """All of them, oldest bucket first."""
+def unaudited_files(database: Database) -> list[UnauditedFile]:
+    """Return all files of unaudited rows, oldest bucket first.
+
+    Unaudited rows had no audit record when their bucket was sealed.
+    """
     kept, frontiers = tables.unaudited, tables.frontiers
     query = (
         select(kept, frontiers.c.settled_next, frontiers.c.settled_further)
@@ -264,19 +318,28 @@ def unaudited_files(database: Database) -> list[KeptUnaudited]:
     )
     return [
         from_columns(
-            KeptUnaudited,
+            UnauditedFile,
             row,
-            audit_next=offsets_of(row["audit_next"], row["audit_further"]),
-            settled_next=offsets_of(row["settled_next"], row["settled_further"]),
+            audit_next=decode_offsets(row["audit_next"], row["audit_further"]),
+            settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
         )
-        for row in database.ask(query).mappings()
+        for row in database.fetch(query).mappings()
     ]
 
 
 def unaudited_row(
     event_type: str, hour_s: int, path: str, rows: int, audit_next: AuditOffsets, sealed_at_ms: int
 ) -> dict[str, Any]:
-    """Of the table `unaudited`."""
+    """Return a row of the table `unaudited`, ready to be inserted.
+
+    Args:
+        event_type: Event type of the bucket.
+        hour_s: Hour of the bucket, Unix seconds.
+        path: Path of the file of unaudited rows, relative to the storage root.
+        rows: Number of rows in the file.
+        audit_next: Audit offsets at sealing; later audit records may be for these rows.
+        sealed_at_ms: Time of sealing, Unix milliseconds.
+    """
     return {
         "type": event_type,
         "hour": hour_s,
@@ -284,13 +347,19 @@ def unaudited_row(
         "rows": rows,
         "audit_next": audit_next.offset_of(FIRST_SITE),
         "sealed_at_ms": sealed_at_ms,
-        "audit_further": further_json(audit_next),
+        "audit_further": encode_further_sites(audit_next),
     }
 
 
 def forget_unaudited(database: Database, lease: Lease, paths: Collection[str]) -> None:
-    """Before the files are deleted: a file that nobody names harms nothing, a missing one would
-    leave a promise unmet.
+    """Delete files of unaudited rows from the ledger; call it before the files are deleted.
+
+    A file that the ledger does not name is harmless; a missing file would leave a promise unmet.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        paths: Paths of the files.
     """
     with database.transaction(lease) as connection:
-        remove(connection, tables.unaudited, ["path"], [{"path": path} for path in paths])
+        delete_rows(connection, tables.unaudited, ["path"], [{"path": path} for path in paths])

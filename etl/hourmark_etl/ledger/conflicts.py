@@ -1,9 +1,8 @@
-"""Ranges with two audit records that differ: what they hold, and which audit files have been
-compared so far.
+"""Conflicts: ranges with two audit records that differ, and which audit files have been compared.
 
-A conflict holds one hour of one type, and nothing but an override closes that. It goes with its
-hour's close, whose manifest names it: from then on copies of records that were compared say nothing
-new (`closing.proof.readings`).
+A conflict holds one hour of one type until an override closes the hour. It is deleted when the hour
+closes, and the manifest names it; copies of compared records are ignored from then on
+(`closing.proof.readings`).
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from sqlalchemy import ColumnElement, bindparam, delete, func, select, update
 
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
-from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.database import Database, Lease, replace_rows
+from hourmark_etl.ledger.digests import check_digest, with_digest
 from hourmark_etl.model import AUDIT, FIRST_SITE, Frontier, from_columns, from_row, to_columns
 
 _TABLE = tables.conflicts
@@ -26,7 +25,15 @@ _GROUPS = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """In the table's columns. `what`: the range and what each record promises, human-readable."""
+    """A range with two audit records that differ, which holds one hour of one type.
+
+    Attributes:
+        event_type: Event type.
+        hour_s: Hour that is held, Unix seconds.
+        range_id: Id of the range.
+        what: The range and the promises of both records, human-readable.
+        found_at_ms: Time of detection, Unix milliseconds.
+    """
 
     event_type: str
     hour_s: int
@@ -37,8 +44,15 @@ class Conflict:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFile:
-    """A staged file of audit records; `observed_from_ms` to `observed_to_ms`: when its ranges were
-    observed.
+    """A staged file of audit records.
+
+    Attributes:
+        file_id: Row id in the ledger.
+        path: Path relative to the storage root.
+        rows: Number of rows.
+        observed_from_ms: First time at which its ranges were observed, Unix milliseconds.
+        observed_to_ms: Last such time.
+        site: Site of the audit topic.
     """
 
     file_id: int
@@ -50,29 +64,35 @@ class AuditFile:
 
 
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
-    """By type, all there are. A damaged row holds its type's frontier hour, whichever that is."""
+    """Return all conflicts by event type.
+
+    A conflict is a pair of differing audit records of one range; it holds an hour open. A damaged
+    row is returned with hour 0, so that it holds the type's next hour to close, whichever it is.
+    """
     found: dict[str, list[Conflict]] = {}
-    for row in database.ask(
+    for row in database.fetch(
         select(_TABLE).order_by(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.range_id)
     ).mappings():
         one = from_columns(Conflict, row)
         try:
-            check(_TABLE, row)
+            check_digest(_TABLE, row)
         except DamagedRow as damaged:
             one = dataclasses.replace(one, hour_s=0, what=str(damaged))
         found.setdefault(one.event_type, []).append(one)
     return found
 
 
-def forget_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
-    """Where a row is not as it was written, all go, and every audit file is to be compared anew:
-    which row it was.
+def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
+    """Delete all conflicts and mark all audit files as not compared if a conflict row is damaged.
 
-    A row that names another type or hour than it did would hold these, and let go its own.
+    A damaged row might hold the wrong hour and release its own.
+
+    Returns:
+        The error of the damaged row, or None if all rows are intact.
     """
     try:
-        for row in database.ask(select(_TABLE)).mappings():
-            check(_TABLE, row)
+        for row in database.fetch(select(_TABLE)).mappings():
+            check_digest(_TABLE, row)
     except DamagedRow as damaged:
         with database.transaction(lease) as connection:
             connection.execute(delete(_TABLE))
@@ -81,19 +101,39 @@ def forget_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
     return None
 
 
-def held_by(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> list[Conflict]:
-    """Return what holds the frontier's hour."""
-    return [c for c in found.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
+def conflicts_holding(
+    by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
+) -> list[Conflict]:
+    """Return the conflicts that hold a type's next hour open.
+
+    Args:
+        by_type: Conflicts by event type.
+        frontier: The type's next hour to close.
+    """
+    return [c for c in by_type.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
 
 
-def holding(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> tuple[str, ...]:
-    """What holds the frontier's hour, human-readable."""
-    return tuple(c.what for c in held_by(found, frontier))
+def conflict_texts(
+    by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
+) -> tuple[str, ...]:
+    """Return human-readable texts of the conflicts that hold a type's next hour open.
+
+    Args:
+        by_type: Conflicts by event type.
+        frontier: The type's next hour to close.
+    """
+    return tuple(c.what for c in conflicts_holding(by_type, frontier))
 
 
-def not_compared(database: Database, rows_max: int, without: Collection[str]) -> list[AuditFile]:
-    """The oldest audit files that were not compared, `without` these paths: one at least, and no
-    more rows than that.
+def uncompared_files(
+    database: Database, rows_max: int, without: Collection[str]
+) -> list[AuditFile]:
+    """Return the oldest audit files that were not compared yet, at least one if there is any.
+
+    Args:
+        database: The ledger.
+        rows_max: Maximum number of rows in all returned files, unless the first has more.
+        without: Paths to leave out.
     """
     chosen: list[AuditFile] = []
     rows = 0
@@ -108,8 +148,12 @@ def not_compared(database: Database, rows_max: int, without: Collection[str]) ->
 
 
 def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
-    """Those that were compared and may hold records of ranges observed in this span, both ends
-    included.
+    """Return compared audit files that may hold ranges observed between two times.
+
+    Args:
+        database: The ledger.
+        from_ms: First time, Unix milliseconds.
+        to_ms: Last time, Unix milliseconds, included.
     """
     return _audit_files(
         database,
@@ -135,17 +179,25 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
         .where(_FILES.c.kind == AUDIT, *which)
         .order_by(_FILES.c.id)
     )
-    return [from_row(AuditFile, row) for row in database.ask(query)]
+    return [from_row(AuditFile, row) for row in database.fetch(query)]
 
 
-def keep_compared(
+def record_compared(
     database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
 ) -> None:
-    """These files are compared with all others, and this is what was found: in one transaction, so
-    neither without the other.
+    """Mark audit files as compared and insert the conflicts found, in one transaction.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        files: Files that were compared with all others.
+        found: Conflicts to insert; those known for the same type, hour and range are replaced.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     with database.transaction(lease) as connection:
-        put(
+        replace_rows(
             connection,
             _TABLE,
             ("type", "hour", "range_id"),

@@ -1,9 +1,9 @@
-"""Transactions, leases. Every change to the ledger goes through `Database.transaction`.
+"""Transactions and leases; every change to the ledger goes through `Database.transaction`.
 
-A lease names a role ("consumer:default", "closer"); taking it raises its epoch, and a transaction
-whose epoch is no longer the lease's fails: so a driver that was paused and wakes can change
-nothing. Each transaction counts the commit number up; an epoch is the number of the commit that
-took it, so the epochs of all leases are in one order.
+A lease names a role ("consumer:default", "closer"). Taking it raises its epoch, and a transaction
+with an outdated epoch fails, so a driver that was paused can change nothing when it resumes. Each
+transaction increments the commit number. An epoch is the number of the commit that took it, so the
+epochs of all leases are totally ordered.
 """
 
 from __future__ import annotations
@@ -45,31 +45,37 @@ _NAMES_AT_ONCE: Final = 500  # in one IN list, far below every database's limit 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to act in a role, until somebody takes it anew."""
+    """The right to act in a role until another process takes the lease.
+
+    Attributes:
+        name: Role, such as "closer".
+        epoch: Number of the commit that took the lease.
+    """
 
     name: str
     epoch: int
 
 
 class Database:
-    """One ledger. Safe to use from several threads; transactions of one ledger are serial.
+    """A connection pool to one ledger; safe to use from several threads.
 
-    `may_migrate`: whether an older version's is brought to this one's form, after a copy of it was
-    made. OlderLedger where not.
+    The constructor creates the tables of an empty database. It migrates an older ledger after
+    making a copy; with `may_migrate=False` it raises OlderLedger instead. Transactions that change
+    a ledger are serialized.
     """
 
     def __init__(self, url: str, *, may_migrate: bool = True) -> None:
         self._url = url
         self._changing, self._reading = open_engine(url)
         try:
-            with available(self._url):
+            with translate_database_errors(self._url):
                 self._begin_ledger(may_migrate=may_migrate)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._changing.dispose()
 
     def __enter__(self) -> Self:
@@ -79,28 +85,40 @@ class Database:
         self.close()
 
     def acquire(self, name: str) -> Lease:
-        """Take the lease: from now on, whoever held it is refused."""
-        with available(self._url), self._changing.begin() as connection:
+        """Take the lease of a role; transactions of the previous holder fail from now on.
+
+        Args:
+            name: Role, such as "closer".
+
+        Raises:
+            Unavailable: The database does not respond.
+        """
+        with translate_database_errors(self._url), self._changing.begin() as connection:
             epoch = _count_commit(connection)
-            put(connection, tables.leases, ["name"], [{"name": name, "epoch": epoch}])
+            replace_rows(connection, tables.leases, ["name"], [{"name": name, "epoch": epoch}])
         return Lease(name, epoch)
 
     def epoch(self, name: str) -> int:
-        """Of whoever took the lease last; 0 if nobody ever did."""
+        """Return the epoch of the current lease of a role, or 0 if it was never taken."""
         return (
-            self.ask(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar()
+            self.fetch(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar()
             or 0
         )
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
-        """One transaction that counts as a commit. StaleDriver, with nothing changed, if the lease
-        has been taken anew.
+        """Run the block in one transaction that increments the commit number.
 
-        Unavailable where the database does not answer: whether it committed may then be unknown,
-        and must be read again.
+        Args:
+            lease: Lease that must still be valid; None for a change that needs none.
+
+        Raises:
+            StaleDriver: The lease was taken over; nothing was changed.
+            Unavailable: The database does not respond. Whether the transaction committed may be
+                unknown; read the ledger again.
+            EtlStop: The database is damaged.
         """
-        with available(self._url), self._changing.begin() as connection:
+        with translate_database_errors(self._url), self._changing.begin() as connection:
             _count_commit(connection)
             if lease is not None:
                 epoch = connection.execute(
@@ -116,24 +134,46 @@ class Database:
             yield connection
 
     def check_lease(self, lease: Lease) -> None:
-        """StaleDriver if it has been taken anew: before something is done outside the ledger."""
+        """Check that a lease is still valid, before an action outside the ledger.
+
+        Raises:
+            StaleDriver: The lease was taken over.
+        """
         with self.transaction(lease):
             pass
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A consistent view; changes nothing."""
-        with available(self._url), self._reading.connect() as connection, connection.begin():
+        """Run the block in a read-only transaction with a consistent view.
+
+        Raises:
+            Unavailable: The database does not respond.
+        """
+        with (
+            translate_database_errors(self._url),
+            self._reading.connect() as connection,
+            connection.begin(),
+        ):
             yield connection
 
-    def ask(self, query: Executable) -> Result[*tuple[Any, ...]]:
-        """What the query finds, all of it, in a view of its own."""
+    def fetch(self, query: Executable) -> Result[*tuple[Any, ...]]:
+        """Run a query in its own read-only transaction and return the complete result.
+
+        Raises:
+            Unavailable: The database does not respond.
+        """
         with self.reading() as connection:
             return connection.execute(query).freeze()()
 
     def identity(self) -> tuple[str, int]:
-        """UUID of the ledger and number of its last commit: they stand in every manifest."""
-        rows: dict[str, str] = dict(self.ask(select(tables.meta.c.key, tables.meta.c.value)).all())
+        """Return the ledger's UUID and the number of its last commit.
+
+        Raises:
+            Unavailable: The database does not respond.
+        """
+        rows: dict[str, str] = dict(
+            self.fetch(select(tables.meta.c.key, tables.meta.c.value)).all()
+        )
         return rows["uuid"], int(rows["commit"])
 
     def _begin_ledger(self, *, may_migrate: bool) -> None:
@@ -174,8 +214,16 @@ class Database:
 
 
 @contextlib.contextmanager
-def available(url: str) -> Iterator[None]:
-    """Unavailable for everything that says that the database, not the question, is in trouble."""
+def translate_database_errors(url: str) -> Iterator[None]:
+    """Translate database errors in the block into errors that name the ledger.
+
+    Args:
+        url: URL of the ledger; the password is not shown.
+
+    Raises:
+        Unavailable: The database does not respond, or refuses connections.
+        EtlStop: The database file is damaged, or not a database.
+    """
     try:
         yield
     except (DBAPIError, UnicodeDecodeError) as error:
@@ -200,29 +248,52 @@ def available(url: str) -> Iterator[None]:
         ) from error
 
 
-def rows_named(
+def select_by_names(
     connection: Connection, query: Select[Any], column: ColumnElement[str], names: Sequence[str]
 ) -> Iterator[Mapping[Any, Any]]:
-    """What the query finds with one of these names in the column."""
+    """Yield the rows of a query whose column has one of the given names.
+
+    The names are split over several queries, to stay below database limits.
+
+    Args:
+        connection: A transaction.
+        query: Query to filter.
+        column: Column to compare.
+        names: Accepted values; no rows are returned if empty.
+    """
     for at in range(0, len(names), _NAMES_AT_ONCE):
         yield from connection.execute(
             query.where(column.in_(names[at : at + _NAMES_AT_ONCE]))
         ).mappings()
 
 
-def put(
+def replace_rows(
     connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Add rows, in place of all that have the same `key` columns."""
-    remove(connection, table, key, rows)
+    """Insert rows, and delete existing rows with the same key.
+
+    Args:
+        connection: The transaction.
+        table: Table to change.
+        key: Names of the key columns.
+        rows: Rows to insert.
+    """
+    delete_rows(connection, table, key, rows)
     if rows:
         connection.execute(insert(table), rows)
 
 
-def remove(
+def delete_rows(
     connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Delete all rows that have the same `key` columns as one of these."""
+    """Delete all rows that have the same key as one of the given rows.
+
+    Args:
+        connection: The transaction.
+        table: Table to change.
+        key: Names of the key columns.
+        rows: Rows that have at least the key columns.
+    """
     if rows:
         same = [table.c[name] == bindparam(name) for name in key]
         keys = dict.fromkeys(tuple(row[name] for name in key) for row in rows)  # each once
@@ -232,8 +303,10 @@ def remove(
 
 
 def _count_commit(connection: Connection) -> int:
-    """The first statement of every change: its row lock makes transactions serial, whatever the
-    database's isolation.
+    """Increment the commit number and return it.
+
+    The first statement of every change: its row lock serializes transactions at any isolation
+        level.
     """
     number = cast(tables.meta.c.value, BigInteger) + 1
     counted = (

@@ -1,12 +1,11 @@
-"""A digest in each row that a proof rests on: positions, frontiers, staged files, groups of events
-and of promises, conflicts and schemas.
+"""A digest in each row that a proof depends on, compared whenever the row is used.
 
-It covers every column but itself, row numbers, and those that their table marks `UNDIGESTED`; one
-marked `LATER` where it is not null, so that rows of before keep their digest; of a group also its
-file's path, which so stands for the number of the file. It is written with the row, and compared
-whenever the row is read to stage, freeze, prove or write. It tells a byte that changed (on disk, in
-memory, by hand), not a row that was taken away: that is told by what depends on it (promises that
-nothing keeps, a seal that other rows add up to).
+Rows with digests: positions, frontiers, staged files, groups of events and of promises, conflicts
+and schemas, among others. A digest covers every column except itself, row ids and columns marked
+`UNDIGESTED`. A column marked `LATER` counts only if it is not null, so older rows keep their
+digest. The digest of a group also covers its file's path, in place of the file's row id. Digests
+detect bytes that changed on disk, in memory or by hand. A deleted row is detected by what depends
+on it: promises without events, or a seal with another sum.
 """
 
 from __future__ import annotations
@@ -26,21 +25,29 @@ _BYTES: Final = 8  # against accidents: one in 2^64 passes
 
 
 def with_digest(table: Table, row: Mapping[Any, Any], path: str = "") -> dict[str, Any]:
-    """The row as it is to be written. `path`: of a group's file."""
+    """Return the row with its digest, ready to be written.
+
+    Args:
+        table: Table of the row.
+        row: Values by column name.
+        path: Path of the file that a group belongs to; "" for other rows.
+    """
     return {**row, tables.DIGEST: _digest(table, row, path)}
 
 
-def rewrite(
+def update_rows(
     connection: Connection,
     table: Table,
     changes: Iterable[tuple[Mapping[Any, Any], Mapping[str, Any]]],
     path: str = "",
 ) -> None:
-    """Change columns of rows that were read, given as (row, its new columns).
+    """Update columns of rows and their digests, in one database call.
 
-    `path`: of a group's file, from now on.
-
-    One call of the database, however many rows.
+    Args:
+        connection: The transaction.
+        table: Table of the rows.
+        changes: Pairs of a complete row, as read, and its new column values.
+        path: New path of the file that the groups belong to; "" for other rows.
     """
     names, own = [c.name for c in table.columns], [c.name for c in table.primary_key]
     told = []
@@ -58,22 +65,31 @@ def rewrite(
         )
 
 
-def check(
+def check_digest(
     table: Table, row: Mapping[Any, Any], path: str = "", event_type: str | None = None
 ) -> None:
-    """DamagedRow if the row, which has all columns, is not as it was written.
+    """Check the digest of a complete row.
 
-    `event_type`: whose question it answers.
+    Args:
+        table: Table of the row.
+        row: All columns of the row.
+        path: Path of the file that a group belongs to; "" for other rows.
+        event_type: Event type to name in the error.
+
+    Raises:
+        DamagedRow: The row differs from what was written.
     """
     if row[tables.DIGEST] != _digest(table, row, path):
         key = ", ".join(f"{c.name} {row[c.name]!r}" for c in table.primary_key)
         raise DamagedRow(table.name, f"{key}{f', of {path}' if path else ''}", event_type)
 
 
-def damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedRow]:
-    """All of them: every row that has a digest is read.
+def find_damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedRow]:
+    """Check every row that has a digest, and return the errors of damaged ones.
 
-    `is_start`: not of tables that grow with history.
+    Args:
+        database: The ledger.
+        is_start: Whether to skip tables that grow with history, as at a driver's start.
     """
     found, paths = [], {}
     with database.reading() as connection:
@@ -87,7 +103,9 @@ def damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedR
                 if table is tables.staged_files:
                     paths[row["id"]] = row["path"]
                 try:
-                    check(table, row, paths.get(row["file_id"], "") if "file_id" in row else "")
+                    check_digest(
+                        table, row, paths.get(row["file_id"], "") if "file_id" in row else ""
+                    )
                 except DamagedRow as damaged:
                     found.append(damaged)
     return found
@@ -107,7 +125,6 @@ def _digest(table: Table, row: Mapping[Any, Any], path: str) -> bytes:
 
 @functools.cache
 def _covered(table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Columns that are there since the first release, and later ones."""
     columns = [
         c for c in table.columns if c.name != tables.DIGEST and not c.info.get(tables.UNDIGESTED)
     ]

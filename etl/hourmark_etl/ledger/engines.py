@@ -1,7 +1,7 @@
-"""SQLite or PostgreSQL behind one ledger: what an URL may say, and how its connections behave.
+"""SQLite and PostgreSQL as databases of a ledger: supported URLs and connection settings.
 
-Both give: durable commits, write transactions that wait for one another, readers with one
-consistent view. No password is shown (`hourmark.config.redaction`).
+Both provide durable commits, serialized write transactions and readers with a consistent view.
+Passwords are never shown (`hourmark.config.redaction`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hourmark.errors import ConfigError
 
 _BUSY_MS: Final = 30_000  # how long a transaction waits for the one before it
 _PAUSED_MS: Final = (
-    60_000  # PostgreSQL ends a transaction whose driver stands still; it would hold up all others
+    60_000  # PostgreSQL aborts the transaction of a stalled driver, which would block all others
 )
 _CONNECT_S: Final = 10
 _READING: Final = "hourmark_reading"  # a read needs no write lock
@@ -47,11 +47,13 @@ _NETWORK: Final = frozenset(
 
 
 def open_engine(url: str) -> tuple[Engine, Engine]:
-    """The engine for changes and the one for reading (a consistent view, no lock).
+    """Return the engines for changes and for reading, without connecting.
 
-    Nothing is connected yet.
+    The reading engine provides a consistent view and takes no write lock.
 
-    ConfigError, naming etl.ledger, for an URL that is none, or of another database.
+    Raises:
+        ConfigError: The URL (setting etl.ledger) is invalid, or names an unsupported database or a
+            network file system.
     """
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite":
@@ -64,7 +66,11 @@ def open_engine(url: str) -> tuple[Engine, Engine]:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Where an SQLite ledger stands; None for another."""
+    """Return the file of an SQLite ledger, or None for another database.
+
+    Raises:
+        ConfigError: The URL is invalid or names an unsupported database.
+    """
     parsed = _parsed(url)
     return (
         Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
@@ -72,11 +78,10 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def lock_for_migration(connection: Connection) -> None:
-    """Until this transaction ends, nobody else makes, migrates or changes the ledger.
+    """Lock the ledger exclusively until the transaction ends.
 
-    SQLite's write lock says so already.
-
-    Drivers know nothing of the advisory lock: they wait for the row that each change begins with.
+    SQLite's write lock already does this. On PostgreSQL an advisory lock excludes other migrations,
+    and a row lock on the commit number excludes drivers, which do not take the advisory lock.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
@@ -84,11 +89,15 @@ def lock_for_migration(connection: Connection) -> None:
             connection.execute(text("SELECT value FROM meta WHERE key = 'commit' FOR UPDATE"))
 
 
-def check_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:
-    """ConfigError if the ledger is a file and the driver one that the cluster places: elsewhere, it
-    would find none.
+def check_driver_placement(url: str, spark_conf: Mapping[str, str]) -> None:
+    """Check that an SQLite ledger is not used with a driver that the cluster places on any machine.
 
-    `spark_conf`: the submitted settings, in Spark's names; empty where Spark was not submitted.
+    Args:
+        url: URL of the ledger.
+        spark_conf: Settings of `spark-submit` by Spark's names; empty if it was not used.
+
+    Raises:
+        ConfigError: The ledger is a local file and the driver may start on another machine.
     """
     moves = (
         spark_conf.get("spark.submit.deployMode", "client") == "cluster"
@@ -105,8 +114,15 @@ def check_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:
 
 
 def check_network_disk(file: Path, mounts: str) -> None:
-    """ConfigError if the file lies on a file system shared between machines; `mounts` is the text
-    of /proc/mounts.
+    """Check that a file is not on a file system that several machines share.
+
+    Args:
+        file: Path of the SQLite ledger.
+        mounts: Content of /proc/mounts.
+
+    Raises:
+        ConfigError: The file is on a network file system, where SQLite's write-ahead log is not
+            safe.
     """
     fields = [line.split(" ") for line in mounts.splitlines()]
     points = [(f[1].replace("\\040", " "), f[2]) for f in fields if len(f) > 2]
@@ -171,9 +187,8 @@ def _on_sqlite_begin(connection: Connection) -> None:
 
 
 def _postgresql(url: URL) -> Engine:
-    """Changes run under READ COMMITTED: each counts the commit number up first, and that row's lock
-    makes them serial.
-    """
+    # READ COMMITTED is enough: each change first increments the commit number, and the lock on that
+    # row serializes them.
     limits = f"-c lock_timeout={_BUSY_MS} -c idle_in_transaction_session_timeout={_PAUSED_MS}"
     defaults = {
         "connect_timeout": str(_CONNECT_S),
@@ -185,5 +200,5 @@ def _postgresql(url: URL) -> Engine:
     return create_engine(
         url.set(query={**defaults, **said, "options": options}),
         isolation_level="READ COMMITTED",
-        pool_pre_ping=True,  # the server may have been started anew since the last transaction
+        pool_pre_ping=True,  # the server may have restarted since the last transaction
     )

@@ -1,6 +1,4 @@
-"""Opens the ledger that the configuration names, and never a new one in place of one that is
-lost.
-"""
+"""Opens the configured ledger, and never creates an empty one in place of a lost one."""
 
 from __future__ import annotations
 
@@ -21,18 +19,28 @@ from hourmark_etl.storage import StorageError, open_storage
 _HERE: Final = "Is this the machine of the driver, and the configuration that it uses (--config)?"
 
 
-def existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
-    """A ledger that must be there: a question must not make a new, empty one, nor migrate an older
-    version's.
+def open_existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
+    """Open the configured ledger, which must exist; never create one.
 
-    NoLedger, with the next step, where there is none, or where it is lost; Unavailable where a
-    server does not answer.
+    Args:
+        config: The configuration.
+        may_migrate: Whether a ledger of an older version may be migrated.
+
+    Raises:
+        NoLedger: There is no ledger, or it is lost; the message states the next step.
+        OlderLedger: The ledger has an older version, and `may_migrate` is False.
+        Unavailable: The database or the storage does not respond.
     """
     return _opened(config, may_make=False, may_migrate=may_migrate)
 
 
-def ledger_to_begin(config: Config) -> Database:
-    """The same, and made where there is none; but not in place of one that is lost."""
+def open_or_create_ledger(config: Config) -> Database:
+    """Open the configured ledger, or create it if there is none; an older one is migrated.
+
+    Raises:
+        NoLedger: The ledger is missing or empty, but the storage has closed buckets: it is lost.
+        Unavailable: The database does not respond.
+    """
     return _opened(config, may_make=True, may_migrate=True)
 
 
@@ -46,7 +54,7 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
     database = Database(config.etl.ledger, may_migrate=may_migrate)
     try:
         if all(
-            database.ask(select(table).limit(1)).first() is None
+            database.fetch(select(table).limit(1)).first() is None
             for table in (tables.frontiers, tables.buckets)
         ):
             _refuse_lost(
@@ -61,11 +69,8 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
 
 
 def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
-    """NoLedger where the root holds closed buckets, which no ledger with nothing in it has closed.
-
-    `must_know`: Unavailable where storage does not answer. A ledger that is begun all the same is
-    refused by a driver's start, and can still be filled by a rebuild.
-    """
+    # An empty ledger has not closed the buckets on storage, so it replaces a lost one. A ledger
+    # that is created although storage did not respond is refused when a driver starts.
     rebuild = f"`hourmark ledger rebuild --into {redact_setting(config.etl.ledger)}`"
     storage = open_storage(config.storage)
     try:

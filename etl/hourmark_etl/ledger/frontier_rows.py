@@ -1,6 +1,6 @@
-"""A frontier row for each type, put with the rules.
+"""A frontier row for each event type, written with the rules; writing it again is harmless.
 
-Can be repeated; a type's first hour is fixed once.
+A type's first hour never changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hourmark.records.hours import Hour
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import check, rewrite, with_digest
+from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
 from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets, HourState
 
 BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
@@ -26,11 +26,23 @@ BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 def put_frontiers(
     connection: Connection, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour
 ) -> list[str]:
-    """Add rows for new types, renew sources and shard of all; returns the names that were new.
+    """Insert frontier rows of new types, and update sources and shard of known ones.
 
-    A source that may carry a type no longer is awaited until its hosts have said goodbye: what they
-    read before is on its way. While none of its hosts was ever heard of, their reports may be on
-    their way too. UsageError if the ledger's buckets have another length: a root's is fixed.
+    A source that no longer carries a type is kept until its hosts have sent a goodbye report, or while none
+    of its hosts has reported yet, because their lines may still arrive.
+
+    Args:
+        connection: The transaction.
+        types: All declared event types.
+        sources: All declared sources.
+        first_hour: First hour of new types; its length is the bucket length.
+
+    Returns:
+        The sorted names of the new types.
+
+    Raises:
+        UsageError: The ledger's buckets have another length, which cannot change.
+        DamagedRow: A row differs from what was written.
     """
     if not _has_bucket_length(connection, first_hour.length_s):
         connection.execute(
@@ -46,9 +58,9 @@ def put_frontiers(
     )
     changed = []
     for t in types:
-        carried_by = carriers(t.name, sources)
+        carried_by = sources_carrying(t.name, sources)
         if row := known.get(t.name):
-            check(tables.frontiers, row)
+            check_digest(tables.frontiers, row)
             still = {
                 source
                 for source in json.loads(row["sources"])
@@ -58,12 +70,12 @@ def put_frontiers(
                 (row, {"sources": json.dumps(sorted(carried_by | still)), "shard": t.shard})
             )
         else:
-            connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
-    rewrite(connection, tables.frontiers, changed)
+            connection.execute(insert_frontier(t.name, first_hour.start_s, t.shard, carried_by))
+    update_rows(connection, tables.frontiers, changed)
     return sorted({t.name for t in types} - set(known))
 
 
-def new_frontier(
+def insert_frontier(
     event_type: str,
     first_s: int,
     shard: str,
@@ -71,7 +83,16 @@ def new_frontier(
     hour_s: int | None = None,
     settled_next: AuditOffsets = NO_AUDIT_OFFSETS,
 ) -> Insert:
-    """Adds a row; `hour_s`: the open hour, where it is not the first."""
+    """Return the SQL statement that inserts an open frontier of an event type.
+
+    Args:
+        event_type: Event type.
+        first_s: First hour, Unix seconds.
+        shard: Shard that stages the type.
+        sources: Names of the sources that may carry the type.
+        hour_s: Frontier hour, Unix seconds; None for the first hour.
+        settled_next: Audit offsets below which the type's promises are settled.
+    """
     row = {
         "type": event_type,
         "first_hour": first_s,
@@ -87,35 +108,53 @@ def new_frontier(
 
 
 def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
-    """As a frontier's row has them."""
+    """Return the column values of a frontier row that store the settled audit offsets.
+
+    Args:
+        settled_next: Audit offset of each site below which all promises of the type are settled.
+    """
     return {
         "settled_next": settled_next.offset_of(FIRST_SITE),
-        "settled_further": further_json(settled_next),
+        "settled_further": encode_further_sites(settled_next),
     }
 
 
-def further_json(offsets: AuditOffsets) -> str | None:
-    """Of further sites, for a column of its own; None where there are none."""
+def encode_further_sites(offsets: AuditOffsets) -> str | None:
+    """Return the audit offsets of all sites but the first as JSON, or None if there are none.
+
+    Args:
+        offsets: Audit offset of each site.
+    """
     return json.dumps(offsets.further_sites) if offsets.further_sites else None
 
 
-def offsets_of(first: int, further: str | None) -> AuditOffsets:
-    """The inverse of both columns together."""
+def decode_offsets(first: int, further: str | None) -> AuditOffsets:
+    """Return the audit offsets of all sites from the two columns that store them.
+
+    Args:
+        first: Offset of the first site.
+        further: JSON of the other sites' offsets, or None.
+    """
     return AuditOffsets.from_offsets(
         {FIRST_SITE: first, **(json.loads(further) if further else {})}
     )
 
 
-def check_other_bucket_length(database: Database, bucket_seconds: int) -> None:
-    """UsageError if the ledger's buckets have another length than parsing.bucket_seconds
-    says now.
+def check_bucket_length(database: Database, bucket_seconds: int) -> None:
+    """Check that the configured bucket length matches the ledger's, if that is fixed already.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Configured length of a bucket in seconds.
+
+    Raises:
+        UsageError: The lengths differ.
     """
     with database.reading() as connection:
         _has_bucket_length(connection, bucket_seconds)
 
 
 def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
-    """Whether it is fixed; UsageError where it is another."""
     known_s = connection.execute(
         select(tables.meta.c.value).where(tables.meta.c.key == BUCKET_SECONDS)
     ).scalar()
@@ -127,9 +166,14 @@ def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
     return known_s is not None
 
 
-def carriers(event_type: str, sources: Iterable[Source]) -> set[str]:
-    """The sources whose lines may become events of the type; any source's may become dead
-    letters.
+def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
+    """Return the names of the sources whose lines may become events of a type.
+
+    Lines of any source may become dead letters.
+
+    Args:
+        event_type: Event type.
+        sources: All declared sources.
     """
     if event_type == DEAD_LETTERS:
         return {s.name for s in sources}

@@ -1,19 +1,18 @@
-"""What the closer commits: freeze, unfreeze, seal, close.
+"""Commits of the closer: freeze, unfreeze, seal and close.
 
 Each is one transaction under the closer's lease, for many types.
 
     open ──freeze──► frozen ──seal──► sealed ──close──► open (the next hour)
-      ▲                │                 ▲────────────────┘ (the next hour is sealed too)
+      ▲                │                 ▲────────────────┘ (if the next hour is sealed too)
       └────unfreeze────┘
 
-A compare-and-set on (hour, state) guards each arrow, so a step that was already taken, or taken by
-another, is refused.
+Each transition is a compare-and-set on (hour, state), so a transition that was already made fails.
 
-A backlog's hours may be frozen together: the frontier's hour H and those after it up to `until`.
-Rows of hours before H are listed for H, rows of a later hour for that hour, as if each had been
-frozen alone with nothing staged in between. The proof seals the first of them, as many as it can,
-and the others are unlisted in the same transaction. So a group listed at or after the frontier's
-hour stands in no bucket yet: no column says how many hours are frozen.
+Hours of a backlog may be frozen together: the frontier's hour H and later hours up to `until`. Rows
+of hours before H are listed for H, and rows of a later hour for that hour, as if each hour had been
+frozen alone. The proof seals as many of these hours as it can, from the first on; the same
+transaction unlists the others. A group listed at or after the frontier's hour is therefore in no
+bucket yet, and no column needs to hold the number of frozen hours.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import position_of
+from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.bucket_rows import put_buckets
-from hourmark_etl.ledger.database import Database, Lease, rows_named
-from hourmark_etl.ledger.digests import check, with_digest
-from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
+from hourmark_etl.ledger.database import Database, Lease, select_by_names
+from hourmark_etl.ledger.digests import check_digest, with_digest
+from hourmark_etl.ledger.frontier_rows import decode_offsets, settled_columns
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, put_gaps, replace_topic_checks
 from hourmark_etl.ledger.set_aside import list_set_aside
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
@@ -54,8 +53,15 @@ _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
 
 @dataclasses.dataclass(frozen=True)
-class WithSeals:
-    """What is committed together with the seals of a round."""
+class SealEffects:
+    """Changes that are committed together with the seals of a round.
+
+    Attributes:
+        waived: Reporters to waive, as the cut read them; one that has reported since is not waived.
+        unaudited: Rows of the table `unaudited`.
+        accepted: Offset gaps that overrides accept.
+        checks: Edge checks that replace those of the accepted gaps' topics.
+    """
 
     waived: Collection[
         ReportedSource
@@ -66,24 +72,37 @@ class WithSeals:
 
 
 @dataclasses.dataclass(frozen=True)
-class Closing:
-    """A published hour. Hours of one type are closed in turn."""
+class PublishedHour:
+    """A published hour to be closed in the ledger.
+
+    Attributes:
+        frontier: Sealed frontier of the hour.
+        manifest: Manifest of the published bucket.
+    """
 
     frontier: Frontier
     manifest: Manifest
 
 
 def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
-    """All types' frontier hours, by name."""
+    """Return the frontier of every event type, sorted by type name.
+
+    A frontier is the next hour of a type to close, with its state and seals. A damaged row is
+    returned with the state DAMAGED and the error as its alarm.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Length of a bucket in seconds.
+    """
     return [
         _frontier(row, bucket_seconds)
-        for row in database.ask(select(_ROWS).order_by(_ROWS.c.type)).mappings()
+        for row in database.fetch(select(_ROWS).order_by(_ROWS.c.type)).mappings()
     ]
 
 
 def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
     try:
-        check(_ROWS, row)
+        check_digest(_ROWS, row)
     except DamagedRow as damaged:
         nowhere = Hour(0, bucket_seconds)
         return Frontier(
@@ -103,7 +122,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
         hour=Hour(row["hour"], bucket_seconds),
         state=HourState(row["state"]),
         sources=frozenset(json.loads(row["sources"])),
-        settled_next=offsets_of(row["settled_next"], row["settled_further"]),
+        settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
         seal=seals[0] if seals else None,
         alarm=tuple(json.loads(row["alarm"])) if row["alarm"] else (),
         shard=row["shard"],
@@ -118,12 +137,23 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     until: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[StagingPosition, ...]]:
-    """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are
-    carried by later buckets.
+    """Freeze hours: assign all staged groups of these hours, and of earlier ones, to their buckets.
 
-    `until`: by type, the last hour of a backlog that is frozen with it. Returns, by type, how far
-    its central topics (`topics`: type → names, one a site) were staged in that very transaction:
-    whatever of the listed hours lies below is in these buckets or in an earlier one.
+    Groups that are staged later belong to later buckets.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        chosen: Open frontiers, the next hours of their types, to freeze.
+        topics: Central topics of each type, one per site.
+        until: Last hour of a backlog to freeze together, by type; the frontier's hour if missing.
+
+    Returns:
+        The positions of each type's topics in that transaction: all records of the listed hours
+        below them are in these buckets or earlier ones.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a frontier is not open at its hour.
     """
     groups, last = tables.groups, until or {}
     with database.transaction(lease) as connection:
@@ -157,13 +187,13 @@ def _positions_of(
 ) -> dict[str, tuple[StagingPosition, ...]]:
     by_topic: dict[str, list[StagingPosition]] = {}
     query = select(tables.positions).order_by(tables.positions.c.partition)
-    for row in rows_named(
+    for row in select_by_names(
         connection,
         query,
         tables.positions.c.topic,
         sorted({name for of in topics.values() for name in of}),
     ):
-        by_topic.setdefault(row["topic"], []).append(position_of(row))
+        by_topic.setdefault(row["topic"], []).append(decode_position(row))
     return {
         event_type: tuple(p for name in of for p in by_topic.get(name, ()))
         for event_type, of in topics.items()
@@ -173,8 +203,15 @@ def _positions_of(
 def unfreeze_all(
     database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]
 ) -> None:
-    """Take listings back; each alarm says what the proof missed, empty where a crash alone is the
-    cause.
+    """Reopen frozen hours and remove their listings.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        alarms: Frontiers with the findings of the failed proof; empty after a crash.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
     """
     with database.transaction(lease) as connection:
         moved = [
@@ -186,7 +223,7 @@ def unfreeze_all(
 
 
 def _unlist(connection: Connection, from_hour: Mapping[str, Hour]) -> None:
-    """Groups that are listed for these hours or later ones: all of them stand in no bucket yet."""
+    # Groups listed for these hours or later ones are in no bucket yet.
     groups = tables.groups
     connection.execute(
         update(groups)
@@ -201,12 +238,21 @@ def seal(
     lease: Lease,
     chains: Mapping[str, Sequence[Seal]],
     frozen: Collection[Frontier],
-    together: WithSeals = WithSeals(),  # it is frozen
+    effects: SealEffects = SealEffects(),  # it is frozen
 ) -> None:
-    """Fix what the buckets hold and how they were proved; `chains`: by type, seals of its hours
-    from the frontier's on, in turn.
+    """Seal frozen hours: fix what their buckets contain and how that was proved.
 
-    Hours that were frozen and are not sealed are unlisted.
+    Hours that were frozen but not sealed are unlisted.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        chains: Seals of each type's consecutive hours, from the frontier's hour on.
+        frozen: Frozen frontiers.
+        effects: Further changes to commit with the seals.
+
+    Raises:
+        StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
     """
     with database.transaction(lease) as connection:
         moved = [
@@ -219,60 +265,77 @@ def seal(
             {f.event_type: later_hour(f.hour, len(chains[f.event_type])) for f in frozen},
         )
         list_set_aside(connection, {f.event_type: f.hour.start_s for f in frozen})
-        _waive(connection, together.waived)
-        if together.unaudited:
-            connection.execute(insert(tables.unaudited), [dict(row) for row in together.unaudited])
-        put_gaps(connection, together.accepted)
-        begin_anew(connection, together.checks)
+        _waive(connection, effects.waived)
+        if effects.unaudited:
+            connection.execute(insert(tables.unaudited), [dict(row) for row in effects.unaudited])
+        put_gaps(connection, effects.accepted)
+        replace_topic_checks(connection, effects.checks)
 
 
 def force_sealed(
-    connection: Connection, f: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
+    connection: Connection, frontier: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
 ) -> None:
-    """Sealed hours among these (Unix seconds) lack rows that they were sealed with: they close as
-    forced, and name it.
+    """Change the seals of hours that lost rows, so that the hours close as `forced`.
 
-    Their unaudited rows are forgotten, as its rows may be among those: a promise that it would keep
-    stays unmet.
+    The unaudited rows of these hours are deleted from the ledger, because the lost rows may be
+    among them; promises for them stay unmet.
+
+    Args:
+        connection: The transaction.
+        frontier: Sealed frontier of the type.
+        lost: Sums of the lost rows by hour, Unix seconds; other hours are left unchanged.
+        waived: Texts for the manifest.
     """
-    hours = [(h.hour.start_s, h.seal) for h in f.sealed_hours if h.seal]
+    hours = [(h.hour.start_s, h.seal) for h in frontier.sealed_hours if h.seal]
     if hit := [hour_s for hour_s, _ in hours if hour_s in lost]:
         seals = [_without(seal, lost.get(hour_s), waived) for hour_s, seal in hours]
         _move_all(
-            connection, HourState.SEALED, [(f, HourState.SEALED, {"seal": _seals_json(seals)})]
+            connection,
+            HourState.SEALED,
+            [(frontier, HourState.SEALED, {"seal": _seals_json(seals)})],
         )
         unaudited = tables.unaudited.c
         connection.execute(
-            delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit))
+            delete(tables.unaudited).where(
+                unaudited.type == frontier.event_type, unaudited.hour.in_(hit)
+            )
         )
 
 
-def leave_out(
-    database: Database, lease: Lease, f: Frontier, waived: str, *, gives_up: bool
+def leave_out_rows(
+    database: Database, lease: Lease, frontier: Frontier, waived: str, *, gives_up: bool
 ) -> None:
-    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced.
+    """Mark a sealed hour to close as `forced`, without rows that cannot be written.
 
-    `gives_up`: see `SealedHour`.
+    The hour's unaudited rows are deleted from the ledger, because the omitted rows may be among
+    them; promises for them stay unmet.
 
-    Its unaudited rows are forgotten, as those rows may be among them: a promise that they would
-    keep stays unmet.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        frontier: Sealed frontier.
+        waived: Text for the manifest.
+        gives_up: Stored in the seal; see `SealedHour`.
+
+    Raises:
+        StaleDriver: The lease was taken over, or the frontier is not sealed at its hour.
     """
-    assert f.seal is not None
+    assert frontier.seal is not None
     seal = dataclasses.replace(
-        f.seal,
+        frontier.seal,
         grade=Grade.FORCED.value,
-        waived=(waived, *f.seal.waived),
+        waived=(waived, *frontier.seal.waived),
         leaves_out=True,
         gives_up=gives_up,
-        lacks=_with_others(f.seal),
+        lacks=_with_others(frontier.seal),
     )
     with database.transaction(lease) as connection:
         _move_all(
             connection,
             HourState.SEALED,
-            [(f, HourState.SEALED, {"seal": _seals_json((seal, *f.later_seals))})],
+            [(frontier, HourState.SEALED, {"seal": _seals_json((seal, *frontier.later_seals))})],
         )
-        _forget_unaudited(connection, f.event_type, f.hour.start_s)
+        _forget_unaudited(connection, frontier.event_type, frontier.hour.start_s)
 
 
 def _forget_unaudited(connection: Connection, event_type: str, hour_s: int) -> None:
@@ -293,16 +356,12 @@ def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
 
 
 def _with_others(seal: Seal) -> IncompleteRanges:
-    """Return what the bucket lacks if rows that it was sealed with are given up: of which ranges
-    they are, nothing tells.
-    """
+    # Which ranges the given-up rows belong to is unknown.
     return (seal.lacks or IncompleteRanges()) | IncompleteRanges(more=True)
 
 
 def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> None:
-    """Until they report again: rows are replaced then, so one that has reported since is left
-    alone.
-    """
+    # Reports replace rows, so a host that has reported since is not waived.
     table, report = (
         tables.reporters,
         ("host_id", "source", "incarnation", "sequence", "received_at_ms"),
@@ -314,22 +373,30 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
 
 
 def first_unsealed(frontier: Frontier) -> Hour:
-    """The first hour of which no bucket can have been published by this ledger."""
+    """Return the first hour of a type that is not sealed, so no bucket of it can be published.
+
+    Args:
+        frontier: The type's next hour to close, with its seals.
+    """
     return later_hour(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
-def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
-    """Remember published buckets and go on, each type to its next hour.
+def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour]) -> None:
+    """Record published buckets, and advance each type's frontier past them.
 
-    What a marker says stands, whoever published it.
+    The manifest on storage is authoritative, whichever process published it. Overrides and
+    conflicts of the closed hours are deleted, and so are unaudited rows of hours that left out
+    rows.
 
-    Unaudited rows of an hour that left out rows are forgotten, as `leave_out` says.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        closings: Published hours; those of one type must be consecutive.
 
-    Of one type there may be several, in turn; then the frontier passes them all. An override for a
-    closed hour is done, and the conflicts that held it are named by its manifest, or an earlier
-    one.
+    Raises:
+        StaleDriver: The lease was taken over, or a frontier is not sealed at its hour.
     """
-    last: dict[str, Closing] = {}
+    last: dict[str, PublishedHour] = {}
     first: dict[str, Frontier] = {}
     for c in closings:
         f = c.frontier
@@ -373,24 +440,28 @@ def _seals_json(seals: Iterable[Seal]) -> str:
 
 
 def closed_types(database: Database) -> set[str]:
-    """Types of which this ledger has closed a bucket."""
+    """Return the names of the event types that have at least one closed bucket."""
     frontiers, buckets = (
         tables.frontiers,
         tables.buckets,
     )  # the newest bucket of a type is not packed
     there = select(buckets.c.hour).where(buckets.c.type == frontiers.c.type).exists()
-    return set(database.ask(select(frontiers.c.type).where(there)).scalars())
+    return set(database.fetch(select(frontiers.c.type).where(there)).scalars())
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
-    """Bytes of datums by type and hour (start, Unix seconds) that no freeze has listed."""
+    """Return the bytes of staged event data that is not assigned to a bucket yet.
+
+    Returns:
+        Bytes by (type, hour in Unix seconds).
+    """
     table = tables.groups
     query = (
         select(table.c.type, table.c.hour, func.sum(table.c.bytes))
         .where(table.c.listed_hour.is_(None))
         .group_by(table.c.type, table.c.hour)
     )
-    return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.ask(query)}
+    return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.fetch(query)}
 
 
 def _move_all(
@@ -398,14 +469,11 @@ def _move_all(
     before: HourState,
     moved: Sequence[tuple[Frontier, HourState, Mapping[str, Any]]],
 ) -> None:
-    """Step many frontiers, each to a state, with these columns; StaleDriver, and nothing changed,
-    if one is not where it is thought to be.
-
-    The transactions of one ledger are serial, so what is read here stays so until the end of this
-    one.
-    """
+    # Transactions of one ledger are serialized, so what is read here is valid until the commit.
     names = [f.event_type for f, *_ in moved]
-    found = {row["type"]: row for row in rows_named(connection, select(_ROWS), _ROWS.c.type, names)}
+    found = {
+        row["type"]: row for row in select_by_names(connection, select(_ROWS), _ROWS.c.type, names)
+    }
     rows = []
     for f, after, values in moved:
         row = found.get(f.event_type)
@@ -415,7 +483,7 @@ def _move_all(
                 "so another closer has "
                 "moved it; this one stops and changes nothing"
             )
-        check(_ROWS, row, event_type=f.event_type)
+        check_digest(_ROWS, row, event_type=f.event_type)
         rows.append(
             with_digest(_ROWS, {**row, "state": after.value, **values}) | {"of_type": f.event_type}
         )

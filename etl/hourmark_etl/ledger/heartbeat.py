@@ -1,8 +1,7 @@
-"""Signs of life of the driver that closes: without one, what the ledger says of hosts and hours is
-as old as the last.
+"""Heartbeats of the driver that closes, so that operators can tell how current the ledger is.
 
-For operators only: nothing is decided by it. It is a row of `meta`, by the driver's clock, and a
-thread of its own writes it, as one poll of the closer may take minutes.
+A heartbeat is a row of `meta`, by the driver's clock. It is informational only. A separate thread
+writes it, because one poll of the closer may take minutes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.humanize import format_duration
-from hourmark_etl.ledger.database import Database, Lease, put
+from hourmark_etl.ledger.database import Database, Lease, replace_rows
 from hourmark_etl.ledger.tables import meta
 
 BEAT_SECONDS: Final = 15.0
@@ -25,7 +24,11 @@ _KEY: Final = "driver_seen_ms"
 
 
 class Heartbeat:
-    """Writes a sign every `BEAT_SECONDS` until it is stopped, or the lease was taken over."""
+    """A background thread that writes a heartbeat to the ledger every `BEAT_SECONDS`.
+
+    It ends when it is stopped, or when the lease was taken over. If the database does not respond,
+    the next heartbeat is written at its usual time.
+    """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock) -> None:
         self._database, self._lease, self._clock = database, lease, clock
@@ -33,39 +36,56 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """The first sign is written at once."""
+        """Start the thread, which writes the first heartbeat at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Return once nothing more is written."""
+        """Stop the thread and wait until it has ended."""
         self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                beat(self._database, self._lease, self._clock.now_ms())
+                write_heartbeat(self._database, self._lease, self._clock.now_ms())
             except Unavailable:
-                pass  # the driver's loop meets it too, and says so
+                pass  # the driver's loop gets the same error and reports it
             except EtlStop:
-                return  # so does that
+                return  # reported by the driver's loop as well
             self._stopping.wait(BEAT_SECONDS)
 
 
-def beat(database: Database, lease: Lease, now_ms: int) -> None:
-    """One sign. StaleDriver if the lease was taken over."""
+def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
+    """Write one heartbeat to the ledger.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+    """
     with database.transaction(lease) as connection:
-        put(connection, meta, ["key"], [{"key": _KEY, "value": str(now_ms)}])
+        replace_rows(connection, meta, ["key"], [{"key": _KEY, "value": str(now_ms)}])
 
 
-def driver_seen_ms(database: Database) -> int | None:
-    """When the last sign was given, Unix milliseconds by the driver's clock; None: never."""
-    found = database.ask(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
+def last_heartbeat_ms(database: Database) -> int | None:
+    """Return the time of the last heartbeat in the ledger, or None if there is none.
+
+    The time is in Unix milliseconds by the driver's clock.
+    """
+    found = database.fetch(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
     return None if found is None else int(found)
 
 
-def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
-    """That none runs, human-readable; None where one gave a sign a moment ago."""
+def missing_driver_text(seen_ms: int | None, now_ms: int) -> str | None:
+    """Return a human-readable text if no driver runs, or None if its last heartbeat is recent.
+
+    Args:
+        seen_ms: Time of the last heartbeat, Unix milliseconds; None if there is none.
+        now_ms: Current time, Unix milliseconds.
+    """
     if seen_ms is None:
         return (
             "the ledger has no sign of a driver yet; one that was just started gives it once "

@@ -1,10 +1,9 @@
-"""What hosts lost, by source and time, for the manifests of the hours that it may concern; and what
-they could not ask for again.
+"""Losses of hosts by source and time, for the manifests of the hours that they may affect.
 
-Reports tell totals that never fall; what one adds to the report before it was written after the
-time up to which the source had claimed to be read, and before the new report was received. A loss
-whose lines may belong to several hours is named by each. A host's first report is the only one that
-this ledger can date no further back than its receipt.
+Reports contain totals that never decrease. The increase since the previous report concerns lines
+written after the time up to which the source had been read, and before the new report was received.
+A loss that may affect several hours is named in the manifest of each. The loss in a host's first
+report can only be dated to its receipt.
 """
 
 from __future__ import annotations
@@ -25,7 +24,16 @@ _SUM_MAX: Final = (1 << 63) - 1  # what markers and the ledger hold
 
 
 class HostLossRow(TypedDict):
-    """As it is kept. Times are Unix milliseconds of the services' clocks."""
+    """A row of the table `host_losses`: what one report added to a source's losses.
+
+    Attributes:
+        host_id: Id of the host.
+        source: Source name.
+        from_ms: Earliest time of the lost lines, Unix milliseconds by the services' clocks.
+        to_ms: Time at which the report was received, Unix milliseconds.
+        lost_bytes: Number of bytes lost.
+        unknown: Number of losses of unknown size.
+    """
 
     host_id: str
     source: str
@@ -36,9 +44,14 @@ class HostLossRow(TypedDict):
 
 
 class HostLoss(NamedTuple):
-    """One source's.
+    """Losses of one source in a time span.
 
-    `unknown`: on so many occasions lines may have been lost, nobody knows how many.
+    Attributes:
+        source: Source name.
+        from_ms: Start of the span, Unix milliseconds.
+        to_ms: End of the span, Unix milliseconds.
+        lost_bytes: Number of bytes lost.
+        unknown: Number of events in which an unknown number of lines may have been lost.
     """
 
     source: str
@@ -48,31 +61,41 @@ class HostLoss(NamedTuple):
     unknown: int
 
 
-def losses_added(
-    said: Iterable[ReportedSource], before: Mapping[str, ReportedSource]
+def added_losses(
+    report: Iterable[ReportedSource], before: Mapping[str, ReportedSource]
 ) -> list[HostLossRow]:
-    """What this report of one host adds to what was known of it, by source, until now."""
-    return [row for s in said if (row := _added(s, before.get(s.source)))]
+    """Return the losses that a host's report adds to its previous report.
+
+    Args:
+        report: The new report, one entry per source.
+        before: The previous report by source; empty for a host's first report.
+    """
+    return [row for s in report if (row := _added(s, before.get(s.source)))]
 
 
-def _added(said: ReportedSource, before: ReportedSource | None) -> HostLossRow | None:
-    lost_bytes = max(0, said.lost_bytes - (before.lost_bytes if before else 0))
-    unknown = max(0, said.unknown_losses - (before.unknown_losses if before else 0))
+def _added(report: ReportedSource, before: ReportedSource | None) -> HostLossRow | None:
+    lost_bytes = max(0, report.lost_bytes - (before.lost_bytes if before else 0))
+    unknown = max(0, report.unknown_losses - (before.unknown_losses if before else 0))
     if not (lost_bytes or unknown):
         return None
-    from_ms = (before.caught_up_at_ms or 0) if before else said.received_at_ms
+    from_ms = (before.caught_up_at_ms or 0) if before else report.received_at_ms
     return {
-        "host_id": said.host_id,
-        "source": said.source,
-        "from_ms": min(from_ms, said.received_at_ms),
-        "to_ms": said.received_at_ms,
+        "host_id": report.host_id,
+        "source": report.source,
+        "from_ms": min(from_ms, report.received_at_ms),
+        "to_ms": report.received_at_ms,
         "lost_bytes": lost_bytes,
         "unknown": unknown,
     }
 
 
 def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
-    """Keep them, and those of before no longer than any hour is held open."""
+    """Insert losses, and delete those more than `KEPT_MS` (30 days) older than the newest.
+
+    Args:
+        connection: The transaction.
+        new: Rows to insert; if empty, nothing is changed.
+    """
     if new:
         newest_ms = max(row["to_ms"] for row in new)
         connection.execute(
@@ -82,26 +105,42 @@ def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
 
 
 def losses(database: Database) -> list[HostLoss]:
-    """All that are kept."""
+    """Return the losses of all hosts and sources that the ledger keeps."""
     table = tables.host_losses.c
     query = select(table.source, table.from_ms, table.to_ms, table.lost_bytes, table.unknown)
-    return [HostLoss(*row) for row in database.ask(query)]
+    return [HostLoss(*row) for row in database.fetch(query)]
 
 
-def unrepeatable_of(
+def unrepeatable_sources(
     hour: Hour, sources: Collection[str], reporters: Iterable[ReportedSource]
 ) -> tuple[str, ...]:
-    """Sources that hosts received from senders whom nobody can ask again: of hosts that had not
-    said goodbye before the hour.
+    """Return the sorted sources whose senders cannot send their data again.
+
+    Sources of hosts that sent a goodbye report before the hour are left out.
+
+    Args:
+        hour: Hour of the bucket.
+        sources: Sources that may carry the event type.
+        reporters: Latest reports.
     """
     there = (r for r in reporters if not (r.goodbye and r.received_at_ms < hour.start_s * 1000))
     return tuple(sorted({r.source for r in there if r.unrepeatable and r.source in sources}))
 
 
-def losses_of(
+def losses_in_hour(
     hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Bytes lost, and occasions of unknown loss, by source: those that may concern the hour."""
+    """Return the losses that may affect an hour.
+
+    Args:
+        hour: Hour of the bucket.
+        sources: Sources that may carry the event type.
+        all_losses: Losses to search.
+
+    Returns:
+        Bytes lost by source, and number of losses of unknown size by source. Sources with zero are
+        left out.
+    """
     lost, unknown = Counter[str](), Counter[str]()
     for loss in all_losses:
         if (

@@ -1,10 +1,9 @@
-"""What the proof asks of the ledger, for a whole round of frontiers at once: a few queries,
-whatever the number of types.
+"""Queries of the proof for all frontiers of a round: a few queries for any number of types.
 
-A frontier asks for its listed groups, and for the promises that count for its hour H below the
-central audit offsets of a cut: those of H, and those of earlier hours from `settled_next` on; each
-site's by its own offsets. Every row is read and its digest compared; sums are added up here. The
-books, and `hourmark ledger check`, ask for groups too.
+A frontier with hour H needs its listed groups, and the promises that count for H below the audit
+offsets of a cut: those of H, and those of earlier hours from `settled_next` on, per site. The
+digest of every row is compared when it is read, and sums are computed here. Reconciliation and
+`hourmark ledger check` use these queries too.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from hourmark.errors import Finding
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import check
+from hourmark_etl.ledger.digests import check_digest
 from hourmark_etl.model import (
     AUDIT,
     EVENTS,
@@ -62,10 +61,12 @@ _PROMISED: Final = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True)
 class RoundSums:
-    """Of one frontier, by origin hour (Unix seconds).
+    """Sums of the listed rows and of the promises of one frontier, by origin hour (Unix seconds).
 
-    `promised` leaves out the groups of `partially_counted`: only some of their rows count, which
-    their files tell.
+    Attributes:
+        listed: Sums of the listed groups.
+        promised: Sums of the promises, without the groups in `partially_counted`.
+        partially_counted: Groups of which only some promises count; their files show which.
     """
 
     listed: Mapping[int, Sums]
@@ -74,13 +75,26 @@ class RoundSums:
 
 
 def round_sums(
-    database: Database, asked: Sequence[Frontier], below: AuditOffsets
+    database: Database, frontiers: Sequence[Frontier], below: AuditOffsets
 ) -> list[RoundSums]:
-    """For each frontier in turn; `below`: the cut of promises."""
-    groups, promises = listed_groups(database, asked), counting_promises(database, asked, below)
+    """Return the sums of each frontier, in the order of the frontiers.
+
+    Args:
+        database: The ledger.
+        frontiers: Frontiers.
+        below: Audit offsets of the cut; promises at or after them do not count.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+        Finding: The ledger has promises of a site that the cut does not contain.
+    """
+    groups, promises = (
+        listed_groups(database, frontiers),
+        counting_promises(database, frontiers, below),
+    )
     return [
         _summed(f, listed, counting, below)
-        for f, listed, counting in zip(asked, groups, promises, strict=True)
+        for f, listed, counting in zip(frontiers, groups, promises, strict=True)
     ]
 
 
@@ -102,41 +116,61 @@ def _summed(
 
 
 def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
-    """What the groups add up to."""
+    """Return the row counts and digest sums over groups of events; zeros if there are no groups."""
     return sum(map(row_sums, groups), Sums())
 
 
-def row_sums(g: StagedGroup) -> Sums:
-    """Return what the rows of one group add up to."""
-    if g.value_sum is None:
-        return Sums(g.rows, g.rows, g.low64_sum, unchecked=g.rows)
-    return Sums(g.rows, g.rows, g.low64_sum, g.value_sum)
+def row_sums(group: StagedGroup) -> Sums:
+    """Return the row count and digest sums of one group of events.
+
+    Rows count as unchecked if the group has no sum of value hashes.
+    """
+    if group.value_sum is None:
+        return Sums(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
+    return Sums(group.rows, group.rows, group.low64_sum, group.value_sum)
 
 
-def promised_sums(a: AuditGroup) -> Sums:
-    """Return what the promises of one group add up to."""
-    unchecked = a.promised if a.unchecked is None else a.unchecked
-    return Sums(a.rows, a.promised, a.low64_sum, a.value_sum or 0, unchecked)
+def promised_sums(group: AuditGroup) -> Sums:
+    """Return the counts and digest sums that one group of audit promises adds up to."""
+    unchecked = group.promised if group.unchecked is None else group.unchecked
+    return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 
 
-def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
-    """For each frontier in turn, what a freeze has listed for its hour, late events' groups
-    included.
+def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[list[StagedGroup]]:
+    """Return the staged groups assigned to each frontier's hour, including groups of late events.
+
+    Args:
+        database: The ledger.
+        frontiers: Frozen or sealed hours of event types.
+
+    Returns:
+        One list per frontier, in the given order.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
     """
     c = _LISTED.c
     listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
-    return _found(database, asked, _LISTED, group_of, listed)
+    return _select_groups(database, frontiers, _LISTED, decode_group, listed)
 
 
-def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set[int]]:
-    """For each frontier in turn, the schema ids of the rows that a freeze has listed for its
-    hour.
+def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
+    """Return the schema ids of the rows assigned to each frontier's hour.
+
+    Rows with an unreadable list of ids are skipped; other queries report them as damaged.
+
+    Args:
+        database: The ledger.
+        frontiers: Frozen or sealed hours of event types.
+
+    Returns:
+        One set per frontier, in the given order.
     """
     c = _LISTED.c
-    found: list[set[int]] = [set() for _ in asked]
-    for one in _portions(asked, FIRST_SITE):
+    found: list[set[int]] = [set() for _ in frontiers]
+    for one in _portions(frontiers, FIRST_SITE):
         listed = and_(c.type == one.c.type, c.listed_hour == one.c.hour)
-        for at, schema_ids in database.ask(
+        for at, schema_ids in database.fetch(
             select(one.c.at, c.schema_ids).join(_LISTED, listed).distinct()
         ):
             with contextlib.suppress(
@@ -147,9 +181,22 @@ def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set
 
 
 def counting_promises(
-    database: Database, asked: Sequence[Frontier], below: AuditOffsets
+    database: Database, frontiers: Sequence[Frontier], below: AuditOffsets
 ) -> list[list[AuditGroup]]:
-    """For each frontier in turn, groups of which at least one promise counts for its hour."""
+    """Return the groups of which at least one promise counts for each frontier's hour.
+
+    Args:
+        database: The ledger.
+        frontiers: Frontiers.
+        below: Audit offsets of the cut; promises at or after them do not count.
+
+    Returns:
+        One list per frontier, in the given order.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+        Finding: The ledger has promises of a site that the cut does not contain.
+    """
     c = _PROMISED.c
 
     def of_the_hour(one: Any, below_of: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -166,7 +213,7 @@ def counting_promises(
         for site, offset in below.by_site
         for counts in (of_the_hour, late)
     ]
-    found = _found(database, asked, _PROMISED, audit_group_of, conditions)
+    found = _select_groups(database, frontiers, _PROMISED, decode_audit_group, conditions)
     if unknown := sorted(
         {g.site for of in found for g in of} - {site for site, _ in below.by_site}
     ):
@@ -178,9 +225,8 @@ def counting_promises(
 
 
 def _is_of(site: str, below: AuditOffsets) -> ColumnElement[bool]:
-    """With the first site's promises, those of a site that `below` does not name: so that nobody
-    goes past them unseen.
-    """
+    # Promises of sites that `below` does not name count as the first site's, so that they are
+    # noticed.
     column = _PROMISED.c.site
     return (
         or_(column.is_(None), column.not_in(sorted(below.further_sites)))
@@ -189,19 +235,13 @@ def _is_of(site: str, below: AuditOffsets) -> ColumnElement[bool]:
     )
 
 
-def _found(
+def _select_groups(
     database: Database,
     asked: Sequence[Frontier],
     table: Table,
     group: Callable[[Mapping[Any, Any], str], _Group],
     conditions: Iterable[tuple[str, Callable[[Any], ColumnElement[bool]]]],
 ) -> list[list[_Group]]:
-    """For each frontier in turn, the groups of the table that meet a condition; each `group` is
-    made of a row and its path.
-
-    `conditions`: by the frontiers' columns, each a query of its own, with what is settled of a
-    site.
-    """
     found: list[list[_Group]] = [[] for _ in asked]
     with database.reading() as connection:
         for site, is_asked in conditions:
@@ -232,8 +272,17 @@ def promises_between(
     at_least: AuditOffsets,
     below: AuditOffsets | None,
 ) -> list[AuditGroup]:
-    """Groups of these hours with a promise, perhaps, at central audit offsets [at_least, below);
-    `below` None: wherever.
+    """Return groups of promises that may have a promise in a range of audit offsets.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        hours_s: Hours of the promises, Unix seconds.
+        at_least: Lowest audit offset of each site.
+        below: End of the range of each site, not included; None for no limits at all.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
     """
     c = _PROMISED.c
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
@@ -248,17 +297,22 @@ def promises_between(
         )
         query = query.where(or_(false(), *between))
     return [
-        audit_group_of(row, event_type)
-        for row in database.ask(query.order_by(_PROMISED.c.id)).mappings()
+        decode_audit_group(row, event_type)
+        for row in database.fetch(query.order_by(_PROMISED.c.id)).mappings()
     ]
 
 
-def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
-    """Of a whole row and its file's path.
+def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
+    """Decode a group of events from its ledger row.
 
-    DamagedRow if it is not as it was written, or listed for an hour before its own.
+    Args:
+        row: Complete row of the table `staged_groups`, and the column `path` of its file.
+        event_type: Event type to name in the error.
+
+    Raises:
+        DamagedRow: The row differs from what was written, or is listed for an hour before its own.
     """
-    check(_LISTED, row, row["path"], event_type)
+    check_digest(_LISTED, row, row["path"], event_type)
     if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
         raise DamagedRow(
             _LISTED.name, f"id {row['id']}, of {row['path']}, listed before its hour", event_type
@@ -277,9 +331,17 @@ def _unsigned(value: int | None) -> int | None:
     return None if value is None else to_unsigned(value)
 
 
-def audit_group_of(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
-    """The same of promises."""
-    check(_PROMISED, row, row["path"], event_type)
+def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
+    """Decode a group of promises from its ledger row.
+
+    Args:
+        row: Complete row of the table `audit_groups`, and the column `path` of its file.
+        event_type: Event type to name in the error.
+
+    Raises:
+        DamagedRow: The row differs from what was written.
+    """
+    check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(
         AuditGroup,
         row,
@@ -290,7 +352,6 @@ def audit_group_of(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
 
 
 def _portions(asked: Sequence[Frontier], site: str) -> Iterator[Any]:
-    """The frontiers as tables of SQL: at (which of `asked`), type, hour, settled (of the site)."""
     columns: list[ColumnClause[Any]] = [
         sql_column("at", Integer),
         sql_column("type", Text),
@@ -313,7 +374,7 @@ def _portions(asked: Sequence[Frontier], site: str) -> Iterator[Any]:
 
 @functools.lru_cache(maxsize=64)
 def _values(rows: int) -> str:
-    """As text, because SQLAlchemy compiles a VALUES of its own anew each time."""
+    # Text, because SQLAlchemy compiles its own VALUES each time.
     each = ", ".join(f"(:at{n}, :type{n}, :hour{n}, :settled{n})" for n in range(rows))
     # names only
     return (
@@ -324,7 +385,14 @@ def _values(rows: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A staged file of which the ledger's groups have other rows than the file."""
+    """A staged file whose groups in the ledger have another number of rows than the file.
+
+    Attributes:
+        path: Path relative to the storage root.
+        kind: EVENTS or AUDIT.
+        rows: Rows of the file.
+        in_groups: Rows of its groups.
+    """
 
     path: str
     kind: str
@@ -333,7 +401,11 @@ class FileDifference:
 
 
 def file_differences(connection: Connection) -> list[FileDifference]:
-    """Staged files whose groups do not add up to them."""
+    """Return the staged files whose groups do not add up to the file's number of rows.
+
+    Args:
+        connection: A transaction of the ledger.
+    """
     files, found = tables.staged_files, []
     for kind, groups in ((EVENTS, tables.groups), (AUDIT, tables.audit_groups)):
         summed = func.coalesce(func.sum(groups.c.rows), 0)
@@ -351,16 +423,31 @@ def file_differences(connection: Connection) -> list[FileDifference]:
     return found
 
 
-def groups_of(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
-    """The staged groups of one type and origin hour, wherever they are listed."""
-    return [group for group, _ in listed_groups_of(database, event_type, origin_s)]
+def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
+    """Return the staged groups of one event type and origin hour (Unix seconds), listed or not.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+    """
+    return [group for group, _ in groups_with_listing(database, event_type, origin_s)]
 
 
-def listed_groups_of(
+def groups_with_listing(
     database: Database, event_type: str, origin_s: int
 ) -> list[tuple[StagedGroup, int | None]]:
-    """The same, each with the hour of the bucket it is listed for (Unix seconds), where a freeze
-    has listed it.
+    """Return the staged groups of an event type and origin hour, with the buckets listing them.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        origin_s: Origin hour, Unix seconds.
+
+    Returns:
+        Pairs of a group and the hour of its bucket (Unix seconds), or None if no freeze has listed
+        it.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
     """
     query = (
         _with_path(_LISTED)
@@ -368,5 +455,6 @@ def listed_groups_of(
         .order_by(_LISTED.c.id)
     )
     return [
-        (group_of(row, event_type), row["listed_hour"]) for row in database.ask(query).mappings()
+        (decode_group(row, event_type), row["listed_hour"])
+        for row in database.fetch(query).mappings()
     ]

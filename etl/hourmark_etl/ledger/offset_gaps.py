@@ -1,10 +1,10 @@
-"""Where the mirror stood at the last check of the edge, kept so that a gap between two checks
-cannot hide; and such gaps: records that may never be staged, by topic, found at the edge or lost on
-the central cluster. An override accepts them.
+"""Offset gaps, and the mirror's position at the last check of the edge.
 
-A gap of a type's topic holds that type, one of promises or reports every type, until an override
-accepts it. The table keeps those that nothing but the ledger remembers (offsets that were passed
-over, files that were given up), and all that were accepted.
+The stored position ensures that a gap between two checks is detected.
+
+An offset gap is a set of records that may never be staged. It holds the topic's type, or every type
+for audit and report topics, until an override accepts it. The table keeps gaps that only the ledger
+knows (skipped offsets, abandoned files) and all accepted gaps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from hourmark.kafka.clients import Partition
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
+from hourmark_etl.ledger.database import Database, Lease, replace_rows
 from hourmark_etl.model import from_columns
 
 _TABLE = tables.gaps
@@ -24,8 +24,14 @@ _TABLE = tables.gaps
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeCheck:
-    """A partition of the edge at the last check that passed. `mirror_next`: the next edge offset
-    the mirror was to copy.
+    """A partition of the edge cluster at the last check that passed.
+
+    Attributes:
+        topic: Topic name at the edge.
+        partition: Partition number.
+        topic_id: Topic id at the edge.
+        mirror_next: Next edge offset that the mirror was to copy.
+        checked_at_ms: Time of the check, Unix milliseconds.
     """
 
     topic: str
@@ -36,22 +42,31 @@ class EdgeCheck:
 
 
 def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
-    """The last check that passed, by partition of the edge."""
-    rows = [EdgeCheck(**row) for row in database.ask(select(tables.edge_checks)).mappings()]
+    """Return the last check that passed of each partition of the edge cluster."""
+    rows = [EdgeCheck(**row) for row in database.fetch(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}
 
 
 def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck]) -> None:
-    """Replace the rows of these partitions; one that failed keeps its old row, so it fails
-    again.
+    """Store checks that passed, in place of earlier ones of the same partitions.
+
+    A partition whose check failed keeps its earlier check, so it fails again.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     if passed:
         with database.transaction(lease) as connection:
             put_checks(connection, passed)
 
 
-def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Nothing of these topics counts any more but these checks, of all their partitions."""
+def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
+    """Replace all stored checks of the topics in `checks`.
+
+    Args:
+        connection: The transaction.
+        checks: Checks of all partitions of their topics.
+    """
     connection.execute(
         delete(tables.edge_checks).where(
             tables.edge_checks.c.topic.in_(sorted({c.topic for c in checks}))
@@ -61,8 +76,13 @@ def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 
 
 def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """In place of those of the same partitions."""
-    put(
+    """Store checks that passed, in place of earlier ones of the same partitions.
+
+    Args:
+        connection: The transaction.
+        checks: Checks to store.
+    """
+    replace_rows(
         connection,
         tables.edge_checks,
         ("topic", "partition"),
@@ -72,12 +92,18 @@ def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetGap:
-    """Records of a topic (edge name) that may be missing; they concern one type alone where `type`
-    names it.
+    """Records of a topic that may never be staged.
 
-    `lost_end`: whether the log has lost its end, so that other records may have taken these
-    offsets. None in gaps of version 0.3.0, whose text says it (`tells_lost_end`). Two gaps with the
-    same text are the same, whichever version found them.
+    Two gaps with the same text are equal, whichever version found them.
+
+    Attributes:
+        topic: Topic name at the edge.
+        accepted_at_ms: Time at which an override accepted the gap, Unix milliseconds; None if open.
+        what: Topic-partition, offsets and cause, human-readable.
+        reason: Reason of the override.
+        type: The only event type that the gap concerns; None for all types of the topic.
+        lost_end: Whether the log lost its end, so that other records may have taken the offsets.
+            None in gaps of version 0.3.0, whose text states it; use `has_lost_end`.
     """
 
     topic: str
@@ -88,8 +114,11 @@ class OffsetGap:
     lost_end: bool | None = dataclasses.field(default=None, compare=False)
 
 
-def tells_lost_end(gap: OffsetGap) -> bool:
-    """Return whether the gap's log has lost its end."""
+def has_lost_end(gap: OffsetGap) -> bool:
+    """Return whether the log lost its end, so that other records may have the gap's offsets.
+
+    Gaps of version 0.3.0 have no such field; their text is used.
+    """
     return _lost_end_by_text_of_0_3_0(gap.what) if gap.lost_end is None else gap.lost_end
 
 
@@ -98,10 +127,14 @@ def _lost_end_by_text_of_0_3_0(what: str) -> bool:
 
 
 def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
-    """Remember them.
+    """Store offset gaps.
 
-    An accepted one takes the place of the same one before; an open one stands beside it: it was
-    found since.
+    An accepted gap replaces the same gap; an open gap is added next to an accepted one, because it
+    was found since.
+
+    Args:
+        connection: The transaction.
+        gaps: Gaps to store.
     """
     for gap in sorted(gaps, key=lambda g: g.accepted_at_ms is None):
         same = (_TABLE.c.topic == gap.topic, _TABLE.c.what == gap.what)
@@ -114,16 +147,16 @@ def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
 
 
 def open_gaps(database: Database) -> list[OffsetGap]:
-    """Those that the ledger keeps and no override has accepted."""
+    """Return the stored offset gaps that no override has accepted."""
     return [gap for gap in all_gaps(database) if gap.accepted_at_ms is None]
 
 
 def accepted_gaps(database: Database) -> list[OffsetGap]:
-    """Offset gaps that overrides accepted, oldest first."""
+    """Return the gaps that overrides accepted, oldest first."""
     return [gap for gap in all_gaps(database) if gap.accepted_at_ms is not None]
 
 
 def all_gaps(database: Database) -> list[OffsetGap]:
-    """Both."""
+    """Return all stored offset gaps, open and accepted."""
     query = select(_TABLE).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
-    return [from_columns(OffsetGap, row) for row in database.ask(query).mappings()]
+    return [from_columns(OffsetGap, row) for row in database.fetch(query).mappings()]

@@ -1,16 +1,13 @@
-"""An operator's overrides: a type's frontier hour closes as `forced`, whatever of it could not be
-verified.
+"""Overrides by operators: a type's frontier hour closes as `forced`, whatever is unverified.
 
-A gap in promises or reports concerns every type, and so it takes an override for every type
-(`put_overrides`, in one transaction): only then is such a gap accepted. An override for one type
-alone closes that type's hour, names the gap and leaves it standing. The hour's close removes the
-order.
+A gap in promises or reports concerns every type and is accepted only by an override for every type
+(`put_overrides`, one transaction). An override for one type closes that type's hour and names the
+gap, which stays open. Closing the hour removes the override.
 
-A sealed hour takes none: what it holds is fixed. Only what was in a staged file that is lost, and
-rows that cannot be written, are given up by an override even then.
+A sealed hour accepts no override, because its content is fixed. Exceptions are lost staged files
+and rows that cannot be written.
 
-Beside them, what each type's frontier hour waits for, as the closer last saw it: for `hourmark
-bucket why`.
+The module also stores what each type's frontier hour waits for, for `hourmark bucket why`.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from sqlalchemy import Connection, select
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put, remove
+from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, from_columns, from_row, to_columns
 
 _TABLE = tables.overrides
@@ -40,8 +37,14 @@ _HOLD_SEALED = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """That a type's frontier hour be closed whatever is missing, in the table's columns. `hour_s`:
-    its start, Unix seconds.
+    """An operator's order to close a type's next hour although data is missing.
+
+    Attributes:
+        event_type: Event type.
+        hour_s: Start of the hour, Unix seconds.
+        reason: Reason given by the operator.
+        requested_by: Name of the operator.
+        requested_at_ms: Time of the order, Unix milliseconds.
     """
 
     event_type: str
@@ -51,23 +54,34 @@ class Override:
     requested_at_ms: int
 
     @property
-    def said(self) -> str:
-        """What the marker of a bucket that it closes says of it."""
+    def manifest_text(self) -> str:
+        """The text about the override in the manifest of the bucket that it closes."""
         return f"forced by {self.requested_by}: {self.reason}"
 
 
 def overrides(database: Database) -> dict[str, Override]:
-    """By type; at most one each."""
-    return {row.type: from_row(Override, row) for row in database.ask(select(_TABLE))}
+    """Return the pending overrides by event type; a type has at most one."""
+    return {row.type: from_row(Override, row) for row in database.fetch(select(_TABLE))}
 
 
 def put_override(
-    database: Database, event_type: str, hour: Hour, reason: str, by: str, now_ms: int
+    database: Database, event_type: str, hour: Hour, reason: str, operator: str, now_ms: int
 ) -> None:
-    """Put it; a second override for the same hour replaces the first.
+    """Store an override that closes a type's next hour although data is missing.
 
-    UsageError, and nothing ordered, where the hour is not the type's frontier (hours close in
-    turn), has not ended, or no reason is given.
+    It replaces an earlier override of the type.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        hour: Hour to close.
+        reason: Reason for the manifest; must not be blank.
+        operator: Name of the operator.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        UsageError: The hour is not the next one to close or has not ended, the type is unknown, or
+            the reason is blank; nothing was stored.
     """
     _check_reason(reason)
     if hour.end_ms > now_ms:
@@ -86,20 +100,31 @@ def put_override(
             raise UsageError(
                 f"{event_type} {hour} is {which}: hours close in turn, and the frontier of "
                 f"{event_type} is "
-                f"{Hour(frontier, hour.length_s)}; order that one"
+                f"{Hour(frontier, hour.length_s)}; force that hour instead"
             )
-        _put(connection, {event_type: hour}, reason, by, now_ms)
+        _put(connection, {event_type: hour}, reason, operator, now_ms)
 
 
 def put_overrides(
-    database: Database, bucket_seconds: int, reason: str, by: str, now_ms: int
+    database: Database, bucket_seconds: int, reason: str, operator: str, now_ms: int
 ) -> dict[str, Hour]:
-    """Put an override for the frontier hour of every type at once: what accepts a gap in promises
-    or reports. Returns what was put.
+    """Store an override that closes the next hour of every type although data is missing.
 
-    UsageError, and nothing ordered, where a type's frontier hour has not ended yet: wait for its
-    end, or lose nothing by waiting. So where one is sealed and about to be published: its close
-    would remove its order before the others are carried out, and they alone accept no gap.
+    Only such a set of overrides accepts gaps in audit and report topics.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Length of a bucket in seconds.
+        reason: Reason for the manifests; must not be blank.
+        operator: Name of the operator.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The hour of each type.
+
+    Raises:
+        UsageError: The reason is blank, an hour has not ended, or one is sealed and about to be
+            published, which would remove its override before the others apply; nothing was stored.
     """
     _check_reason(reason)
     with database.transaction() as connection:
@@ -124,7 +149,7 @@ def put_overrides(
                 f"sealed, and about to be published by the driver: {named}; order again "
                 "once that is closed"
             )
-        _put(connection, ordered, reason, by, now_ms)
+        _put(connection, ordered, reason, operator, now_ms)
     return ordered
 
 
@@ -132,7 +157,7 @@ def _put(
     connection: Connection, ordered: Mapping[str, Hour], reason: str, by: str, now_ms: int
 ) -> None:
     said = {"reason": reason, "requested_by": by, "requested_at_ms": now_ms}
-    put(
+    replace_rows(
         connection,
         _TABLE,
         ["type"],
@@ -142,13 +167,19 @@ def _put(
 
 def _check_reason(reason: str) -> None:
     if not reason.strip():
-        raise UsageError("an override needs a reason: it stands in the bucket's manifest for ever")
+        raise UsageError("an override needs a reason: the bucket's manifest keeps it permanently")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """What one type waits for. `phase`: `why` has a step for each; `since_ms`: since when it is
-    that phase of that hour.
+    """What an event type's next hour to close waits for.
+
+    Attributes:
+        event_type: Event type.
+        hour: The type's next hour to close.
+        phase: Phase of closing that is blocked.
+        what: Causes, human-readable.
+        since_ms: Time since when the hour waits in this phase, Unix milliseconds.
     """
 
     event_type: str
@@ -159,12 +190,12 @@ class Blocker:
 
 
 def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
-    """By type; a type that waits for nothing but time has none.
+    """Return the blocker of each event type that waits for something other than time.
 
-    A row that is damaged is left out: it is said again.
+    Damaged rows are left out; the closer writes them again.
     """
     told = {}
-    for row in database.ask(select(_WAITS)).mappings():
+    for row in database.fetch(select(_WAITS)).mappings():
         with contextlib.suppress(ValueError, TypeError):
             hour, phase, what = (
                 Hour(row["hour"], bucket_seconds),
@@ -175,33 +206,44 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     return told
 
 
-def changes_nothing(f: Frontier, wait: Blocker | None) -> bool:
-    """Whether an override would: the hour is sealed, and waits for nothing that an override gives
-    up.
+def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
+    """Return whether an override would have no effect on a type's next hour to close.
+
+    This is the case if the hour is sealed and does not wait for a lost staged file or for rows that
+    cannot be written.
+
+    Args:
+        frontier: Frontier of the type.
+        blocker: Blocker of the type, if any.
     """
     gives_up = (
-        wait is not None
-        and wait.hour == f.hour
-        and wait.phase in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE)
+        blocker is not None
+        and blocker.hour == frontier.hour
+        and blocker.phase in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE)
     )
-    return f.state is HourState.SEALED and not gives_up
+    return frontier.state is HourState.SEALED and not gives_up
 
 
-def check_sealed(f: Frontier, wait: Blocker | None) -> None:
-    """UsageError where an override changes nothing.
+def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
+    """Check that an override would have an effect on a type's next hour to close.
 
-    One that an hour has when it is sealed is forgotten with its close.
+    Args:
+        frontier: The type's next hour to close.
+        blocker: What the type waits for, if anything.
+
+    Raises:
+        UsageError: The hour is sealed and an override would change nothing.
     """
-    if not changes_nothing(f, wait):
+    if not is_ineffective(frontier, blocker):
         return
-    grade = f.seal.grade if f.seal else "?"
+    grade = frontier.seal.grade if frontier.seal else "?"
     waits_for = "it is written and published by the driver (`hourmark etl run`)"
-    if wait is not None and wait.hour == f.hour:
-        waits_for = f"it waits for: ({wait.phase}) {'; '.join(wait.what)}"
+    if blocker is not None and blocker.hour == frontier.hour:
+        waits_for = f"it waits for: ({blocker.phase}) {'; '.join(blocker.what)}"
     raise UsageError(
-        f"{f.event_type} {f.hour} is sealed already, as {grade}: what it holds is fixed, an "
+        f"{frontier.event_type} {frontier.hour} is sealed already, as {grade}: what it holds is fixed, an "
         "override would change nothing, and "
-        f"no override was stored; {waits_for}. `hourmark bucket why {f.event_type} {f.hour}` "
+        f"no override was stored; {waits_for}. `hourmark bucket why {frontier.event_type} {frontier.hour}` "
         "says what to do"
     )
 
@@ -209,12 +251,22 @@ def check_sealed(f: Frontier, wait: Blocker | None) -> None:
 def put_blockers(
     database: Database, lease: Lease, changed: Collection[Blocker], gone: Collection[str]
 ) -> None:
-    """Replace these types' rows, and remove those of `gone`."""
+    """Replace the blockers of types whose blocker changed, and delete those of other types.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        changed: Blockers to store.
+        gone: Event types whose blocker is deleted.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+    """
     with database.transaction(lease) as connection:
-        put(
+        replace_rows(
             connection,
             _WAITS,
             ["type"],
             [to_columns(w, hour=w.hour.start_s, what=json.dumps(w.what)) for w in changed],
         )
-        remove(connection, _WAITS, ["type"], [{"type": name} for name in gone])
+        delete_rows(connection, _WAITS, ["type"], [{"type": name} for name in gone])

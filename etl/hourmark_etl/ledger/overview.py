@@ -1,7 +1,4 @@
-"""What operators and metrics ask of the ledger.
-
-Changes nothing; each question is one query, whatever the number of types.
-"""
+"""Read-only queries of operators and metrics: one query each, for any number of types."""
 
 from __future__ import annotations
 
@@ -19,41 +16,67 @@ from hourmark_etl.model import HourState
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fixed:
-    """Buckets of hours before `closed_to_s` are closed; those before `fixed_to_s` take in nothing
-    more. Unix seconds.
+class FixedHours:
+    """How far the buckets of an event type are closed, and how far their content is fixed.
+
+    Attributes:
+        closed_to_s: Buckets of hours before this are closed, Unix seconds.
+        fixed_to_s: Buckets of hours before this accept no more events, Unix seconds.
     """
 
     closed_to_s: int
     fixed_to_s: int
 
 
-def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed]:
-    """By type, which of its buckets take in nothing more."""
+def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
+    """Return how far each event type is closed and fixed.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Length of a bucket in seconds.
+    """
     table = tables.frontiers
     query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
     return {
         row.type: _fixed(row.hour, HourState(row.state), row.seal, bucket_seconds)
-        for row in database.ask(query)
+        for row in database.fetch(query)
     }
 
 
-def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int) -> Fixed:
-    """A frozen type has listed its frontier hour at least; a sealed one has a seal for each hour
-    that it closes next.
-    """
+def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int) -> FixedHours:
+    # A frozen type has listed at least its frontier hour; a sealed one has a seal for each hour
+    # that closes next.
     count = 0 if state is HourState.OPEN else len(json.loads(seals)) if seals else 1
-    return Fixed(hour_s, hour_s + count * bucket_seconds)
+    return FixedHours(hour_s, hour_s + count * bucket_seconds)
 
 
 def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
-    """The manifest of a bucket that the ledger knows as closed."""
+    """Return the manifest of a bucket, or None if the ledger has not closed that bucket.
+
+    Args:
+        database: The ledger.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Raises:
+        DamagedRow: The bucket's row differs from what was written.
+        ValueError: The stored manifest is invalid.
+    """
     marker = closed_marker(database, event_type, hour)
     return None if marker is None else Manifest.decode(marker)
 
 
 def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
-    """Return the ledger's copy of the `_SUCCESS` of a bucket that it knows as closed."""
+    """Return the ledger's copy of a bucket's `_SUCCESS` file, or None if the bucket is not closed.
+
+    Args:
+        database: The ledger.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Raises:
+        DamagedRow: The bucket's row differs from what was written.
+    """
     with database.reading() as connection:
         found = manifests_of(connection, [(event_type, hour.start_s)])
     return found[event_type, hour.start_s].encode() if found else None

@@ -1,9 +1,7 @@
-"""Partitions of the central cluster that could not be read: from which offset, why, and when
-staging tries them again.
+"""Central partitions that could not be read: from which offset, why, and when staging retries.
 
-One row for each such partition. Its type waits, and no other: an unreadable partition is left out
-of batches until it is tried again, after pauses that grow. A row ends when the partition is staged
-beyond its offset.
+Each such partition has one row. Only its type waits: the partition is left out of batches until its
+next retry, after growing pauses. The row is deleted when the partition is staged past its offset.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from sqlalchemy import Connection, delete, select
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put, remove
+from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
 from hourmark_etl.model import from_columns
 
 _TABLE = tables.read_errors
@@ -27,11 +25,16 @@ PAUSE_MS_MAX: Final = 300_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadError:
-    """A partition that could not be read from `offset` on. Times are Unix milliseconds.
+    """A partition that could not be read from an offset on.
 
     Attributes:
-        tries: How often in a row it could not be read from this offset.
-        again_at_ms: When it is tried again.
+        topic: Central topic.
+        partition: Partition number.
+        offset: First offset that could not be read.
+        reason: Reason, human-readable.
+        since_ms: Time of the first failure, Unix milliseconds.
+        tries: Number of consecutive failures at this offset.
+        again_at_ms: Time of the next retry, Unix milliseconds.
     """
 
     topic: str
@@ -44,7 +47,7 @@ class ReadError:
 
     @property
     def of(self) -> Partition:
-        """The partition that could not be read."""
+        """The topic-partition that could not be read."""
         return Partition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -55,15 +58,27 @@ class ReadError:
 
 
 def read_errors(database: Database) -> dict[Partition, ReadError]:
-    """Return all partitions that could not be read when they were tried last."""
-    found = (from_columns(ReadError, row) for row in database.ask(select(_TABLE)).mappings())
+    """Return the read error of each partition that failed at its last attempt."""
+    found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
     return {error.of: error for error in found}
 
 
 def record_errors(
     database: Database, lease: Lease, errors: Collection[ReadError]
 ) -> list[ReadError]:
-    """Record them as `put_errors`, in a transaction of their own."""
+    """Store read errors in a transaction of their own, and return those that are new.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        errors: Partitions that could not be read; if empty, nothing is changed.
+
+    Returns:
+        The errors that are the first at their partition's offset, with the time of the next retry.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+    """
     if not errors:
         return []
     with database.transaction(lease) as connection:
@@ -71,10 +86,19 @@ def record_errors(
 
 
 def forget_errors(database: Database, lease: Lease, partitions: Collection[Partition]) -> None:
-    """Forget the errors of partitions that answer now and have nothing more to read."""
+    """Delete the read errors of partitions that can be read again and have nothing left to stage.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        partitions: Partitions; if empty, nothing is changed.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+    """
     if partitions:
         with database.transaction(lease) as connection:
-            remove(
+            delete_rows(
                 connection,
                 _TABLE,
                 ("topic", "partition"),
@@ -83,9 +107,16 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
 
 
 def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
-    """Record that these partitions could not be read.
+    """Store read errors in the caller's transaction, with the time of each partition's next retry.
 
-    Return the rows that are new: those of another offset or reason.
+    The pause before a retry doubles with each failure, up to `PAUSE_MS_MAX`.
+
+    Args:
+        connection: The transaction.
+        errors: Partitions that could not be read; `since_ms` is the time of this failure.
+
+    Returns:
+        The errors that are the first at their partition's offset, with the time of the next retry.
     """
     rows = (
         {(r["topic"], r["partition"]): r for r in connection.execute(select(_TABLE)).mappings()}
@@ -107,12 +138,17 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
         )
         if tries == 1:
             new.append(made[-1])
-    put(connection, _TABLE, ("topic", "partition"), [dataclasses.asdict(e) for e in made])
+    replace_rows(connection, _TABLE, ("topic", "partition"), [dataclasses.asdict(e) for e in made])
     return new
 
 
-def end_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
-    """Forget errors of partitions that were staged beyond them."""
+def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
+    """Delete read errors of partitions that were staged past them.
+
+    Args:
+        connection: The transaction.
+        reached: Next offset of each staged partition.
+    """
     for p, offset in reached.items():
         here = (
             _TABLE.c.topic == p.topic,
@@ -122,15 +158,23 @@ def end_errors(connection: Connection, reached: Mapping[Partition, int]) -> None
         connection.execute(delete(_TABLE).where(*here))
 
 
-def forget_error(connection: Connection, at: ReadError) -> None:
-    """Forget this very error. UsageError if it is not the one that is known."""
+def forget_error(connection: Connection, error: ReadError) -> None:
+    """Delete a read error, identified by topic, partition and offset.
+
+    Args:
+        connection: The transaction.
+        error: The read error.
+
+    Raises:
+        UsageError: The partition has no read error at that offset.
+    """
     here = (
-        _TABLE.c.topic == at.topic,
-        _TABLE.c.partition == at.partition,
-        _TABLE.c.offset == at.offset,
+        _TABLE.c.topic == error.topic,
+        _TABLE.c.partition == error.partition,
+        _TABLE.c.offset == error.offset,
     )
     if connection.execute(delete(_TABLE).where(*here)).rowcount != 1:
         raise UsageError(
-            f"topic {at.topic} partition {at.partition} is no longer held at offset "
-            f"{at.offset}; ask again"
+            f"topic {error.topic} partition {error.partition} is no longer held at offset "
+            f"{error.offset}; run the command again"
         )

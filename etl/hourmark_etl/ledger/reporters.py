@@ -1,4 +1,4 @@
-"""What hosts said last, source by source, and which of two reports is the later."""
+"""The latest report of each host and source, and the order of two reports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sqlalchemy import Connection, select
 
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, put, rows_named
-from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses
+from hourmark_etl.ledger.database import Database, replace_rows, select_by_names
+from hourmark_etl.ledger.host_losses import HostLossRow, added_losses, put_losses
 from hourmark_etl.model import ReportedSource, replace_nul
 
 _LOG = logging.getLogger(__name__)
@@ -22,14 +22,17 @@ RENAMED_AFTER_MS: Final = 60_000  # thirty reports of the default pace
 
 
 def reporters(database: Database) -> list[ReportedSource]:
-    """The latest report of every source of every host."""
-    return [ReportedSource(**row) for row in database.ask(select(tables.reporters)).mappings()]
+    """Return the latest report of every source of every host."""
+    return [ReportedSource(**row) for row in database.fetch(select(tables.reporters)).mappings()]
 
 
-def reporters_of(report: HostReport, now_ms: int) -> tuple[ReportedSource, ...]:
-    """What a report says that is staged now, source by source.
+def decode_report(report: HostReport, now_ms: int) -> tuple[ReportedSource, ...]:
+    """Return a host report as one entry per source.
 
-    It cannot tell of a time that has yet to come.
+    Args:
+        report: Report that is being staged.
+        now_ms: Current time, Unix milliseconds; a time up to which a source is read that lies in
+            the future is reduced to it.
     """
     heard_ms = (
         report.received_at_ms if now_ms - report.received_at_ms > CLOCKS_APART_MS_MAX else now_ms
@@ -56,12 +59,15 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[ReportedSource, ...]:
 
 
 def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, ...]]) -> None:
-    """One after another, in as few calls of the database as for one: a backlog has all that
-    thousands of hosts said meanwhile.
+    """Store host reports in order, in as few database calls as for one.
 
-    A host's last report replaces all that it said before, so a source that it no longer has is no
-    longer awaited. A report that arrives after a later one of the same incarnation (it was sent
-    again through another service) says nothing new.
+    A host's last report replaces all its earlier ones, so a source that it no longer has is no
+    longer awaited. Reports that arrive after a later one of the same incarnation, and reports that
+    cannot be the host's own, are skipped.
+
+    Args:
+        connection: The transaction.
+        reports: Reports, each with one entry per source.
     """
     told = [report for report in reports if report]
     known = _known(connection, sorted({report[0].host_id for report in told}))
@@ -71,62 +77,67 @@ def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, 
         if before and (last := next(iter(before.values()))):
             if is_overtaken(report[0], last):
                 continue
-            if why := why_foreign(report[0], last):
+            if why := foreign_reason(report[0], last):
                 _LOG.warning(
-                    "a report of host %s (%.32s) is not believed: %s",
+                    "a report of host %s (%.32s) was rejected: %s",
                     report[0].host_name,
                     report[0].host_id,
                     why,
                 )
                 continue
-        lost += losses_added(report, before or {})
+        lost += added_losses(report, before or {})
         known[report[0].host_id] = {s.source: s for s in report}
         changed.add(report[0].host_id)
     put_losses(connection, lost)
     now = [dataclasses.asdict(s) for host_id in sorted(changed) for s in known[host_id].values()]
-    put(connection, tables.reporters, ["host_id"], now)
+    replace_rows(connection, tables.reporters, ["host_id"], now)
 
 
 def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, ReportedSource]]:
-    """What these hosts said last, by host and source."""
     known = defaultdict[str, dict[str, ReportedSource]](dict)
-    for row in rows_named(
+    for row in select_by_names(
         connection, select(tables.reporters), tables.reporters.c.host_id, host_ids
     ):
         known[row["host_id"]][row["source"]] = ReportedSource(**row)
     return dict(known)
 
 
-def is_overtaken(said: ReportedSource, known: ReportedSource) -> bool:
-    """Whether a report was overtaken by the one known.
+def is_overtaken(report: ReportedSource, known: ReportedSource) -> bool:
+    """Return whether a host's report is older than the report known.
 
-    Between incarnations the services' clocks tell, within their agreement.
+    Reports of one incarnation are ordered by sequence number. A lower number that arrives minutes
+    later is not older: the known number must be false, and must not suppress the host's reports.
+        Reports of
+    different incarnations are ordered by the services' clocks, within their tolerance.
 
-    A report with a lower sequence that comes minutes later was not sent before the known one: the
-    known sequence is false, and must not silence the host.
+    Args:
+        report: The report that arrived, for one of its sources.
+        known: The last known report of the same host.
     """
-    if said.incarnation == known.incarnation:
+    if report.incarnation == known.incarnation:
         return (
-            said.sequence < known.sequence
-            and said.received_at_ms - known.received_at_ms < CLOCKS_APART_MS_MAX
+            report.sequence < known.sequence
+            and report.received_at_ms - known.received_at_ms < CLOCKS_APART_MS_MAX
         )
-    return 0 < known.received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX
+    return 0 < known.received_at_ms - report.received_at_ms < CLOCKS_APART_MS_MAX
 
 
-def why_foreign(said: ReportedSource, known: ReportedSource) -> str:
-    """Return why a report cannot be the host's own, human-readable; empty if it can.
+def foreign_reason(report: ReportedSource, known: ReportedSource) -> str:
+    """Return why a report cannot be the host's own, human-readable; "" if it can be.
 
-    A host keeps its kind: a delivery service never becomes a tailer, and an incarnation of a tailer
-    no service, which would not be awaited once it is silent. And it keeps its name while it
-    reports; a host that was renamed is believed once its last report is a goodbye, or a minute old.
-    So whoever may report for one host only cannot speak for another one that is live, though the
-    host id is the other one's.
+    A host keeps its kind (a delivery service never becomes a tailer), and it keeps its name while
+    it reports. A renamed host is accepted once its last report is a goodbye or a minute old. A
+    client that may report for one host can therefore not report as another live host.
+
+    Args:
+        report: The report that arrived, for one of its sources.
+        known: The last known report of the same host.
     """
-    if known.kind == "service" and said.kind != "service":
+    if known.kind == "service" and report.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"
-    if said.kind != known.kind and said.incarnation == known.incarnation:
+    if report.kind != known.kind and report.incarnation == known.incarnation:
         return "this incarnation is a tailer's, and the report is a delivery service's"
-    apart_ms = abs(said.received_at_ms - known.received_at_ms)
-    if said.host_name != known.host_name and not known.goodbye and apart_ms < RENAMED_AFTER_MS:
+    apart_ms = abs(report.received_at_ms - known.received_at_ms)
+    if report.host_name != known.host_name and not known.goodbye and apart_ms < RENAMED_AFTER_MS:
         return f"this host id reported as {known.host_name} {apart_ms / 1000:.1f} s before"
     return ""

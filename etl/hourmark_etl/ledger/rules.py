@@ -1,6 +1,4 @@
-"""Rules revisions: the ledger has them first, and decides who comes first; the topic is a copy of
-it for delivery services.
-"""
+"""Rules revisions: the ledger decides their order; the topic is a copy for services."""
 
 from __future__ import annotations
 
@@ -21,28 +19,44 @@ from hourmark_etl.ledger.schemas import known_schemas, put_schemas
 
 
 class LedgerRules:
-    """The rules of one ledger."""
+    """The rules revisions stored in one ledger: declared event types, sources and schemas."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def book(self) -> RulesBook:
-        """Every revision that was ever put."""
+        """Return all rules revisions in the ledger.
+
+        Raises:
+            Finding: The rules were written by a newer version of the software.
+            DamagedRow: A row differs from what was written.
+        """
         with self._database.reading() as connection:
             return _book(connection)
 
     def schemas(self) -> dict[int, KnownSchema]:
-        """What each id stands for that was ever given to a type, or to a control topic."""
+        """Return the meaning of each schema id that was ever assigned to a type or control topic.
+
+        Raises:
+            DamagedRow: A row differs from what was written.
+        """
         return known_schemas(self._database)
 
     def adopt(self, others: RulesBook, first_hour: Hour) -> int:
-        """Take what only the topic has, as after an older copy came back; how many records.
+        """Add revisions that only the topic has, as after an older copy of the ledger was restored.
 
-        Finding if the two contradict.
+        Hours then wait for every source that these revisions let carry a type. If the ledger has no
+        rules yet, no frontiers are created; `put` does that for the declared types.
 
-        Hours wait for every source that such a revision lets carry a type; types that are new begin
-        at `first_hour`. An empty ledger takes the rules alone: nothing tells where types begin, and
-        `put` says where the declared ones do.
+        Args:
+            others: Revisions from the topic.
+            first_hour: First hour of types that are new.
+
+        Returns:
+            The number of records added.
+
+        Raises:
+            Finding: Ledger and topic contradict each other.
         """
         with self._database.transaction() as connection:
             book = _book(connection)
@@ -64,11 +78,22 @@ class LedgerRules:
         first_hour: Hour,
         own: Mapping[int, KnownSchema] = MappingProxyType({}),
     ) -> list[str]:
-        """Put the revision in force, with its schemas, those of control topics, and frontier rows,
-        if `after` still is.
+        """Put a revision in force, with its schemas and frontier rows, in one transaction.
 
-        All of it or nothing, and it can be repeated; the types that are new. UsageError, which says
-        what changed, if another came first.
+        Putting the same revision again is harmless.
+
+        Args:
+            rules: Revision to put in force.
+            after: Revision that must be in force now; None if there must be none.
+            first_hour: First hour of types that are new.
+            own: Schemas of control topics, by schema id.
+
+        Returns:
+            The sorted names of the new types.
+
+        Raises:
+            UsageError: Another revision was put in force first; the message states the difference.
+            Finding: A schema id already has another meaning.
         """
         with self._database.transaction() as connection:
             book = _book(connection)
@@ -89,8 +114,16 @@ class LedgerRules:
             return put_frontiers(connection, types, [*rules.sources.values()], first_hour)
 
 
-def put_book(connection: Connection, book: RulesBook) -> None:
-    """Add what the ledger's rules lack of these. Finding if ids have two meanings."""
+def merge_rules(connection: Connection, book: RulesBook) -> None:
+    """Add the rules revisions that the ledger lacks.
+
+    Args:
+        connection: The transaction.
+        book: Revisions to add.
+
+    Raises:
+        Finding: A schema id has two meanings.
+    """
     _add(connection, _book(connection), book.records.items())
 
 
@@ -115,7 +148,6 @@ def _add(
     records: Iterable[Record],
     own: Mapping[int, KnownSchema] = MappingProxyType({}),
 ) -> int:
-    """Those that are new to the book; how many."""
     new = [(key, value) for key, value in records if key not in book.records]
     try:
         for record in new:

@@ -1,6 +1,6 @@
-"""What schema ids stand for.
+"""The meaning of schema ids.
 
-The rules fix it before the first event is written under an id; no registry is asked later.
+The rules fix it before the first event is written under an id; the registry is not queried later.
 """
 
 from __future__ import annotations
@@ -15,52 +15,72 @@ from hourmark.errors import Finding
 from hourmark.rules.revision import KnownSchema, check_same_meaning
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, put
-from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.database import Database, replace_rows
+from hourmark_etl.ledger.digests import check_digest, with_digest
 
 
 def known_schemas(database: Database) -> dict[int, KnownSchema]:
-    """All that the ledger knows. DamagedRow where one is not as it was written."""
-    return _checked(database.ask(select(tables.schemas)))
+    """Return the meaning of all schema ids in the ledger.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+    """
+    return _checked(database.fetch(select(tables.schemas)))
 
 
-def schemas_of(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
-    """Those of these ids that the ledger knows, each by itself: a damaged row cannot tell whose it
-    is.
+def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
+    """Return the meaning of the given schema ids; unknown ids are left out.
+
+    A damaged row is returned as a DamagedRow value instead of being raised, because its type is
+    unknown.
+
+    Args:
+        database: The ledger.
+        ids: Schema ids.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
-    return {row["schema_id"]: _told(row) for row in database.ask(query).mappings()}
+    return {row["schema_id"]: _told(row) for row in database.fetch(query).mappings()}
 
 
 class SchemaCheck(NamedTuple):
-    """What a schema id stands for, to check records under it: its type, and the program of
-    `hourmark.avro.datum_check`.
+    """The event type of a schema id, and the compiled check of its datums.
 
-    A schema that cannot be used has an empty program: its datums are checked when a bucket is
-    written, which names it.
+    Attributes:
+        event_type: Event type.
+        program: Program for `hourmark.avro.datum_check`; empty if the schema cannot be compiled.
+            The datums are then checked when a bucket is written.
     """
 
     event_type: str
     program: bytes
 
 
-def add_checks(database: Database, known: dict[int, SchemaCheck]) -> None:
-    """Add to `known` the schema ids that it lacks.
+def load_schema_checks(database: Database, known: dict[int, SchemaCheck]) -> None:
+    """Add the checks of all schema ids that `known` lacks.
 
-    What an id stands for never changes, so each is read once.
+    Known ids are not read again, because their meaning never changes. Ids with a damaged row are
+    left out, because their type is unknown.
 
-    An id whose row is damaged is left out, as it cannot tell its type.
+    Args:
+        database: The ledger.
+        known: Checks by schema id; updated in place.
     """
-    if new := set(database.ask(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
-        for schema_id, schema in schemas_of(database, new).items():
+    if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
+        for schema_id, schema in schemas_by_id(database, new).items():
             if isinstance(schema, KnownSchema):
                 known[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
 
 
-def unreadable(
+def schema_problem(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
-    """Why events of the type cannot be put into a bucket under this id, or None."""
+    """Return why events of a type cannot be written under a schema id, or None if they can.
+
+    Args:
+        event_type: Event type.
+        schema_id: Schema id of the events.
+        known: Meaning of the id in the ledger, the error of its damaged row, or None if unknown.
+    """
     if isinstance(known, DamagedRow):
         return Finding(str(known))
     if known is None or not known.text:
@@ -79,8 +99,11 @@ def unreadable(
 
 
 def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema]]) -> None:
-    """Add those that are new. ValueError, naming the id, if it stands for something else
-    already.
+    """Insert the meaning of schema ids that are new.
+
+    Raises:
+        ValueError: A schema id already has another meaning; the message names it.
+        DamagedRow: A row differs from what was written.
     """
     known = _checked(connection.execute(select(tables.schemas)))
     new: dict[int, KnownSchema] = {}
@@ -93,7 +116,7 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
         {"schema_id": i, "type": s.event_type, "fingerprint": s.fingerprint, "schema": s.text}
         for i, s in new.items()
     ]
-    put(
+    replace_rows(
         connection,
         tables.schemas,
         ["schema_id"],
@@ -113,7 +136,7 @@ def _checked(rows: Result[Any]) -> dict[int, KnownSchema]:
 
 def _told(row: Mapping[Any, Any]) -> KnownSchema | DamagedRow:
     try:
-        check(tables.schemas, row)
+        check_digest(tables.schemas, row)
     except DamagedRow as damaged:
         return damaged
     return KnownSchema(row["type"], row["fingerprint"], row["schema"])

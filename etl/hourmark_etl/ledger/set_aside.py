@@ -1,10 +1,9 @@
-"""Records of event topics that cannot be in a bucket: which they are, why, and which bucket's
-manifest counts them.
+"""Records of event topics that cannot be in a bucket: their offsets, the reason, and the bucket.
 
-A delivery service writes no such record, so another program wrote it, or its bytes changed. What
-was acknowledged is missed by the promise of it, and its hour waits: setting a record aside never
-makes an hour `proved`. One row holds all records that were found in one piece of a partition for
-one reason. It is counted by the next bucket of its type that is sealed.
+No delivery service writes such records, so another program wrote them or their bytes changed. If a
+record was acknowledged, its promise stays unmet and its hour waits: setting a record aside never
+makes an hour `proved`. One row holds all records of one chunk of a partition with one reason. The
+next bucket of the type that is sealed counts it in its manifest.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from hourmark.errors import UsageError
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.digests import check_digest, with_digest
 from hourmark_etl.model import OffsetSpan, SetAside, to_columns
 
 _TABLE: Final = tables.set_aside
@@ -31,10 +30,15 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideRow:
-    """A row of the ledger. Times are Unix milliseconds.
+    """Records that were set aside together.
 
-    Attributes: listed_hour: The bucket (its hour's start, Unix seconds) whose manifest counts the
-        records; None: the next one will. reviewed_at_ms: When an operator marked them as reviewed.
+    Attributes:
+        of: The records.
+        found_at_ms: Time of detection, Unix milliseconds.
+        listed_hour: Hour (Unix seconds) of the bucket whose manifest counts the records; None if no
+            bucket does yet.
+        reviewed_at_ms: Time at which an operator marked them as reviewed, Unix milliseconds, or
+            None.
     """
 
     of: SetAside
@@ -44,7 +48,7 @@ class SetAsideRow:
 
     @property
     def records(self) -> int:
-        """How many records."""
+        """The number of records."""
         return len(self.of.offsets)
 
 
@@ -55,13 +59,13 @@ def put_set_aside(
     *,
     listed_hour: int | None = None,
 ) -> list[SetAside]:
-    """Add records, less those that are known already. Return what was added.
+    """Insert records that are not known yet, and return those inserted.
 
     Args:
-        connection: The transaction that moves on the positions past them, or seals without them.
+        connection: The transaction that advances the positions past them, or seals without them.
         found: The records.
-        now_ms: Unix milliseconds.
-        listed_hour: The bucket that counts them (its hour's start, Unix seconds), if it is known.
+        now_ms: Current time, Unix milliseconds.
+        listed_hour: Hour (Unix seconds) of the bucket that counts them, if it is known.
     """
     added = []
     for of in found:
@@ -74,7 +78,12 @@ def put_set_aside(
 
 
 def list_set_aside(connection: Connection, hours_s: Mapping[str, int]) -> None:
-    """Let these buckets (type → the hour's start, Unix seconds) count what no bucket counts yet."""
+    """Assign all records that no bucket counts yet to buckets.
+
+    Args:
+        connection: The transaction that seals the buckets.
+        hours_s: Hour of the bucket (Unix seconds) by event type.
+    """
     if hours_s:
         connection.execute(
             update(_TABLE)
@@ -91,9 +100,16 @@ def set_aside_rows(
     listed_hour: int | None = None,
     reviewed: bool | None = None,
 ) -> list[SetAsideRow]:
-    """Return rows by type, topic, partition and offset.
+    """Return rows by type, topic, partition and offset; a filter that is None matches all rows.
 
-    None: whatever it is. DamagedRow if one is not as it was written.
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        listed_hour: Hour (Unix seconds) of the bucket that counts the records.
+        reviewed: Whether an operator has reviewed the records.
+
+    Raises:
+        DamagedRow: A row differs from what was written.
     """
     query = select(_TABLE).order_by(
         _TABLE.c.type, _TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset
@@ -106,20 +122,28 @@ def set_aside_rows(
         query = query.where(
             _TABLE.c.reviewed_at_ms.is_not(None) if reviewed else _TABLE.c.reviewed_at_ms.is_(None)
         )
-    return [_told(row) for row in database.ask(query).mappings()]
+    return [_told(row) for row in database.fetch(query).mappings()]
 
 
 def listed_set_aside(
     database: Database, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[SetAside]]:
-    """Return the records that these buckets (type, the hour's start in Unix seconds) count."""
+    """Return the records that each of the given buckets counts; buckets without any are left out.
+
+    Args:
+        database: The ledger.
+        buckets: Buckets as (type, hour in Unix seconds).
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+    """
     found = defaultdict[tuple[str, int], list[SetAside]](list)
     hours = sorted({hour_s for _, hour_s in buckets})
     for first in range(0, len(hours), _HOURS_AT_ONCE):
         query = select(_TABLE).where(
             _TABLE.c.listed_hour.in_(hours[first : first + _HOURS_AT_ONCE])
         )
-        for row in database.ask(
+        for row in database.fetch(
             query.order_by(_TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset)
         ).mappings():
             if (key := (row["type"], row["listed_hour"])) in buckets:
@@ -128,17 +152,26 @@ def listed_set_aside(
 
 
 def unreviewed_records(database: Database, event_type: str | None = None) -> int:
-    """Return how many records of the type, or of all types, were set aside and not reviewed."""
+    """Return the number of set-aside records that no operator has reviewed.
+
+    Args:
+        database: The ledger.
+        event_type: Event type; None for all.
+    """
     query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(
         _TABLE.c.reviewed_at_ms.is_(None)
     )
     if event_type is not None:
         query = query.where(_TABLE.c.type == event_type)
-    return int(database.ask(query).scalar_one())
+    return int(database.fetch(query).scalar_one())
 
 
 def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tuple[str, int, int]]:
-    """Return (topic, partition, offset) of records in these spans that were set aside."""
+    """Return the records in the spans that were set aside, as (topic, partition, offset).
+
+    Raises:
+        DamagedRow: A row differs from what was written.
+    """
     found = set()
     for s in spans:
         query = select(_TABLE).where(
@@ -148,15 +181,21 @@ def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tu
             _TABLE.c.offset < s.end,
             _TABLE.c.last_offset >= s.start,
         )
-        for row in database.ask(query).mappings():
+        for row in database.fetch(query).mappings():
             found |= {(s.topic, s.partition, offset) for offset in _told(row).of.offsets}
     return found
 
 
 def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> int:
-    """Mark all rows of the type, or of all types, as reviewed.
+    """Mark all set-aside records of a type, or of all types, as reviewed, and return their number.
 
-    Return how many records that are. UsageError if none.
+    Args:
+        database: The ledger.
+        event_type: Event type; None for all.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        UsageError: No record waits for a review.
     """
     open_rows = set_aside_rows(database, event_type, reviewed=False)
     if not open_rows:
@@ -174,11 +213,19 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
 
 
 def forget_set_aside(database: Database, lease: Lease, now_ms: int) -> None:
-    """Delete rows that a bucket has counted for `KEPT_MS`: its marker has their number, and Kafka
-    has long deleted them.
+    """Delete old rows of set-aside records that a bucket already counts.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        now_ms: Current time, Unix milliseconds; rows found more than `KEPT_MS` (30 days) before are
+            deleted.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     old = (_TABLE.c.listed_hour.is_not(None), _TABLE.c.found_at_ms < now_ms - KEPT_MS)
-    if database.ask(select(_TABLE.c.offset).where(*old).limit(1)).first() is not None:
+    if database.fetch(select(_TABLE.c.offset).where(*old).limit(1)).first() is not None:
         with database.transaction(lease) as connection:
             connection.execute(delete(_TABLE).where(*old))
 
@@ -208,7 +255,7 @@ def _row(of: SetAside, now_ms: int) -> dict[str, Any]:
 
 
 def _told(row: Mapping[Any, Any]) -> SetAsideRow:
-    check(_TABLE, row, event_type=row["type"])
+    check_digest(_TABLE, row, event_type=row["type"])
     return SetAsideRow(
         of=SetAside(
             topic=row["topic"],

@@ -1,9 +1,8 @@
-"""Which sites a ledger closes for: what it once waited for, it goes on waiting for, under the same
-name.
+"""The sites that a ledger closes for; a site, once known, must stay in the configuration.
 
-Rows of the first site name none, as in ledgers of one site. So which one that is must not change:
-as soon as there are several, the table `meta` names its audit topic. And a site that was taken out
-of the configuration would no longer be waited for, while promises of it are in the ledger.
+Rows of the first site have no site name, as in ledgers of one site, so the first site must not
+change: with several sites, `meta` stores its audit topic. A site that was removed from the
+configuration would no longer be waited for, although the ledger has promises of it.
 """
 
 from __future__ import annotations
@@ -25,12 +24,20 @@ FIRST_AUDIT: Final = (
 
 
 def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> None:
-    """UsageError unless the configuration (`audits`: central audit topic → site) has all sites that
-    the ledger knows, and the same one first.
+    """Check that the configuration has all sites of the ledger, and the same first site.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        audits: Site of each central audit topic.
+
+    Raises:
+        UsageError: A site is missing, or the first site is another one.
+        StaleDriver: The lease was taken over.
     """
     (first,) = (topic for topic, site in audits.items() if site == FIRST_SITE)
     with database.transaction(lease) as connection:
-        if gone := sorted(known_further(connection) - set(audits.values())):
+        if gone := sorted(known_further_sites(connection) - set(audits.values())):
             raise UsageError(
                 f"the ledger holds promises of the sites {', '.join(gone)}, which "
                 "kafka.further_edges does not name: without "
@@ -49,8 +56,8 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
             )
 
 
-def known_further(connection: Connection) -> set[str]:
-    """The sites, but for the first, that promises in the ledger or settled ones are of."""
+def known_further_sites(connection: Connection) -> set[str]:
+    """Return the names of all sites except the first that the ledger has audit data of."""
     site, settled = tables.audit_groups.c.site, tables.frontiers.c.settled_further
     staged = connection.execute(select(site).where(site.is_not(None)).distinct()).scalars()
     counted = connection.execute(select(settled).where(settled.is_not(None))).scalars()

@@ -1,10 +1,7 @@
-"""What staging has left behind: files whose rows are needed or stand in closed buckets, and folders
-that no commit can name.
+"""Staged files in the ledger: which are still needed, and which batch folders exist.
 
-A staged file that cannot be read is replaced by one that was staged again from the same spans: same
-groups, another file.
-
-Where that cannot be, an override gives the file up, for one type.
+A staged file that cannot be read is replaced by a new one with the same groups, staged from the
+same spans. If that is impossible, an override gives up the file for one type.
 """
 
 from __future__ import annotations
@@ -33,9 +30,9 @@ from sqlalchemy import (
 from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import newest_closed_before
-from hourmark_etl.ledger.database import Database, Lease, remove
-from hourmark_etl.ledger.digests import check, rewrite
-from hourmark_etl.ledger.frontier_rows import offsets_of
+from hourmark_etl.ledger.database import Database, Lease, delete_rows
+from hourmark_etl.ledger.digests import check_digest, update_rows
+from hourmark_etl.ledger.frontier_rows import decode_offsets
 from hourmark_etl.ledger.frontiers import force_sealed
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import (
@@ -57,8 +54,14 @@ _PLACES_MAX: Final = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Garbage:
-    """A staged file that nothing will read again; `folder` is its batch's."""
+class UnneededFile:
+    """A staged file that will not be read again.
+
+    Attributes:
+        file_id: Row id in the ledger.
+        path: Path relative to the storage root.
+        folder: Folder of the file's batch.
+    """
 
     file_id: int
     path: str
@@ -67,12 +70,19 @@ class Garbage:
 
 def closed_event_files(
     database: Database, after_id: int, closed_before_ms: int, limit: int
-) -> tuple[list[Garbage], int]:
-    """Event files all of whose groups stand in buckets closed before this time, among the `limit`
-    files after this id.
+) -> tuple[list[UnneededFile], int]:
+    """Return event files whose groups are all in buckets that were closed before a time.
 
-    Returns them, and the id to go on after: 0 once all were looked at, so that one old file that is
-    still needed holds up none.
+    Examines one page of files per call, so one old file that is still needed does not block others.
+
+    Args:
+        database: The ledger.
+        after_id: Row id after which the page starts.
+        closed_before_ms: Unix milliseconds.
+        limit: Number of files in a page.
+
+    Returns:
+        The unneeded files, and the row id for the next call: 0 after the last page.
     """
     groups, buckets = tables.groups, tables.buckets
     needed = (
@@ -94,9 +104,19 @@ def closed_event_files(
 
 def settled_audit_files(
     database: Database, after_id: int, below: AuditOffsets, limit: int
-) -> tuple[list[Garbage], int]:
-    """The same of audit files, all of whose promises are of closed hours and lie below these
-    central audit offsets.
+) -> tuple[list[UnneededFile], int]:
+    """Return audit files whose promises are all of closed hours and below the given audit offsets.
+
+    Examines one page of files per call.
+
+    Args:
+        database: The ledger.
+        after_id: Row id after which the page starts.
+        below: Audit offset of each site.
+        limit: Number of files in a page.
+
+    Returns:
+        The unneeded files, and the row id for the next call: 0 after the last page.
     """
     groups, frontiers = tables.audit_groups, tables.frontiers
     needed = (
@@ -119,13 +139,14 @@ def _unneeded(
     limit: int,
     needed: Select[Any],
     file_id: ColumnElement[int],
-) -> tuple[list[Garbage], int]:
+) -> tuple[list[UnneededFile], int]:
     looked = select(_FILES.c.id, _FILES.c.path, _FILES.c.batch).where(
         _FILES.c.kind == kind, _FILES.c.id > after_id
     )
     with database.reading() as connection:
         found = [
-            Garbage(*row) for row in connection.execute(looked.order_by(_FILES.c.id).limit(limit))
+            UnneededFile(*row)
+            for row in connection.execute(looked.order_by(_FILES.c.id).limit(limit))
         ]
         if not found:
             return [], 0
@@ -137,16 +158,12 @@ def _unneeded(
 
 
 def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
-    """By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no
-    seal has settled.
-
-    Promises of a further site are needed until every type has settled them: files hold those of
-    all.
-    """
+    # Promises of a further site are needed until every type has settled them: a file holds promises
+    # of all types.
     groups, audits, frontiers = tables.groups.c, tables.audit_groups.c, tables.frontiers.c
     settled = [
-        offsets_of(*row)
-        for row in database.ask(select(frontiers.settled_next, frontiers.settled_further))
+        decode_offsets(*row)
+        for row in database.fetch(select(frontiers.settled_next, frontiers.settled_further))
     ]
     by_all = functools.reduce(AuditOffsets.minimum, settled) if settled else NO_AUDIT_OFFSETS
     return {
@@ -161,9 +178,6 @@ def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
 def _at_or_past(
     offset: ColumnElement[int], first: ColumnElement[int] | int, offsets: AuditOffsets
 ) -> ColumnElement[bool]:
-    """Promises at or past an offset of their site: `first`, or that of a further one; all of a site
-    that has none.
-    """
     site = tables.audit_groups.c.site
     further = offsets.further_sites
     return or_(
@@ -174,15 +188,23 @@ def _at_or_past(
 
 
 def oldest_frontier_ms(database: Database) -> int:
-    """When the oldest hour began that is not closed; 0 where there are no types."""
-    return 1000 * (database.ask(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
+    """Return the start of the oldest hour that is not closed, over all types.
+
+    Returns:
+        Unix milliseconds; 0 if the ledger has no types.
+    """
+    return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
 def settled_before(
     database: Database, event_type: str, closed_before_ms: int
 ) -> AuditOffsets | None:
-    """Up to where the type's last bucket closed before this time was proved; None if there
-    is none.
+    """Return the audit offsets of a type's newest bucket that was closed before a time, or None.
+
+    Args:
+        database: The ledger.
+        event_type: Event type.
+        closed_before_ms: Unix milliseconds.
     """
     with database.reading() as connection:
         found = newest_closed_before(connection, event_type, closed_before_ms)
@@ -193,10 +215,19 @@ def settled_before(
     )
 
 
-def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -> set[str]:
-    """Before the files are deleted: one that nobody names harms nothing.
+def forget_files(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
+    """Delete files and their groups from the ledger, before the files are deleted on storage.
 
-    Returns the folders of which no file is left.
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        files: Files to delete.
+
+    Returns:
+        The batch folders that have no file left.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     ids = [{"id": f.file_id, "file_id": f.file_id} for f in files]
     with database.transaction(lease) as connection:
@@ -205,18 +236,21 @@ def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -
             (tables.audit_groups, "file_id"),
             (_FILES, "id"),
         ):
-            remove(connection, table, [key], ids)
-        folders = {f.folder for f in files}
+            delete_rows(connection, table, [key], ids)
+        batch_folders = {f.folder for f in files}
         left = set(
             connection.execute(
-                select(_FILES.c.batch).where(_FILES.c.batch.in_(sorted(folders))).distinct()
+                select(_FILES.c.batch).where(_FILES.c.batch.in_(sorted(batch_folders))).distinct()
             ).scalars()
         )
-    return folders - left
+    return batch_folders - left
 
 
-def folders(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Batch folders that the ledger names, and the epoch of each lease, in one consistent view."""
+def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
+    """Return the ledger's batch folders and the epoch of each lease, in one consistent view.
+
+    Folders are relative to the storage root; epochs are by lease name.
+    """
     with database.reading() as connection:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
         epochs: dict[str, int] = dict(
@@ -226,8 +260,15 @@ def folders(database: Database) -> tuple[set[str], dict[str, int]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class KnownFile:
-    """A staged file, its batch's folder, and its groups by (type, hour)."""
+class LedgerFile:
+    """A staged file with its groups, as the ledger knows them.
+
+    Attributes:
+        file_id: Row id in the ledger.
+        file: Path, kind, row count and spans.
+        folder: Folder of the file's batch.
+        groups: Sums of each group, by (type, hour in Unix seconds).
+    """
 
     file_id: int
     file: StagedFile
@@ -235,8 +276,13 @@ class KnownFile:
     groups: Mapping[tuple[str, int], Sums]
 
 
-def known_file(database: Database, path: str) -> KnownFile:
-    """Finding if the ledger does not name the file."""
+def read_ledger_file(database: Database, path: str) -> LedgerFile:
+    """Return the ledger's entry of a staged file.
+
+    Raises:
+        Finding: The ledger has no such file.
+        DamagedRow: A row differs from what was written.
+    """
     with database.reading() as connection:
         row = (
             connection.execute(select(_FILES).where(_FILES.c.path == path)).mappings().one_or_none()
@@ -246,20 +292,20 @@ def known_file(database: Database, path: str) -> KnownFile:
                 f"the ledger names no staged file {path}; `hourmark ledger check` "
                 "compares ledger and storage"
             )
-        check(_FILES, row)
+        check_digest(_FILES, row)
         groups: dict[tuple[str, int], Sums] = {}
         for table in (tables.groups, tables.audit_groups):
             for of in connection.execute(
                 select(table).where(table.c.file_id == row["id"])
             ).mappings():
-                check(table, of, path, of["type"])
+                check_digest(table, of, path, of["type"])
                 groups[of["type"], of["hour"]] = Sums(
                     of["rows"],
                     digest=to_unsigned(of["low64_sum"]),
                     values=to_unsigned(of["value_sum"] or 0),
                     unchecked=of["rows"] if of["value_sum"] is None else 0,
                 )
-    return KnownFile(row["id"], _staged_file(row), row["batch"], groups)
+    return LedgerFile(row["id"], _staged_file(row), row["batch"], groups)
 
 
 def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
@@ -274,15 +320,29 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
     )
 
 
-def types_in(database: Database, path: str) -> set[str]:
-    """The types whose next buckets need events, or promises, of the file; none if the ledger does
-    not name it any more.
+def types_needing(database: Database, path: str) -> set[str]:
+    """Return the event types that still need rows of a staged file.
+
+    Args:
+        database: The ledger.
+        path: Path of the file, relative to the storage root.
+
+    Returns:
+        Type names; empty if no type needs the file, or the ledger does not name it.
     """
-    return set(database.ask(needed_of(database, "type", _FILES.c.path == path)).scalars())
+    return set(database.fetch(select_needed(database, "type", _FILES.c.path == path)).scalars())
 
 
-def needed_of(database: Database, column: str, *where: ColumnElement[bool]) -> CompoundSelect[Any]:
-    """The column, of groups that are needed still."""
+def select_needed(
+    database: Database, column: str, *where: ColumnElement[bool]
+) -> CompoundSelect[Any]:
+    """Return a query of one column of all groups that are still needed.
+
+    Args:
+        database: The ledger.
+        column: Column of the groups' tables.
+        *where: Further conditions.
+    """
     return union(
         *(
             select(groups.c[column])
@@ -295,9 +355,21 @@ def needed_of(database: Database, column: str, *where: ColumnElement[bool]) -> C
 
 
 def replace_file(
-    database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]
+    database: Database, lease: Lease, known: LedgerFile, path: str, groups: Collection[StagedGroup]
 ) -> None:
-    """From now on the file's rows stand in `path`; `groups` say where (none for promises)."""
+    """Replace a staged file by one with the same groups.
+
+    Args:
+        database: The ledger.
+        lease: Lease under which the ledger is changed.
+        known: The old file.
+        path: Path of the new file.
+        groups: Groups of the new file with their first rows; empty for an audit file.
+
+    Raises:
+        StaleDriver: The lease was taken over.
+        DamagedRow: A row differs from what was written.
+    """
     rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
         for table in (tables.groups, tables.audit_groups):
@@ -305,7 +377,7 @@ def replace_file(
             for row in connection.execute(
                 select(table).where(table.c.file_id == known.file_id)
             ).mappings():
-                check(table, row, known.file.path, row["type"])
+                check_digest(table, row, known.file.path, row["type"])
                 moved.append(
                     (
                         row,
@@ -314,27 +386,42 @@ def replace_file(
                         else {},
                     )
                 )
-            rewrite(connection, table, moved, path)
+            update_rows(connection, table, moved, path)
         row = (
             connection.execute(select(_FILES).where(_FILES.c.id == known.file_id)).mappings().one()
         )
-        check(_FILES, row)
-        rewrite(connection, _FILES, [(row, {"path": path})])
+        check_digest(_FILES, row)
+        update_rows(connection, _FILES, [(row, {"path": path})])
 
 
-def give_up(
-    database: Database, lease: Lease, known: KnownFile, f: Frontier, gap: OffsetGap, forced: str
+def give_up_file(
+    database: Database,
+    lease: Lease,
+    known: LedgerFile,
+    frontier: Frontier,
+    gap: OffsetGap,
+    forced: str,
 ) -> None:
-    """The type no longer waits for its rows of the file; hours that were sealed with them are
-    forced. `forced`: whose word it is.
+    """Give up a staged file for one type; hours that were sealed with its rows close as `forced`.
 
-    Offsets and audit cut of a seal stay: a closer that has written such an hour whole may still
-    publish it.
+    Offsets and audit cut of the seals stay, because a closer that has already written the complete
+    hour may still publish it.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer.
+        known: The file.
+        frontier: Frontier of the type.
+        gap: Gap to store for the lost records.
+        forced: Text about the override for the manifests.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     with database.transaction(lease) as connection:
         lost = defaultdict[int, Sums](Sums)
         for table in (tables.groups, tables.audit_groups):
-            own = (table.c.file_id == known.file_id, table.c.type == f.event_type)
+            own = (table.c.file_id == known.file_id, table.c.type == frontier.event_type)
             if table is tables.groups:
                 for row in connection.execute(select(table).where(*own)):
                     is_known = row.value_sum is not None
@@ -345,12 +432,15 @@ def give_up(
                         row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked
                     )
             connection.execute(delete(table).where(*own))
-        force_sealed(connection, f, lost, (forced, gap.what))
+        force_sealed(connection, frontier, lost, (forced, gap.what))
         put_gaps(connection, [gap])
 
 
-def places(spans: Sequence[OffsetSpan]) -> str:
-    """Topics, partitions and offsets, as many as a person reads."""
+def format_spans(spans: Sequence[OffsetSpan]) -> str:
+    """Return topics, partitions and offsets of up to 5 spans as text.
+
+    The text ends with the number of further spans, if any.
+    """
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"
         for s in spans[:_PLACES_MAX]

@@ -1,10 +1,9 @@
-"""The tables.
+"""The tables of the ledger.
 
-Hours are Unix seconds of the bucket's start; sums are modulo 2^64, kept as signed 64-bit integers.
-
-Paths of files are relative to the storage root. JSON columns hold what is only read as a whole.
-Tables are made by the revisions in `migrations`: what changes here changes there too (until the
-first release, `versions/v2.py` makes what stands here).
+Hours are Unix seconds of the bucket's start. Sums are modulo 2^64, stored as signed 64-bit
+integers. Paths are relative to the storage root. JSON columns hold values that are only read as a
+whole. The revisions in `migrations` create the tables, so every change here needs a revision there
+(until the first release, `versions/v2.py` creates the tables as defined here).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ CHECKED_WHEN_READ: Final = (
     "checked when read"  # a table that grows with history: no start of a driver reads all of it
 )
 UNDIGESTED: Final = "undigested"
-# a column that rows of before do not have in their digest: it counts where it says something
+# a column that older rows do not have in their digest: it counts only if it is not null
 LATER: Final = "later"
 
 
@@ -43,15 +42,13 @@ _text = functools.partial(Column, type_=Text, nullable=False)
 _number = functools.partial(Column, type_=BigInteger, nullable=False)
 _bytes = functools.partial(Column, type_=LargeBinary, nullable=False)
 _flag = functools.partial(Column, type_=Boolean, nullable=False)
-# Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits
+# Row ids; SQLite assigns ids automatically only for the type INTEGER, which has 64 bits
 # there.
 _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _later(name: str, kind: type[Text] | type[BigInteger] = Text) -> Column[Any]:
-    """Return a nullable column that older versions of the ledger do not have; null means unknown,
-    or the first site.
-    """
+    # Older versions of the ledger do not have the column; null means unknown, or the first site.
     return Column(name, kind, info={LATER: True})
 
 
@@ -60,7 +57,7 @@ def _row_id() -> Column[int]:
 
 
 def _of_file() -> Column[int]:
-    """Groups have the file's path in their digest instead."""
+    # The digest of a group covers the file's path instead.
     return Column("file_id", ForeignKey("staged_files.id"), nullable=False, info={UNDIGESTED: True})
 
 
@@ -126,7 +123,7 @@ groups = Table(
     _bytes("last_id"),
     Column(
         "listed_hour", BigInteger, info={UNDIGESTED: True}
-    ),  # set by the thousand; a seal says what its rows add up to
+    ),  # set for thousands of rows at once; a seal has the sums of its rows
     _bytes(DIGEST),
     Index("staged_groups_by_file", "file_id"),
     Index("staged_groups_by_listing", "type", "listed_hour", "hour"),
@@ -240,8 +237,8 @@ unaudited = Table(
     Column("audit_further", Text),  # JSON: the same as audit_next, by further site
 )
 
-# Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache, behind it
-# stands the bucket itself.
+# Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache that is
+# rebuilt from the bucket.
 id_indexes = Table(
     "id_indexes",
     metadata,
@@ -254,7 +251,7 @@ id_indexes = Table(
     Index("id_indexes_by_bucket", "type", "hour"),
 )
 
-# An operator's word that the type's frontier hour closes as `forced`, whatever is missing.
+# An operator's order to close the type's frontier hour as `forced`, whatever is missing.
 overrides = Table(
     "overrides",
     metadata,
@@ -265,7 +262,7 @@ overrides = Table(
     _number("requested_at_ms"),
 )
 
-# What each frontier hour waits for, as the closer last saw it: for `bucket why`.
+# What each frontier hour waits for, as of the closer's last poll: for `bucket why`.
 blockers = Table(
     "blockers",
     metadata,
@@ -335,7 +332,7 @@ reporters = Table(
     Column("unknown_losses", BigInteger, nullable=False, server_default="0"),
     Column(
         "unrepeatable", Boolean, nullable=False, server_default=false()
-    ),  # its senders cannot be asked again
+    ),  # its senders cannot send data again
 )
 
 # What reports added to a source's losses. The lines were written between `from_ms`, up to which the
@@ -385,7 +382,7 @@ gaps = Table(
     metadata,
     _row_id(),
     _text("topic"),  # at the edge
-    Column("type", Text),  # whose promises alone it concerns; null: as the topic says
+    Column("type", Text),  # the only type that it concerns; null: all types of the topic
     _text("what"),
     Column("accepted_at_ms", BigInteger),
     _text("reason"),

@@ -22,7 +22,7 @@ from hourmark.records.manifest import Grade
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.listings import FileDifference
 from hourmark_etl.operators.bucket_text import table
 from hourmark_etl.operators.reconciled_ranges import unmet_ranges
@@ -175,7 +175,7 @@ def audit(
       hourmark audit end-song --from 2026-11-21T05 --to 2026-11-21T05 --ranges --json
     """
     window = _window(config, event_type, from_hour, to_hour)
-    with existing_ledger(config) as database:
+    with open_existing_ledger(config) as database:
         found, files = _books(database, config, window, ranges)
         oldest_s = oldest_bucket_s(database, event_type)
     differences = [*(d for books in found.values() for d in books.differences)]

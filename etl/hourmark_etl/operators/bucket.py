@@ -29,7 +29,7 @@ from hourmark_etl.buckets.reader import (
     read_manifest,
 )
 from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, damaged_bucket
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.operators.bucket_text import described, event_lines, report, table, verdict_line
 from hourmark_etl.operators.override import force, frontier_rows, why
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
@@ -256,7 +256,7 @@ def known_rows(
     from_s = parse_hour(from_hour, config).start_s if from_hour else 0
     to_s = parse_hour(to_hour, config).start_s if to_hour else None
     label = functools.cache(lambda hour_s: str(Hour(hour_s, length_s)))
-    with existing_ledger(config) as database, database.reading() as connection:
+    with open_existing_ledger(config) as database, database.reading() as connection:
         found = bucket_rows(connection, event_type, from_s=from_s, to_s=to_s)
         rows = [_known_row(row, label(row.hour_s), 1000 * (row.hour_s + length_s)) for row in found]
     return sorted(rows, key=lambda row: (row["type"], row["hour"]))

@@ -25,9 +25,9 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, print_json
 from hourmark.process.alarms import Alarm, AlarmLog
 from hourmark.process.stopping import stop_on_signals
-from hourmark_etl.ledger.batches import positions_at
+from hourmark_etl.ledger.batches import positions_of_topic
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
 
 _LOG: Final = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Canaries:
         """When the last record before the ledger's position was written."""
         spans = {}
         for p in _partitions(self._central, copy):
-            known = positions_at(self._database, p)
+            known = positions_of_topic(self._database, p)
             if known:
                 spans[p] = (
                     max(self._central.starts([p])[p], known[-1].next_offset - _NEAR),
@@ -145,7 +145,7 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
     --every, the log has a line where the alarm begins and one where it is over.
     """
     clock = SystemClock()
-    with contextlib.closing(existing_ledger(config)) as database:
+    with contextlib.closing(open_existing_ledger(config)) as database:
         canaries = Canaries(config, database)
         if every_s is None:
             passed = {site: canaries.passed(site) for site in canaries.sites}

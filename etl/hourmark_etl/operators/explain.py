@@ -19,7 +19,7 @@ from hourmark_etl.closing.cut.readiness import (
     describe_missing_service,
 )
 from hourmark_etl.humanize import format_count, format_duration, format_iso
-from hourmark_etl.ledger.heartbeat import no_driver
+from hourmark_etl.ledger.heartbeat import missing_driver_text
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
@@ -125,7 +125,7 @@ class Facts:
     @property
     def silent(self) -> str | None:
         """That no driver runs."""
-        return no_driver(self.driver_seen_ms, self.now_ms)
+        return missing_driver_text(self.driver_seen_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from hourmark.rollback.version import VERSIONS
 from hourmark.rules.rules_topic import read_rules
 from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import existing_ledger
-from hourmark_etl.ledger.stepping_down import put_back, step_down
+from hourmark_etl.ledger.downgrading import downgrade_ledger, restore_copy
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.operators.rollback import for_good
 from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
@@ -53,7 +53,7 @@ def check(as_json: bool, config: Config) -> None:
     """
     from hourmark_etl.recovery.check import check_ledger  # loads Arrow
 
-    with existing_ledger(config) as database:
+    with open_existing_ledger(config) as database:
         central = Cluster(config.kafka.central_cluster, "central")
         found = check_ledger(
             database, open_storage(config.storage), config.parsing.bucket_seconds, central
@@ -122,7 +122,7 @@ def upgrade(config: Config) -> None:
     Example:
       hourmark ledger upgrade
     """
-    with existing_ledger(config, may_migrate=True) as database:
+    with open_existing_ledger(config, may_migrate=True) as database:
         uuid, commit = database.identity()
     click.echo(f"ledger {uuid}, commit {commit}: schema version {migrations.newest()}")
 
@@ -154,7 +154,7 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
       hourmark ledger downgrade --to 0.2.0 --restore /var/lib/hourmark/ledger.sqlite.revision-2-commit-814
     """
     older = VERSIONS[to]
-    existing_ledger(config).close()
+    open_existing_ledger(config).close()
 
     def may(connection: Connection) -> None:
         revision = migrations.revision_of(connection)
@@ -170,9 +170,9 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
             )
 
     if restore is None:
-        revision, copy = older.ledger, step_down(config.etl.ledger, older.ledger, may)
+        revision, copy = older.ledger, downgrade_ledger(config.etl.ledger, older.ledger, may)
     else:
-        revision, copy = put_back(config.etl.ledger, restore, older.ledger, may)
+        revision, copy = restore_copy(config.etl.ledger, restore, older.ledger, may)
     click.echo(f"the ledger has schema version {revision}; as it was before, it is kept in {copy}")
     click.echo(
         f"start the driver of {to} next: a driver of this version, or `hourmark ledger "

@@ -25,14 +25,14 @@ from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger import overview
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import driver_seen_ms, no_driver
+from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text
 from hourmark_etl.ledger.overrides import (
     Blocker,
     blockers,
-    changes_nothing,
-    check_sealed,
+    check_effective,
+    is_ineffective,
     overrides,
     put_override,
     put_overrides,
@@ -64,7 +64,7 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     asked = parse_hour(hour, config)
     now_ms = SystemClock().now_ms()
     try:
-        database = existing_ledger(config)
+        database = open_existing_ledger(config)
     except Unavailable:
         answer = _closed_on_storage(config, event_type, asked)
         if answer is None:
@@ -128,26 +128,26 @@ def force(
     now_ms = SystemClock().now_ms()
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     length_s = config.parsing.bucket_seconds
-    with existing_ledger(config) as database:
+    with open_existing_ledger(config) as database:
         if event_type is not None and hour is not None:
             asked = parse_hour(hour, config)
             facts = _facts(database, config, event_type, asked, now_ms)
             if (
                 facts.frontier is not None and facts.frontier.hour == asked
             ):  # an override for another hour is refused below
-                check_sealed(facts.frontier, facts.wait)
+                check_effective(facts.frontier, facts.wait)
                 _confirm(facts, yes)
             put_override(database, event_type, asked, reason, by, now_ms)
             ordered = {event_type: asked}
         else:
             _confirm_all(database, length_s, yes)
             ordered = put_overrides(database, length_s, reason, by, now_ms)
-        silent = no_driver(driver_seen_ms(database), now_ms)
+        silent = missing_driver_text(last_heartbeat_ms(database), now_ms)
         waiting = blockers(database, length_s)
         sealed = {
             f.event_type
             for f in frontiers(database, length_s)
-            if changes_nothing(f, waiting.get(f.event_type))
+            if is_ineffective(f, waiting.get(f.event_type))
         }
     if as_json:
         rows = [
@@ -171,7 +171,7 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
     ledger can be read.
     """
     try:
-        database = existing_ledger(config)
+        database = open_existing_ledger(config)
     except HourmarkError as error:
         click.echo(
             f"closed buckets only, without the hours that are open: {redact(str(error))}", err=True
@@ -180,9 +180,9 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
     with database:
         found = frontiers(database, config.parsing.bucket_seconds)
         waiting = blockers(database, config.parsing.bucket_seconds)
-        seen_ms = driver_seen_ms(database)
+        seen_ms = last_heartbeat_ms(database)
     now_ms = SystemClock().now_ms()
-    silent = no_driver(seen_ms, now_ms)
+    silent = missing_driver_text(seen_ms, now_ms)
     asked = [f for f in found if event_type in (None, f.event_type)]
     return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in asked]
 
@@ -234,7 +234,7 @@ def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_
         override=overrides(database).get(event_type),
         set_aside=unreviewed_records(database, event_type),
         manifest=overview.closed_manifest(database, event_type, hour),
-        driver_seen_ms=driver_seen_ms(database),
+        driver_seen_ms=last_heartbeat_ms(database),
     )
 
 

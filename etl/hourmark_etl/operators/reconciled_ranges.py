@@ -20,7 +20,7 @@ from hourmark_etl.closing.proof.evidence import (
 from hourmark_etl.closing.proof.promises import UnmetPromise, compare_ranges
 from hourmark_etl.closing.units import Listing, plan_units
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.listings import groups_of, promises_between
+from hourmark_etl.ledger.listings import groups_in_hour, promises_between
 from hourmark_etl.model import NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.storage import Storage
 
@@ -42,7 +42,7 @@ def unmet_ranges(
 
     Unreadable names a file that is damaged.
     """
-    groups = groups_of(database, event_type, hour_s)
+    groups = groups_in_hour(database, event_type, hour_s)
     if sum(g.rows for g in groups) < staged_rows:
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)

@@ -17,7 +17,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontier_rows import offsets_of
+from hourmark_etl.ledger.frontier_rows import decode_offsets
 from hourmark_etl.ledger.listings import FileDifference, file_differences
 from hourmark_etl.operators.reconciliation import BucketFacts, Promised, TypeFacts
 
@@ -68,7 +68,7 @@ def facts_of(
                 event_type=event_type,
                 length_s=length_s,
                 frontier_s=hour_s,
-                settled_next=offsets_of(settled_next, further),
+                settled_next=decode_offsets(settled_next, further),
                 alarm=tuple(json.loads(alarm)) if alarm else (),
                 listed=listed[event_type],
                 promised=promised[event_type],
@@ -150,7 +150,7 @@ def _add_further(
         .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_not(None))
     )
     for row in connection.execute(query):
-        is_settled = row.hour < row.open_s and row.last_offset < offsets_of(
+        is_settled = row.hour < row.open_s and row.last_offset < decode_offsets(
             0, row.settled_further
         ).offset_of(row.site)
         known = promised[row.type].get(row.hour, Promised(0, 0))

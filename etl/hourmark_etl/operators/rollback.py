@@ -22,7 +22,7 @@ from hourmark.rollback.version import OlderVersion
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
-from hourmark_etl.ledger.sites import known_further
+from hourmark_etl.ledger.sites import known_further_sites
 
 _SITES: Final = 5  # the revision that knows several sites
 _DAYS: Final = 6  # the revision that packs rows of older buckets
@@ -122,7 +122,7 @@ def _to_be_told(connection: Connection, older: OlderVersion) -> Iterator[Obstacl
 
 
 def _sites(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
-    if further := sorted(known_further(connection)):
+    if further := sorted(known_further_sites(connection)):
         yield Obstacle(
             "etl.ledger",
             f"it closes for further sites, {', '.join(further)}: {older.name} "

@@ -15,7 +15,7 @@ from hourmark.config.loading import Config, config_option
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.set_aside import SetAsideRow, mark_reviewed, set_aside_rows
 from hourmark_etl.options import print_lines
 
@@ -45,7 +45,7 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
     Example:  hourmark etl set-aside ls click
     """
     set_up_logging(config.log_level)
-    with existing_ledger(config) as database:
+    with open_existing_ledger(config) as database:
         rows = set_aside_rows(database, event_type, reviewed=None if is_all else False)
     if as_json:
         print_json({"set_aside": [_json(row, config.parsing.bucket_seconds) for row in rows]})
@@ -66,7 +66,7 @@ def review(event_type: str | None, is_all: bool, config: Config) -> None:
     if (event_type is None) != is_all:
         raise click.UsageError("give a TYPE, or --all")
     set_up_logging(config.log_level)
-    with existing_ledger(config) as database:
+    with open_existing_ledger(config) as database:
         count = mark_reviewed(database, event_type, SystemClock().now_ms())
     click.echo(f"{count} records of {event_type or 'all types'} are marked as reviewed")
 

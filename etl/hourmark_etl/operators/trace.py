@@ -14,7 +14,7 @@ from hourmark.config.groups import KafkaSettings
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json, to_json_value
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.operators.letters import moment_ms
 from hourmark_etl.operators.tracing.found import Facts, found
 from hourmark_etl.operators.tracing.kept import Kept
@@ -146,7 +146,12 @@ def _at_a_site(
     now_ms, length_s = SystemClock().now_ms(), config.parsing.bucket_seconds
     known, refused = list[tuple[str, Facts]](), list[UsageError]()
     with contextlib.closing(
-        Kept(lambda: existing_ledger(config), open_storage(config.storage), length_s, _say_progress)
+        Kept(
+            lambda: open_existing_ledger(config),
+            open_storage(config.storage),
+            length_s,
+            _say_progress,
+        )
     ) as kept:
         for kafka in sites:
             topics = Topics(kafka, _say_progress, now_ms=now_ms, records_max=records_max)

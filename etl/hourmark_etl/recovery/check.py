@@ -22,13 +22,13 @@ from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans, damaged_bucket, late_rows
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import damaged_rows
+from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.ledger.listings import file_differences
-from hourmark_etl.ledger.staged_files import needed_of
+from hourmark_etl.ledger.staged_files import select_needed
 from hourmark_etl.model import Frontier, HourState, StagingPosition, from_columns
 from hourmark_etl.staging.files import read_note
-from hourmark_etl.storage import Lost, NotFound, Storage, at_once, entries_of
+from hourmark_etl.storage import ContentLost, NotFound, Storage, list_if_exists, map_concurrently
 from hourmark_etl.topics import CentralCluster
 
 
@@ -85,7 +85,10 @@ def check_ledger(
             database, bucket_seconds
         )  # read after storage was listed: a bucket is published before it is closed
         return [
-            *(LedgerFinding(LedgerFault.DIGEST, d.table, str(d)) for d in damaged_rows(database)),
+            *(
+                LedgerFinding(LedgerFault.DIGEST, d.table, str(d))
+                for d in find_damaged_rows(database)
+            ),
             *check_chains(database, known),
             *check_late_hours(database, bucket_seconds),
             *check_groups(database, known),
@@ -260,7 +263,7 @@ def check_markers(
     for f in known_frontiers:
         yield from filter(
             None,
-            at_once(
+            map_concurrently(
                 lambda closed: _marker_problem(database, storage, *closed),
                 _closed_buckets(database, f),
             ),
@@ -322,7 +325,7 @@ def _marker_problem(
                 f"closed by ledger {found.ledger}, commit {found.ledger_commit}",
             )
             detail = f"{by}; this ledger ({ledger}, at {commit}) does not know it"
-    except (BadMarker, Lost) as error:
+    except (BadMarker, ContentLost) as error:
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
 
@@ -344,20 +347,22 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     """
     files = tables.staged_files.c
     batches = defaultdict[str, dict[str, int]](dict)
-    for path, batch, rows in database.ask(
+    for path, batch, rows in database.fetch(
         select(files.path, files.batch, files.rows).where(
-            files.id.in_(needed_of(database, "file_id"))
+            files.id.in_(select_needed(database, "file_id"))
         )
     ):
         batches[batch][path] = rows
-    for problems in at_once(lambda batch: [*_file_problems(storage, *batch)], batches.items()):
+    for problems in map_concurrently(
+        lambda batch: [*_file_problems(storage, *batch)], batches.items()
+    ):
         yield from problems
 
 
 def _file_problems(
     storage: Storage, folder: str, files: Mapping[str, int]
 ) -> Iterator[LedgerFinding]:
-    standing = {f"{folder}/{entry.name}" for entry in entries_of(storage, folder)}
+    standing = {f"{folder}/{entry.name}" for entry in list_if_exists(storage, folder)}
     for path, wanted in sorted(files.items()):
         if path not in standing:
             yield LedgerFinding(LedgerFault.FILE, path, "missing; closing stages it again")
@@ -392,7 +397,7 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
     # Digests are checked separately.
     positions = [
         from_columns(StagingPosition, row)
-        for row in database.ask(select(tables.positions)).mappings()
+        for row in database.fetch(select(tables.positions)).mappings()
     ]
     infos = central.topics({p.topic for p in positions})
     alive = {}

@@ -17,7 +17,7 @@ from hourmark.errors import Finding
 from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.storage import Lost, Storage, entries_of
+from hourmark_etl.storage import ContentLost, Storage, list_if_exists
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -98,14 +98,14 @@ def read_first_hours(storage: Storage) -> list[FirstHours]:
 def _read_records(storage: Storage) -> Iterator[FirstHours | Finding]:
     names = [
         entry.name
-        for entry in entries_of(storage, LEDGER_FOLDER)
+        for entry in list_if_exists(storage, LEDGER_FOLDER)
         if entry.name.startswith("first-hours-")
     ]
     for path in (f"{LEDGER_FOLDER}/{name}" for name in names):
         try:
             yield FirstHours.decode(storage.read(path))
-        except (ValueError, Lost) as error:
-            why = error.what if isinstance(error, Lost) else str(error)
+        except (ValueError, ContentLost) as error:
+            why = error.what if isinstance(error, ContentLost) else str(error)
             yield Finding(
                 f"{storage.url(path)}: {why}. Bring it back from a copy; where there is none, "
                 "delete it, and tell a rebuilt "

@@ -18,10 +18,10 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.batches import lost_behind
+from hourmark_etl.ledger.batches import truncated_gap
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
-from hourmark_etl.ledger.staged_files import folders
+from hourmark_etl.ledger.staged_files import folders_and_epochs
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.storage_scan import Key, batch_folders, read_notes
 from hourmark_etl.storage import Storage
@@ -105,7 +105,7 @@ class LostEndDetector:
 
     def _uncommitted_folders(self) -> list[str]:
         standing = batch_folders(self._storage)
-        named, _ = folders(
+        named, _ = folders_and_epochs(
             self._database
         )  # read after the listing, because a folder may be committed in between
         return [folder for folder in standing if folder not in named]
@@ -182,7 +182,7 @@ class LostEndDetector:
             for key, p in ends.items()
             if p.next_offset < reached.get(key, 0) or key in truncated
         ]
-        return [lost_behind(self._topics.at_edge(p.topic), p) for p in short]
+        return [truncated_gap(self._topics.at_edge(p.topic), p) for p in short]
 
     def _truncated_logs(self, ends: Mapping[Key, StagingPosition]) -> set[Key]:
         """Return the partitions that lost staged records according to their leader epochs.

@@ -17,7 +17,7 @@ from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.model import Frontier, HourState
-from hourmark_etl.storage import AccessDenied, Lost, Storage, at_once
+from hourmark_etl.storage import AccessDenied, ContentLost, Storage, map_concurrently
 
 _LOG: Final = logging.getLogger(__name__)
 _HELP: Final = (
@@ -80,7 +80,7 @@ def _has_marker(storage: Storage, folder: str) -> bool:
 def _contradictions(
     storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]
 ) -> dict[str, str]:
-    found = at_once(lambda f: _contradiction(storage, f, identity), known)
+    found = map_concurrently(lambda f: _contradiction(storage, f, identity), known)
     return {f.event_type: problem for f, problem in zip(known, found, strict=True) if problem}
 
 
@@ -112,7 +112,7 @@ def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, in
     last = frontier.hour.previous()
     try:
         found = find_manifest(storage, frontier.event_type, last)
-    except (BadMarker, Lost) as error:
+    except (BadMarker, ContentLost) as error:
         _LOG.error(
             "%s %s says nothing of this ledger, and what follows it may wait for it: %s",
             frontier.event_type,

@@ -27,11 +27,11 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import position_of
+from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
 from hourmark_etl.staging.verified import digest_of
-from hourmark_etl.storage import Lost, Storage, entries_of
+from hourmark_etl.storage import ContentLost, Storage, list_if_exists
 
 EVERY_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"offsets-(?P<ledger>[0-9a-f-]+)-(?P<digest>[0-9a-f]{32})\.json")
@@ -157,7 +157,7 @@ def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
     """Return how far audit topics are staged, for partitions whose last leader epoch is known."""
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
-        (position_of(row) for row in database.ask(query).mappings()),
+        (decode_position(row) for row in database.fetch(query).mappings()),
         key=lambda p: (p.topic, p.partition),
     )
     return tuple(
@@ -310,14 +310,14 @@ def _read_record(storage: Storage, path: str, digest: str) -> OffsetRecord | str
         if digest_of(content).hex() != digest:
             return "it is not as it was written"
         return OffsetRecord.model_validate_json(content)
-    except Lost as error:
+    except ContentLost as error:
         return str(error)
     except ValidationError as error:
         return f"no record of offsets that this version reads: {error}"
 
 
 def _list_records(storage: Storage, ledger: str) -> list[tuple[str, str]]:
-    found = ((e.name, _NAME.fullmatch(e.name)) for e in entries_of(storage, LEDGER_FOLDER))
+    found = ((e.name, _NAME.fullmatch(e.name)) for e in list_if_exists(storage, LEDGER_FOLDER))
     return [
         (f"{LEDGER_FOLDER}/{name}", m["digest"])
         for name, m in found

@@ -33,9 +33,9 @@ from hourmark_etl.ids.index_files import Bucket, list_index_files, read_bucket_r
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.closed import put_runs, unaudited_row
-from hourmark_etl.ledger.database import Database, put
-from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
-from hourmark_etl.ledger.rules import put_book
+from hourmark_etl.ledger.database import Database, replace_rows
+from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, insert_frontier, sources_carrying
+from hourmark_etl.ledger.rules import merge_rules
 from hourmark_etl.ledger.schemas import put_schemas
 from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
@@ -51,7 +51,7 @@ from hourmark_etl.recovery.storage_scan import (
 )
 from hourmark_etl.recovery.unused_ledger import check_unused
 from hourmark_etl.staging.files import read_note
-from hourmark_etl.storage import at_once
+from hourmark_etl.storage import map_concurrently
 from hourmark_etl.topics import CentralTopics
 
 
@@ -175,7 +175,7 @@ class _Rebuild:
             for path, attempt in list_index_files(storage).items()
             if (buckets := self.published.get(attempt))
         ]
-        found = at_once(lambda of: read_bucket_runs(storage, *of), own)
+        found = map_concurrently(lambda of: read_bucket_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
         put_runs(self.connection, runs, SIZE)
         self.say(f"{len({run.path for *_, run in runs})} indexes of ids")
@@ -198,7 +198,7 @@ class _Rebuild:
             self.shards[event_type] = shard
             settled = chain.settled_next if chain else NO_AUDIT_OFFSETS
             self.connection.execute(
-                new_frontier(
+                insert_frontier(
                     event_type, first_s, shard, sources, self.frontiers[event_type], settled
                 )
             )
@@ -233,7 +233,9 @@ class _Rebuild:
         knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
         if knowing:
             sources = {
-                source for r in knowing for source in carriers(event_type, r.sources.values())
+                source
+                for r in knowing
+                for source in sources_carrying(event_type, r.sources.values())
             }
             return sources, knowing[-1].types[event_type].declaration.shard
         self.done.notes.append(
@@ -295,7 +297,7 @@ class _Rebuild:
             Finding: A schema id means something else in a marker than in the rules, so one of the
                 two belongs to another installation.
         """
-        put_book(self.connection, self.outside.rules)
+        merge_rules(self.connection, self.outside.rules)
         try:
             put_schemas(
                 self.connection,
@@ -327,7 +329,7 @@ class _Rebuild:
             "commit": self.done.commit,
             BUCKET_SECONDS: self.outside.bucket_seconds,
         }
-        put(
+        replace_rows(
             self.connection,
             tables.meta,
             ["key"],

@@ -14,7 +14,7 @@ every type until an override accepts them. Gaps in events are only reported: pro
 anything is missing, and then the hour must be forced.
 
 A log that ends before what was staged, settled or closed has lost records, and new records take
-their offsets. It is handled as in `batches.begin_again`. Staged files of such audit records are
+their offsets. It is handled as in `batches.restart_truncated_logs`. Staged files of such audit records are
 used as if Kafka held none of them. Once the log has grown again, only the recorded gap shows the
 loss: for such a log of events the offsets in markers mean nothing, and all staged files are used.
 """
@@ -31,8 +31,8 @@ from sqlalchemy import Connection
 from hourmark.errors import Finding
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
-from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions
-from hourmark_etl.ledger.offset_gaps import OffsetGap, put_checks, put_gaps, tells_lost_end
+from hourmark_etl.ledger.batches import expired_gap, put_positions, truncated_gap
+from hourmark_etl.ledger.offset_gaps import OffsetGap, has_lost_end, put_checks, put_gaps
 from hourmark_etl.model import (
     DEFAULT_SHARD,
     FIRST_SITE,
@@ -102,7 +102,7 @@ class OffsetsRebuild:
             Unavailable: Storage or the cluster does not answer.
         """
         known, logs = self._put_known_offsets(), self._read_logs()
-        self.changed = {gap.topic for gap in known.gaps if tells_lost_end(gap)}
+        self.changed = {gap.topic for gap in known.gaps if has_lost_end(gap)}
         closed = self._closed_next(self.changed)
         staged = Relisting(
             connection=self.connection, storage=self.outside.storage, ledger=self.done.ledger
@@ -329,7 +329,7 @@ class OffsetsRebuild:
         held = {(gap.topic, gap.what) for gap in known if gap.accepted_at_ms is None}
         moved = [dataclasses.replace(positions[key], next_offset=to) for key, to in shorter.items()]
         gaps = [
-            lost_behind(self.topics.at_edge(p.topic), p)
+            truncated_gap(self.topics.at_edge(p.topic), p)
             for p in moved
             if p.topic not in self.topics.hosts
         ]
@@ -350,7 +350,7 @@ class OffsetsRebuild:
             needed = closed.get(key, 0) if site is None else self.promised.offset_of(site)
             for first, end in uncovered_offsets(needed, p.next_offset, staged.spans.get(key, ())):
                 yield self._accept_if_events(
-                    lost_to_retention(
+                    expired_gap(
                         self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end
                     )
                 )

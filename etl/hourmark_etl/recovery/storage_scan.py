@@ -16,7 +16,7 @@ from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
 from hourmark_etl.model import EARLIEST_MS, AuditOffsets, OffsetSpan, StagedBatch
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.storage import Storage, at_once, entries_of
+from hourmark_etl.storage import Storage, list_if_exists, map_concurrently
 
 Key = tuple[str, int]  # topic id, partition
 _UNAUDITED_NAME: Final = re.compile(
@@ -86,7 +86,7 @@ def read_chain(
         BadMarker: A marker is invalid, or not the one that the next marker refers to.
     """
     hours = list_hours(storage, event_type, bucket_seconds)
-    markers = list(at_once(lambda hour: read_marker(storage, event_type, hour), hours))
+    markers = list(map_concurrently(lambda hour: read_marker(storage, event_type, hour), hours))
     chain = [
         (hour, decode_manifest(storage, event_type, hour, marker))
         for hour, marker in zip(hours, markers, strict=True)
@@ -108,7 +108,7 @@ def batch_folders(storage: Storage) -> list[str]:
     """Return the paths of all folders of staged files, committed or not."""
     return [
         f"{STAGING_FOLDER}/{batch.name}"
-        for batch in entries_of(storage, STAGING_FOLDER)
+        for batch in list_if_exists(storage, STAGING_FOLDER)
         if batch.is_folder
     ]
 
@@ -120,10 +120,10 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
     """
 
     def notes(folder: str) -> list[StagedNote | Unreadable]:
-        return [_note(storage, f"{folder}/{file.name}") for file in entries_of(storage, folder)]
+        return [_note(storage, f"{folder}/{file.name}") for file in list_if_exists(storage, folder)]
 
     for first in range(0, len(folders), _FOLDERS_AT_ONCE):
-        for of_folder in at_once(notes, folders[first : first + _FOLDERS_AT_ONCE]):
+        for of_folder in map_concurrently(notes, folders[first : first + _FOLDERS_AT_ONCE]):
             yield from of_folder
 
 
@@ -151,7 +151,7 @@ def used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Return the lease epochs that occur in the names of staging folders and unaudited files."""
     batches = {
         int(match[1])
-        for entry in entries_of(storage, STAGING_FOLDER)
+        for entry in list_if_exists(storage, STAGING_FOLDER)
         if (match := _FOLDER.match(entry.name))
     }
     return batches | {file.epoch for file in scan_unaudited_files(storage, bucket_seconds)}
@@ -178,8 +178,8 @@ class ScannedUnauditedFile:
 
 def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[ScannedUnauditedFile]:
     """Yield all files of unaudited rows on storage; files with other names are ignored."""
-    for folder in entries_of(storage, UNAUDITED_FOLDER):
-        for entry in entries_of(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):
+    for folder in list_if_exists(storage, UNAUDITED_FOLDER):
+        for entry in list_if_exists(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):
             if match := _UNAUDITED_NAME.fullmatch(entry.name):
                 hour = Hour.parse(match[1] + (f":{match[2]}" if match[2] else ""), bucket_seconds)
                 yield ScannedUnauditedFile(

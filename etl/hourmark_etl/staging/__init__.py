@@ -1,13 +1,18 @@
-"""The consumer: micro-batches of all topics become a few staged files, and one ledger transaction
-each.
+"""The consumer: stages micro-batches of all topics as files, with one ledger transaction per batch.
 
-consumer.py  a shard's Structured Streaming query: the commit of each batch, why it ended, the restart where a server was away
-source.py    the streaming source, as Spark is told of it
-planner.py   its reader: plans in a process beside the driver, asking ledger and cluster; tasks that read and stage
-plan.py      spans of a batch, in fair shares, dealt out to tasks
-read.py      spans of offsets from Kafka, as Arrow columns
-stage.py     a task: reads its spans, stages them as one sorted Parquet file, leaves out what cannot be staged
-files.py     the format of staged files; verified.py: files that verify themselves: name → footer → chunks
-pieces.py    what tasks are told and answer, and what a staged file says of itself
-restage.py   a damaged staged file is staged again; unreadable.py: offsets that cannot be read are skipped
+| module       | content                                                                        |
+|--------------|--------------------------------------------------------------------------------|
+| `consumer`   | the Structured Streaming query of a shard: commits, error causes, restarts     |
+| `source`     | the streaming source that is registered with Spark                             |
+| `planner`    | the source's reader: plans batches from ledger and cluster; tasks that stage   |
+| `plan`       | the offset spans of a batch, shared fairly and assigned to tasks               |
+| `read`       | spans of offsets from Kafka, as Arrow columns                                  |
+| `records`    | checks of each record on an event topic                                        |
+| `reports`    | host reports, without repeated ones                                            |
+| `stage`      | a task: reads its spans and writes them as one sorted Parquet file             |
+| `files`      | the format of staged files                                                     |
+| `verified`   | Parquet files with digests: name → footer → column chunks                      |
+| `pieces`     | inputs and results of tasks, and the note in a staged file's footer            |
+| `restage`    | replaces a damaged staged file                                                 |
+| `unreadable` | skips offsets that cannot be read                                              |
 """

@@ -1,14 +1,13 @@
-"""The consumer: one Structured Streaming query over all topics of a shard, started from the ledger,
-committed to the ledger.
+"""The consumer: one Structured Streaming query per shard, started from and committed to the ledger.
 
-Spark's checkpoint is scratch: it is deleted at each start, so restart, upgrade and a lost
-checkpoint are one path. Offsets move only with the ledger transaction that names what was staged up
-to them. Where Kafka, the storage or the ledger is away, the query ends and is begun again, later
-and later; nothing else is tried twice.
+Spark's checkpoint is scratch and is deleted at each start, so a restart, an upgrade and a lost
+checkpoint take the same path. Offsets advance only in the ledger transaction that names the files
+staged up to them. If Kafka, the storage or the ledger is unavailable, the query ends and is
+restarted after growing pauses; there are no other retries.
 
-Spark hands on errors of its Python processes as text, and what a driver does next depends on their
-kind: `cause_of` finds it again. `Consumers` are those of a driver: one for each shard, those named
-to it or all that the ledger knows.
+Spark passes errors of its Python processes on as text, and the driver's reaction depends on their
+class: `parse_cause` recovers it. `Consumers` manages the consumers of a driver: one per shard,
+either for the configured shards or for all shards in the ledger.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError
-from hourmark_etl.ledger.reporters import reporters_of
+from hourmark_etl.ledger.reporters import decode_report
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
-STOP_S: Final = 10.0  # what a batch under way is given to end by itself
+STOP_S: Final = 10.0  # time that a running batch gets to end
 PAUSE_S_MAX: Final = 30.0
 _LOG = logging.getLogger(__name__)
 _RAISED: Final = re.compile(r"^(?:.*: )?((?:hourmark|hourmark_etl)\.[\w.]+): (.*)$", re.MULTILINE)
-# The process that plans speaks to Java over a socket; when it dies, that ends.
+# The planning process is connected to Java by a socket, which closes when the process dies.
 _LOST_PLANNER: Final = re.compile(
     r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE
 )
@@ -66,21 +65,24 @@ _NETWORK: Final = re.compile(
     re.MULTILINE,
 )
 _LINES_OF_CAUSE: Final = 15
-Committed = Callable[[StagedBatch, float], None]  # told of each batch, and of the seconds it took
+OnCommit = Callable[
+    [StagedBatch, float], None
+]  # called with each batch and its duration in seconds
 
 
-def checkpoint_of(scratch_dir: Path, shard: str) -> Path:
-    """Where Spark keeps a shard's checkpoint.
+def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
+    """Return the absolute path of the Spark checkpoint folder of a shard.
 
-    A relative folder is within the working one: in a container, its own.
+    A relative `scratch_dir` is resolved against the working directory.
     """
     return (scratch_dir / f"checkpoint-{shard}").absolute()
 
 
 class Consumer:
-    """Stages what arrives, batch by batch, until it is stopped.
+    """The streaming query of one shard, which stages arriving records batch by batch.
 
-    One per shard; the lease fences an older one.
+    Creating an instance takes the shard's lease, so an older consumer of the same shard can no
+    longer commit.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Consumer:
         database: Database,
         cluster_id: str,
         clock: Clock,
-        committed: Committed,
+        committed: OnCommit,
         shard: str,
     ) -> None:
         self._spark, self._config, self._database, self._cluster_id = (
@@ -102,7 +104,7 @@ class Consumer:
         self._clock, self._committed, self._shard = clock, committed, shard
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
-        self._checkpoint = checkpoint_of(config.etl.scratch_dir, shard)
+        self._checkpoint = checkpoint_dir(config.etl.scratch_dir, shard)
         self._naming = CentralTopics.from_settings(config.kafka)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = (
@@ -113,7 +115,11 @@ class Consumer:
         self._pause_s, self._again_at_s = 1.0, 0.0
 
     def start(self) -> None:
-        """Begin from the ledger's offsets."""
+        """Delete the shard's Spark checkpoint and start the query from the ledger's offsets.
+
+        Raises:
+            Py4JJavaError: Spark could not start the query.
+        """
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._error, self._stopping = None, False
         reader = StreamReader(self._config, self._lease, self._shard, self._ledger_uuid)
@@ -130,8 +136,14 @@ class Consumer:
         _LOG.info("staging shard %s from the ledger's offsets", self._shard)
 
     def check(self) -> None:
-        """Begin the query again where a server was away, or records are lost; EtlStop, saying why,
-        where it ended otherwise.
+        """Restart the query if it ended because a server was unavailable or records were lost.
+
+        Restarts are delayed by pauses that grow to 30 s. Call this method periodically; it returns
+        at once while the query runs.
+
+        Raises:
+            EtlStop: The query ended for another reason, which the message states.
+            HourmarkError: The query ended with this error, which a restart does not fix.
         """
         if self._query is None and self._clock.monotonic_s() >= self._again_at_s:
             try:
@@ -139,10 +151,10 @@ class Consumer:
             except (
                 Py4JJavaError
             ) as refused:  # Spark asks a Python process, which may have died with the last query
-                return self._begin_again(cause_of(str(refused)))
+                return self._begin_again(parse_cause(str(refused)))
         if self._query is None or self._query.isActive:
             return None
-        error = self._error or cause_of(told_of(self._query.exception()))
+        error = self._error or parse_cause(query_error_text(self._query.exception()))
         self._query = None
         return self._begin_again(error)
 
@@ -161,8 +173,9 @@ class Consumer:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def stop(self) -> None:
-        """End the query; a batch under way is committed if it ends within `STOP_S`, and else will
-        be staged again.
+        """Stop the query, waiting up to `STOP_S` seconds for the current batch to be committed.
+
+        A batch that is not committed by then is staged again by the next start.
         """
         if self._query is None:
             return
@@ -203,13 +216,13 @@ class Consumer:
 
     def _commit(self, answers: Sequence[TaskResult]) -> StagedBatch:
         now_ms = self._clock.now_ms()
-        batch = batch_of(answers, self._cluster_id, self._shard, now_ms)
+        batch = build_batch(answers, self._cluster_id, self._shard, now_ms)
         for error in ledger.commit_batch(
-            self._database, self._lease, batch, unread_of(answers, now_ms), now_ms=now_ms
+            self._database, self._lease, batch, collect_read_errors(answers, now_ms), now_ms=now_ms
         ):
             _LOG.error(
-                "%s. It is tried again after growing pauses, and everything else is staged "
-                "meanwhile; "
+                "%s. Staging retries it after growing pauses, and continues with all "
+                "other partitions; "
                 "`hourmark etl skip-unreadable %s %d` gives up what cannot be read",
                 error,
                 error.topic,
@@ -219,7 +232,7 @@ class Consumer:
             Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated
         }:
             central = Cluster(self._config.kafka.central_cluster, "central")
-            begin_truncated(
+            restart_truncated(
                 self._database,
                 self._lease,
                 central,
@@ -243,7 +256,7 @@ class Consumer:
         return batch
 
 
-def begin_truncated(
+def restart_truncated(
     database: Database,
     lease: Lease,
     central: Cluster,
@@ -252,12 +265,23 @@ def begin_truncated(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Stage again from logs of which brokers say, by leader epochs, that they lost records
-    (`batches.begin_again`).
+    """Restart staging of partitions whose logs lost records, as brokers report by leader epoch.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the shard's consumer.
+        central: The central cluster.
+        cluster_id: Id of the central cluster.
+        at_edge: Maps a central topic name to its name at the edge.
+        truncated: Partitions whose logs lost records.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        StaleDriver: The lease was taken over.
     """
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
-    ledger.begin_again(
+    ledger.restart_truncated_logs(
         database,
         lease,
         at_edge,
@@ -266,12 +290,19 @@ def begin_truncated(
     )
 
 
-def batch_of(
-    answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
+def build_batch(
+    results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """What the tasks' answers commit together."""
+    """Merge the results of a batch's tasks into one batch to commit.
+
+    Args:
+        results: Results of all tasks; the spans of each partition must join without a gap.
+        cluster_id: Id of the central cluster.
+        shard: Shard that staged the batch.
+        now_ms: Current time, Unix milliseconds.
+    """
     spans = defaultdict[Partition, list[OffsetSpan]](list)
-    for s in (s for a in answers for s in a.spans):
+    for s in (s for a in results for s in a.spans):
         spans[Partition(s.topic, s.partition)].append(s)
     starts, ends = [], []
     for found in spans.values():
@@ -297,38 +328,40 @@ def batch_of(
                 starts[-1], next_offset=found[-1].end, leader_epoch=epoch, epoch_next=epoch_next
             )
         )
-    files = tuple(f.file for a in answers for f in a.piece.files)
-    reports = sorted(r for a in answers for r in a.piece.reports)
+    files = tuple(f.file for a in results for f in a.piece.files)
+    reports = sorted(r for a in results for r in a.piece.reports)
     return StagedBatch(
         folder=files[0].path.rpartition("/")[0] if files else "",
         starts=tuple(starts),
         ends=tuple(ends),
         files=files,
-        groups=tuple(g for a in answers for g in a.piece.groups),
-        audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
-        reports=tuple(reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
-        set_aside=tuple(of for a in answers for of in a.piece.set_aside),
+        groups=tuple(g for a in results for g in a.piece.groups),
+        audit_groups=tuple(g for a in results for g in a.piece.audit_groups),
+        reports=tuple(decode_report(HostReport.decode(r.datum), now_ms) for r in reports),
+        set_aside=tuple(of for a in results for of in a.piece.set_aside),
     )
 
 
-def unread_of(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Partitions that tasks could not stage further; those whose logs lost records begin again
-    instead (`begin_truncated`).
+def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
+    """Return a read error for each partition that the tasks could not stage further.
+
+    Partitions whose logs lost records are left out; `restart_truncated` handles them.
     """
     return [
         ReadError(
             topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms
         )
-        for a in answers
+        for a in results
         for u in a.unread
         if not u.is_truncated
     ]
 
 
-def told_of(error: BaseException | None) -> str:
-    """All that Spark says of a query's end.
+def query_error_text(error: BaseException | None) -> str:
+    """Return the text of the error that ended a Spark query.
 
-    Where Java has no words for it, that is its kind, and where in Spark it came from.
+    The Java stack trace is added only if the Java exception has no message. Without an error, a
+    fixed text is returned.
     """
     said = str(error or "it ended by itself")
     trace = getattr(
@@ -337,12 +370,15 @@ def told_of(error: BaseException | None) -> str:
     return f"{said}\n{trace}" if said.startswith("null\n") else said
 
 
-def cause_of(text: str) -> HourmarkError:
-    """The error that the text tells of; Unavailable for a lost worker or a server that cannot be
-    reached; else EtlStop with the text's last lines.
+def parse_cause(text: str) -> HourmarkError:
+    """Return the exception that a Spark error text describes.
+
+    Returns:
+        The project's own exception if the text names one; `Unavailable` for a lost worker or an
+        unreachable server; otherwise `EtlStop` with the last lines of the text.
     """
     for name, message in reversed(_RAISED.findall(text)):
-        if kind := _kinds(HourmarkError).get(name):
+        if kind := _error_classes(HourmarkError).get(name):
             if issubclass(kind, Unavailable):
                 return Unavailable(message)
             return kind(message) if kind.__init__ is HourmarkError.__init__ else EtlStop(message)
@@ -360,22 +396,23 @@ def cause_of(text: str) -> HourmarkError:
         return Unavailable(f"a server that staging needs could not be reached: {found[0].strip()}")
     lines = "\n".join(text.splitlines()[-_LINES_OF_CAUSE:])
     return EtlStop(
-        "staging has stopped; start the driver again, it goes on from the ledger. The "
+        "staging has stopped; start the driver again, it continues from the ledger. The "
         f"cause:\n{lines}"
     )
 
 
-def _kinds(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
-    """By its full name: the error, and all narrower ones."""
+def _error_classes(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
     found = {f"{kind.__module__}.{kind.__qualname__}": kind}
     for narrower in kind.__subclasses__():
-        found |= _kinds(narrower)
+        found |= _error_classes(narrower)
     return found
 
 
 class Consumers:
-    """Takes in a shard that is new while it runs, unless shards were named: then others are left to
-    other drivers.
+    """The consumers of one driver, one for each of its shards.
+
+    If no shards are named, shards that are added to the ledger while the driver runs are started
+    too.
     """
 
     def __init__(
@@ -385,7 +422,11 @@ class Consumers:
         self._consumers: dict[str, Consumer] = {}
 
     def check(self) -> None:
-        """Start what is not started; EtlStop as `Consumer.check`."""
+        """Start consumers of new shards, and restart queries that ended; call it periodically.
+
+        Raises:
+            EtlStop: A query ended for a reason that a restart does not fix; see `Consumer.check`.
+        """
         for shard in sorted(
             (self._named or ledger.shards(self._database)) - self._consumers.keys()
         ):
@@ -395,6 +436,6 @@ class Consumers:
             consumer.check()
 
     def stop(self) -> None:
-        """End all queries, as `Consumer.stop`."""
+        """Stop the queries of all shards, waiting up to `STOP_S` seconds for each."""
         for consumer in self._consumers.values():
             consumer.stop()

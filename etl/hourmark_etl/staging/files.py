@@ -1,11 +1,10 @@
-"""Staged files: Parquet, one a task and micro-batch (or piece of it), never under a name that was
-used before.
+"""Staged files: one Parquet file per task and micro-batch, or per part of it, with a unique name.
 
-Event files are sorted by (type, hour, event id), so a group, the rows of one type and hour, is one
-run of rows, sorted by id, and an id range of it lies in few row groups. The datum is the Kafka
-value less its framing: it is copied into buckets as it is. Each file verifies itself (`verified`),
-and says in its footer what it holds (`pieces.StagedNote`): a ledger that was lost is rebuilt from
-such notes.
+Event files are sorted by type, hour and event id. A group, the rows of one type and hour, is
+therefore one contiguous run of rows sorted by id, and an id range of it touches few row groups. The
+datum is the Kafka value without its framing and is copied into buckets unchanged. Each file carries
+digests of its content (`verified`) and describes its content in its footer (`pieces.StagedNote`);
+a lost ledger is rebuilt from these notes.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ import pyarrow.parquet as pq
 from hourmark_etl.arrow import Bools, Int64s
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.staging.verified import DAMAGE, VerifiedFile, encoded
-from hourmark_etl.storage import Lost, Storage
+from hourmark_etl.staging.verified import DAMAGE, VerifiedFile, encode_verified
+from hourmark_etl.storage import ContentLost, Storage
 
 EVENT_SCHEMA: Final = pa.schema(
     [
@@ -75,74 +74,128 @@ ID_MAX: Final = (1 << 128) - 1
 
 
 class IdRange(NamedTuple):
-    """Event ids [low, high] as 128-bit numbers, both included."""
+    """A range of event ids as 128-bit numbers; both ends are included."""
 
     low: int = 0
     high: int = ID_MAX
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows [first, first + count) of a file: one group, sorted by event id."""
+class RowSlice:
+    """A contiguous slice of a staged file's rows: one group, sorted by event id.
+
+    Attributes:
+        first: Index of the first row in the file.
+        count: Number of rows.
+    """
 
     first: int
     count: int
 
 
 def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -> StagedNote:
-    """Write a file of either schema to `<stem>-<digest>.parquet`, and say where it stands; it
-    appears whole, or not at all.
+    """Write a staged file atomically and return its note with the file's path.
+
+    Args:
+        storage: Storage to write to.
+        stem: Path without digest and suffix; the file is named `<stem>-<digest>.parquet`.
+        table: Rows with EVENT_SCHEMA or AUDIT_SCHEMA.
+        note: Description of the content, stored in the footer.
+
+    Raises:
+        StorageError: The file could not be written.
     """
-    content, digest = encoded(table, note.to_json().encode(), ROWS_IN_GROUP)
+    content, digest = encode_verified(table, note.to_json().encode(), ROWS_IN_GROUP)
     path = f"{stem}-{digest}.parquet"
     with storage.create(path) as file:
         file.write(content)
-    return note.at(path)
+    return note.with_path(path)
 
 
 def read_rows(
     storage: Storage,
     path: str,
-    wanted: Sequence[Rows],
+    wanted: Sequence[RowSlice],
     columns: Sequence[str],
     within: IdRange | None = None,
 ) -> tuple[pa.Table, Int64s]:
-    """These columns of the wanted rows (ascending, apart), and how many rows each of `wanted` gave.
+    """Read columns of selected rows of a staged file and verify their digests.
 
-    With `within`, only rows whose id lies in it: then each of `wanted` must be one group. Memory:
-    the row groups that hold them. Unreadable if the file is missing, damaged, or shorter than the
-    ledger says.
+    Memory is bounded by the row groups that contain the rows.
+
+    Args:
+        storage: Storage of the file.
+        path: Path relative to the storage root.
+        wanted: Row slices, ascending and disjoint.
+        columns: Names of the columns to return.
+        within: If given, only rows with an event id in this range are returned; each slice must
+            then be one group.
+
+    Returns:
+        The rows, and how many rows each slice contributed.
+
+    Raises:
+        Unreadable: The file is missing, damaged, or shorter than the requested slices.
+        StorageError: The storage is unavailable.
     """
     with _readable(path), _opened(storage, path) as file:
         return _read(file, wanted, columns, within)
 
 
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """These columns of all rows of a staged file: audit files are read so. Unreadable as above."""
+    """Read columns of all rows of a staged file, and verify their digests.
+
+    Columns that files of version 0.3.0 do not have are read as null.
+
+    Args:
+        storage: Storage of the file.
+        path: Path relative to the storage root.
+        columns: Names of the columns to return.
+
+    Raises:
+        Unreadable: The file is missing or damaged.
+        StorageError: The storage is unavailable.
+    """
     with _readable(path):
         return load_all(storage, path, columns)
 
 
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """The same, with the errors of storage (StorageError) and of the file (DAMAGE) as they are."""
+    """Read columns of all rows of a staged file, and raise errors of storage and decoder unchanged.
+
+    Use `read_all` to get `Unreadable` for a missing or damaged file instead.
+
+    Args:
+        storage: Storage of the file.
+        path: Path relative to the storage root.
+        columns: Names of the columns to return.
+
+    Raises:
+        StorageError: The file is missing, or the storage is unavailable.
+        Exception: One of the classes in `verified.DAMAGE` if the file is damaged.
+    """
     with _opened(storage, path) as file:
         return _with_later(file, columns)
 
 
 def read_note(storage: Storage, path: str) -> StagedNote:
-    """What a staged file says of itself. Unreadable as above."""
+    """Return the note in a staged file's footer, which describes the file's content.
+
+    Raises:
+        Unreadable: The file is missing or damaged, or has no valid note.
+        StorageError: The storage is unavailable.
+    """
     with _readable(path), _opened(storage, path) as file:
         return StagedNote.from_json(path, file.note.decode())
 
 
 @contextlib.contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """Unreadable for what waiting does not mend: the file is gone, damaged, or has lost a block."""
     try:
         yield
     except MemoryError:
         raise
-    except Lost as error:
+    except ContentLost as error:
         raise Unreadable(path, str(error)) from error
     except DAMAGE as error:
         raise Unreadable(path, f"{type(error).__name__}: {error}") from error
@@ -155,7 +208,7 @@ def _opened(storage: Storage, path: str) -> Iterator[VerifiedFile]:
 
 
 def _read(
-    file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None
+    file: VerifiedFile, wanted: Sequence[RowSlice], columns: Sequence[str], within: IdRange | None
 ) -> tuple[pa.Table, Int64s]:
     counts = np.array(
         [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)], np.int64
@@ -175,7 +228,7 @@ def _read(
         touched &= _overlapping(file.metadata, within)
     names = [*columns] if within is None or "event_id" in columns else [*columns, "event_id"]
     table = _with_later(file, names, np.flatnonzero(touched).tolist())
-    # Where a row of the file stands in what was read: rows of skipped groups have no length.
+    # Index of each file row in the table read: rows of skipped groups take no space.
     places = np.append(0, np.cumsum(np.where(touched, counts, 0)))
 
     def place(rows: Int64s) -> Int64s:
@@ -194,9 +247,6 @@ def _read(
 def _with_later(
     file: VerifiedFile, columns: Sequence[str], row_groups: Sequence[int] | None = None
 ) -> pa.Table:
-    """Read these columns of these row groups, or of all; `LATER` columns that the file does not
-    have are null.
-    """
     there = set(file.names)
     absent = [name for name in columns if name not in there and name in LATER.names]
     table = file.read([name for name in columns if name not in absent], row_groups)
@@ -206,7 +256,6 @@ def _with_later(
 
 
 def _overlapping(metadata: pq.FileMetaData, within: IdRange) -> Bools:
-    """Row groups that may hold ids of the range, by their statistics."""
     column = EVENT_SCHEMA.get_field_index("event_id")
     found = np.ones(metadata.num_row_groups, bool)
     for i in range(metadata.num_row_groups):
@@ -220,7 +269,6 @@ def _overlapping(metadata: pq.FileMetaData, within: IdRange) -> Bools:
 
 
 def _narrowed(ids: pa.ChunkedArray, low: int, high: int, within: IdRange) -> tuple[int, int]:
-    """The part of rows [low, high), sorted by id, whose ids lie in the range."""
 
     def id_at(row: int) -> int:
         return int.from_bytes(ids[row].as_py(), "big")
@@ -230,7 +278,6 @@ def _narrowed(ids: pa.ChunkedArray, low: int, high: int, within: IdRange) -> tup
 
 
 def _slices(table: pa.Table, ranges: Int64s) -> pa.Table:
-    """Rows of all ranges in turn; neighbours are taken at once."""
     ranges = ranges[ranges[:, 1] > ranges[:, 0]]
     if not len(ranges):
         return table.slice(0, 0)

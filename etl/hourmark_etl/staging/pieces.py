@@ -1,6 +1,4 @@
-"""What a task is told, and what it answers: small values that travel between driver and executors,
-pickled.
-"""
+"""Inputs and results of staging tasks: small values, pickled between driver and executors."""
 
 from __future__ import annotations
 
@@ -25,7 +23,19 @@ NOTE_FORMAT: Final = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """What a task must know; travels to the executors."""
+    """The settings that a staging task needs; sent to the executors.
+
+    Attributes:
+        storage: Settings of the storage that files are written to.
+        folder: Folder of the batch, relative to the storage root.
+        bucket_seconds: Length of a bucket in seconds.
+        types: Event type of each central event topic.
+        audits: Site of each central audit topic.
+        hosts: Central topics of host reports.
+        ledger: UUID of the ledger.
+        schema_types: Event type of each schema id, as fixed by the rules.
+        programs: Compiled datum check of each schema id.
+    """
 
     storage: StorageSettings
     folder: str  # of this batch, relative to the storage root
@@ -44,11 +54,20 @@ class StagePlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedNote:
-    """What a staged file holds, as its footer says: every record of its `kind` (EVENTS or AUDIT of
-    `ledger.rows`) in `spans`.
+    """The content of a staged file, as described by the note in its footer.
 
-    `ledger`: UUID of the one it was staged for. `path` is where it was found, and of its groups
-    too. `observed_ms`: as of `hourmark_etl.model.StagedFile`.
+    The file holds every record of its kind in `spans`.
+
+    Attributes:
+        ledger: UUID of the ledger that the file was staged for.
+        kind: EVENTS or AUDIT.
+        rows: Number of rows.
+        spans: Kafka offset spans that the file was staged from.
+        groups: Groups of an event file.
+        audit_groups: Groups of an audit file.
+        path: Path of the file relative to the storage root; not stored in the footer.
+        observed_ms: First and last time at which the ranges of an audit file were observed, Unix
+            milliseconds; None for an event file.
     """
 
     ledger: str
@@ -62,7 +81,7 @@ class StagedNote:
 
     @property
     def file(self) -> StagedFile:
-        """What the ledger keeps of the file itself."""
+        """The ledger entry of the file itself, without its groups."""
         return StagedFile(
             path=self.path,
             kind=self.kind,
@@ -71,14 +90,14 @@ class StagedNote:
             observed_ms=self.observed_ms,
         )
 
-    def at(self, path: str) -> StagedNote:
-        """The same, of a file that stands there."""
+    def with_path(self, path: str) -> StagedNote:
+        """Return a copy of the note, and of its groups, with the given file path."""
         groups = tuple(dataclasses.replace(g, path=path) for g in self.groups)
         audit_groups = tuple(dataclasses.replace(g, path=path) for g in self.audit_groups)
         return dataclasses.replace(self, groups=groups, audit_groups=audit_groups, path=path)
 
     def to_json(self) -> str:
-        """Without paths."""
+        """Return the note as JSON text for the file's footer; paths are left out."""
         told = {name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")}
         told["spans"] = [s.to_list() for s in self.spans]
         own = {name: getattr(self, name) for name in ("ledger", "kind", "rows", "observed_ms")}
@@ -86,7 +105,16 @@ class StagedNote:
 
     @classmethod
     def from_json(cls, path: str, text: str) -> StagedNote:
-        """The inverse. ValueError or LookupError for what is none, or none of this version."""
+        """Parse a note that `to_json` wrote.
+
+        Args:
+            path: Path of the file that holds the note.
+            text: JSON text from the file's footer.
+
+        Raises:
+            ValueError: The text is not a note, or has another format version.
+            LookupError: A field is missing.
+        """
         told: dict[str, Any] = json.loads(text)
         if (given := told.pop("format")) != NOTE_FORMAT:
             raise ValueError(
@@ -105,7 +133,13 @@ class StagedNote:
 
 
 class ReportRecord(NamedTuple):
-    """A host report as it stood in Kafka: `datum` is its Avro, without framing."""
+    """A host report as read from Kafka.
+
+    Attributes:
+        partition: Partition of the report topic.
+        offset: Offset of the record.
+        datum: Avro datum, without framing.
+    """
 
     partition: int
     offset: int
@@ -113,8 +147,13 @@ class ReportRecord(NamedTuple):
 
 
 class StagedPiece(NamedTuple):
-    """What one call of `stage_table` staged: at most one file of events and one of promises; and
-    what it did not stage.
+    """The result of one `stage_table` call.
+
+    Attributes:
+        files: Notes of the files written: at most one of events, and one of promises per audit
+            topic.
+        reports: Host reports, without repeated ones.
+        set_aside: Event records that were not staged because a check failed.
     """
 
     files: tuple[StagedNote, ...] = ()
@@ -123,17 +162,16 @@ class StagedPiece(NamedTuple):
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:
-        """Of its file of events."""
+        """All groups of the event file; empty if none was written."""
         return tuple(g for f in self.files for g in f.groups)
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """Of its file of promises."""
+        """All groups of promises in the audit files; empty if none was written."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 
 def _listed(values: Sequence[Any]) -> list[list[Any]]:
-    """The fields of dataclasses, less their path."""
     told = (
         [getattr(of, f.name) for f in dataclasses.fields(of) if f.name != "path"] for of in values
     )
@@ -143,9 +181,7 @@ def _listed(values: Sequence[Any]) -> list[list[Any]]:
 
 
 def _audit_group(path: str, *fields: Any) -> AuditGroup:
-    """Return a group of the first site where it names none, without checksums where it has none, as
-    those of 0.3.0.
-    """
+    # Files of version 0.3.0 have no site and no checksums: the first site's, unchecked.
     missing = len(dataclasses.fields(AuditGroup)) - 1 - len(fields)
     return from_row(AuditGroup, (path, *fields, *(FIRST_SITE, None, None)[3 - missing :]))
 

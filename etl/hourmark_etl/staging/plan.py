@@ -1,10 +1,9 @@
-"""What a micro-batch reads: positions, committed ends and limits → spans of offsets, dealt out to
-tasks. Pure.
+"""The plan of a micro-batch: offset spans to read, assigned to tasks. Pure functions.
 
-Every partition with a backlog gets its fair share of a batch (the greatest share such that all
-together fit), so a small type beside a giant backlog is staged whole, at once. A type's bytes are
-bounded while reading: each span carries its part of the cap, and ends early where that is used up.
-So no guess at the size of records is needed, and none can be wrong.
+Every partition with a backlog gets a fair share of a batch: the largest equal share with which all
+fit. A small type next to a large backlog is therefore staged completely and at once. The bytes of a
+type are limited while reading: each span carries its part of the limit and ends early when that is
+used up, so no estimate of record sizes is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,14 @@ TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of th
 
 
 class ReadSpan(NamedTuple):
-    """A span that a task is to read: up to its end, or until its values have `bytes_max` bytes."""
+    """A span of offsets to read, up to its end or until its values reach a byte limit.
+
+    Attributes:
+        span: Topic-partition with start and end offset.
+        bytes_max: Maximum bytes of values to read; the record that reaches it is included.
+        begin: Offset and leader epoch to start fetching from instead of the span's start, so that
+            the broker detects a truncated log; None to start at the span's start.
+    """
 
     span: OffsetSpan
     bytes_max: int
@@ -31,31 +37,39 @@ class ReadSpan(NamedTuple):
 
     @property
     def records(self) -> int:
-        """At most; transaction markers leave gaps."""
+        """The number of offsets in the span, an upper limit of its records.
+
+        Transaction markers use offsets too.
+        """
         return self.span.end - self.span.start
 
     @property
     def partition(self) -> Partition:
-        """Of which topic-partition."""
+        """The topic-partition of the span."""
         return Partition(self.span.topic, self.span.partition)
 
 
 class PlannedBatch(NamedTuple):
-    """A batch: where its files go, and what each task reads. Travels as the source's offset."""
+    """A planned micro-batch, used as the streaming source's offset.
+
+    Attributes:
+        folder: Folder of the batch's files, relative to the storage root.
+        tasks: The spans that each task reads.
+    """
 
     folder: str
     tasks: tuple[tuple[ReadSpan, ...], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """For Spark's offset log."""
+        """Return the batch as JSON values, for Spark's offset log."""
         tasks = [[[r.span.to_list(), r.bytes_max, r.begin] for r in task] for task in self.tasks]
         return {"folder": self.folder, "tasks": tasks}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> PlannedBatch:
-        """The inverse."""
+    def from_json(cls, values: Mapping[str, Any]) -> PlannedBatch:
+        """Parse a batch that `to_json` returned."""
         return cls(
-            found["folder"], tuple(tuple(_read_span(*r) for r in task) for task in found["tasks"])
+            values["folder"], tuple(tuple(_read_span(*r) for r in task) for task in values["tasks"])
         )
 
 
@@ -65,27 +79,36 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
     )
 
 
-def begin_of(p: StagingPosition, log_start: int) -> StartOffset | None:
-    """Return where reading on from the position begins, with the leader epoch of the last record
-    that was staged.
+def resume_start(position: StagingPosition, log_start: int) -> StartOffset | None:
+    """Return the offset and leader epoch from which reading resumes at a position.
 
-    The epoch belongs to the offset after that record. Markers behind it may be of a later epoch, so
-    with the position itself a broker would report a truncation that never was. None where no epoch
-    is known, or the log no longer has that offset.
+    Both belong to the last staged record, because control records after it may have a later epoch:
+    with the position itself, a broker would report a truncation that did not happen.
+
+    Args:
+        position: Position of a partition.
+        log_start: Start offset of the partition's log.
+
+    Returns:
+        The start, or None if no epoch is known or the log no longer has that offset.
     """
-    if p.leader_epoch is None or p.epoch_next is None or p.epoch_next < log_start:
+    if (
+        position.leader_epoch is None
+        or position.epoch_next is None
+        or position.epoch_next < log_start
+    ):
         return None
-    return StartOffset(p.epoch_next, p.leader_epoch)
+    return StartOffset(position.epoch_next, position.leader_epoch)
 
 
-def empty_span(p: StagingPosition) -> OffsetSpan:
-    """Return the span of no offsets at the position."""
+def empty_span(position: StagingPosition) -> OffsetSpan:
+    """Return the span that starts and ends at the position's next offset."""
     return OffsetSpan(
-        topic=p.topic,
-        topic_id=p.topic_id,
-        partition=p.partition,
-        start=p.next_offset,
-        end=p.next_offset,
+        topic=position.topic,
+        topic_id=position.topic_id,
+        partition=position.partition,
+        start=position.next_offset,
+        end=position.next_offset,
     )
 
 
@@ -97,8 +120,19 @@ def plan_spans(
     type_bytes_max: int,
     starts: Mapping[Partition, int] | None = None,
 ) -> list[ReadSpan]:
-    """What the next batch reads of each partition that has a backlog: at least one offset, together
-    at most `records_max`, unless there are more partitions than that.
+    """Return the spans that the next batch reads, one for each partition with a backlog.
+
+    Args:
+        positions: Positions of the partitions.
+        ends: Committed end offset of each partition.
+        records_max: Maximum number of offsets in the batch. Each partition gets at least one, so
+            the sum is larger if there are more partitions than that.
+        type_bytes_max: Maximum bytes of values per topic.
+        starts: Log start offset of each partition, to resume with a leader epoch; None to not
+            compare epochs.
+
+    Returns:
+        The spans, or an empty list if no partition has a backlog.
     """
     behind = [
         (backlog, p) for p in positions if (backlog := ends[p.topic_partition] - p.next_offset) > 0
@@ -117,16 +151,25 @@ def plan_spans(
                 end=p.next_offset + share,
             ),
             max(1, type_bytes_max * share // of_topic[p.topic]),
-            None if starts is None else begin_of(p, starts[p.topic_partition]),
+            None if starts is None else resume_start(p, starts[p.topic_partition]),
         )
         for share, p in taken
     ]
 
 
-def deal(spans: Collection[ReadSpan], tasks_max: int) -> tuple[tuple[ReadSpan, ...], ...]:
-    """The spans of each task: about the same number of records, a topic's partitions together
-    unless that alone would keep a task longer than its part; fewer tasks where there is little to
-    read. No task is empty.
+def assign_to_tasks(
+    spans: Collection[ReadSpan], tasks_max: int
+) -> tuple[tuple[ReadSpan, ...], ...]:
+    """Assign spans to tasks so that all tasks read about the same number of records.
+
+    The partitions of a topic stay in one task unless they exceed a task's share.
+
+    Args:
+        spans: Spans to assign.
+        tasks_max: Maximum number of tasks; fewer are used if there are few records.
+
+    Returns:
+        The spans of each task; no task is empty.
     """
     total = _records(spans)
     tasks = min(tasks_max, max(1, -(-total // TASK_RECORDS_MIN)))

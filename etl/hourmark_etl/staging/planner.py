@@ -1,13 +1,12 @@
-"""Kafka as a streaming source that keeps the data out of the JVM: tasks read and stage, and hand on
-only what they staged.
+"""Kafka as a streaming source whose data bypasses the JVM: tasks read, stage and return results.
 
-An "offset" of this source is a whole planned batch, so what Spark writes down of it is never used
-to begin anywhere: the next batch begins where the ledger stands. Why not Spark's own Kafka source:
+An offset of this source is a complete planned batch, so Spark's record of it is never used to
+resume: each batch starts at the positions in the ledger. Why Spark's own Kafka source is not used:
 docs/decisions.
 
-`Planner` is the thin edge around `plan`, in Spark's process of the source. The ledger says where to
-begin and which types there are, so a type applied or a partition added counts from the next batch
-on, without a restart.
+`Planner` connects `plan` to ledger and cluster, in Spark's process for the source. The ledger
+defines the start offsets and the types, so a new type or partition is included in the next batch
+without a restart.
 """
 
 from __future__ import annotations
@@ -30,10 +29,17 @@ from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
-from hourmark_etl.ledger.schemas import SchemaCheck, add_checks
+from hourmark_etl.ledger.schemas import SchemaCheck, load_schema_checks
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.staging.pieces import StagePlan
-from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, begin_of, deal, empty_span, plan_spans
+from hourmark_etl.staging.plan import (
+    PlannedBatch,
+    ReadSpan,
+    assign_to_tasks,
+    empty_span,
+    plan_spans,
+    resume_start,
+)
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import read_and_stage
 from hourmark_etl.topics import CentralTopics, resolve_positions
@@ -43,12 +49,12 @@ _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 
-class Schemas(NamedTuple):
-    """What schema ids stand for.
+class SchemaLookup(NamedTuple):
+    """The meaning of schema ids.
 
     Attributes:
-        types: By schema id, its type: of all ids that the ledger knows for certain.
-        programs: By schema id, the program that checks its datums (`hourmark.avro.datum_check`).
+        types: Event type of each schema id in the ledger whose row is intact.
+        programs: Compiled check of the datums of each schema id (`hourmark.avro.datum_check`).
     """
 
     types: Mapping[int, str]
@@ -56,19 +62,18 @@ class Schemas(NamedTuple):
 
 
 class _Task(InputPartition):
-    """One task's spans, where its files go, what schema ids stand for, and the brokers that are
-    known by now.
-    """
-
     def __init__(
-        self, folder: str, spans: tuple[ReadSpan, ...], schemas: Schemas, bootstrap: str
+        self, folder: str, spans: tuple[ReadSpan, ...], schemas: SchemaLookup, bootstrap: str
     ) -> None:
         super().__init__(None)
         self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
 
 
 class StreamReader(DataSourceStreamReader):
-    """Of one shard, for the holder of its lease; `ledger`: the ledger's UUID."""
+    """The Spark stream reader of one shard, for the holder of its consumer lease.
+
+    The `ledger` argument is the ledger's UUID.
+    """
 
     def __init__(self, config: Config, lease: Lease, shard: str, ledger: str) -> None:
         self._config, self._lease, self._shard, self._ledger = config, lease, shard, ledger
@@ -99,7 +104,9 @@ class StreamReader(DataSourceStreamReader):
         freeze_loaded_modules()
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
-        plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schemas)
+        plan = build_stage_plan(
+            self._config, partition.folder, topics, self._ledger, partition.schemas
+        )
         central = kafka.central_cluster.model_copy(update={"bootstrap": partition.bootstrap})
         for answer in read_and_stage(partition.spans, plan, central, kafka.max_message_bytes):
             yield pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(answer)]})
@@ -117,10 +124,18 @@ class StreamReader(DataSourceStreamReader):
         return {**self.__dict__, "_planner": None}
 
 
-def stage_plan(
-    config: Config, folder: str, topics: set[str], ledger: str, schemas: Schemas
+def build_stage_plan(
+    config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaLookup
 ) -> StagePlan:
-    """What staging records of these central topics must know; `ledger`: its UUID."""
+    """Return the settings that a task needs to stage records of the given central topics.
+
+    Args:
+        config: The configuration.
+        folder: Folder of the batch, relative to the storage root.
+        topics: Central topics that the task reads.
+        ledger: UUID of the ledger.
+        schemas: Meaning of schema ids.
+    """
     control = CentralTopics.from_settings(config.kafka)
     return StagePlan(
         storage=config.storage,
@@ -135,29 +150,33 @@ def stage_plan(
     )
 
 
-def schemas_for(
+def load_schemas(
     config: Config,
     database: Database,
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
-) -> Schemas:
-    """Return what schema ids stand for, with the programs of those of these topics' types.
+) -> SchemaLookup:
+    """Return the types of all schema ids, and the datum checks for the topics' types.
 
-    `known`: what earlier calls have read, which is added to.
+    Args:
+        config: The configuration.
+        database: The ledger.
+        topics: Central topics.
+        known: Checks from earlier calls; new ones are added to it. None reads all from the ledger.
     """
     naming, checks = CentralTopics.from_settings(config.kafka), {} if known is None else known
-    add_checks(database, checks)
+    load_schema_checks(database, checks)
     own = {naming.type_of(topic) for topic in topics}
     programs = {
         schema_id: of.program
         for schema_id, of in checks.items()
         if of.program and of.event_type in own
     }
-    return Schemas({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
+    return SchemaLookup({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
 
 
 class Planner:
-    """Plans for the holder of a lease, batch after batch; each begins where the ledger stands."""
+    """Plans the micro-batches of one shard, each from the positions in the ledger."""
 
     def __init__(self, config: Config, lease: Lease, shard: str) -> None:
         self._config, self._lease, self._shard = config, lease, shard
@@ -172,9 +191,12 @@ class Planner:
         self._refreshed_s = -REFRESH_S
 
     def next_batch(self) -> PlannedBatch | None:
-        """What to read now; None if there is nothing new.
+        """Return the next batch to read, or None if there is nothing new.
 
-        EtlStop where offsets mean other records, or none, now; StaleDriver; Unavailable.
+        Raises:
+            EtlStop: Offsets refer to other records now, as after a topic was recreated.
+            StaleDriver: The lease was taken over.
+            Unavailable: Kafka or the ledger cannot be reached.
         """
         shards = ledger.type_shards(self._database)
         self._hand_over(shards)
@@ -205,7 +227,7 @@ class Planner:
             ):  # else it stays short, for as long as it takes
                 self._refresh(topics)  # a topic that was deleted and recreated is refused
             starts = self._central.starts([p.topic_partition for p in short])
-            ledger.begin_again(
+            ledger.restart_truncated_logs(
                 self._database,
                 self._lease,
                 self._at_edge,
@@ -229,15 +251,15 @@ class Planner:
             return None
         return PlannedBatch(
             f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}",
-            deal(spans, etl.tasks),
+            assign_to_tasks(spans, etl.tasks),
         )
 
-    def schemas(self, topics: Collection[str]) -> Schemas:
-        """What schema ids stand for, as `schemas_for`."""
-        return schemas_for(self._config, self._database, topics, self._checks)
+    def schemas(self, topics: Collection[str]) -> SchemaLookup:
+        """Return the meaning of schema ids for the given central topics; see `load_schemas`."""
+        return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the connections to the ledger."""
         self._database.close()
 
     def _known(self) -> list[StagingPosition]:
@@ -249,11 +271,10 @@ class Planner:
     def _to_compare(
         self, own: Collection[StagingPosition], ends: Mapping[Partition, Offset]
     ) -> list[ReadSpan]:
-        """Return empty spans of partitions that have nothing to read, and a later leader than the
-        last staged record's.
+        """Return empty spans of idle partitions whose leader changed since the last staged record.
 
-        Such a log may have lost records and have grown to the very same end. Each leader is
-        compared once.
+        Such a log may have lost records and grown to the same end offset again, which only a
+        comparison of leader epochs detects. Each leader is compared once.
         """
         found = []
         for p in own:
@@ -267,7 +288,7 @@ class Planner:
                 seen = (now, p.next_offset)
                 if (
                     self._compared.get(p.topic_partition) != seen
-                    and (begin := begin_of(p, 0)) is not None
+                    and (begin := resume_start(p, 0)) is not None
                 ):
                     found.append(ReadSpan(empty_span(p), 1, begin))
                     self._compared[p.topic_partition] = seen
@@ -276,9 +297,6 @@ class Planner:
     def _ends(
         self, own: list[StagingPosition], now_ms: int
     ) -> tuple[list[StagingPosition], dict[Partition, Offset]]:
-        """Return ends, and the positions that have one: a partition without a leader waits alone,
-        and the ledger says so.
-        """
         try:
             return own, self._central.ends([p.topic_partition for p in own])
         except NoLeader:
@@ -302,8 +320,8 @@ class Planner:
         ]
         for error in record_errors(self._database, self._lease, errors):
             _LOG.error(
-                "%s. It is tried again after growing pauses, and everything else is "
-                "staged meanwhile",
+                "%s. Staging retries it after growing pauses, and continues with all "
+                "other partitions",
                 error,
             )
 
@@ -321,7 +339,7 @@ class Planner:
         if wanted:
             ledger.begin_positions(self._database, self._lease, wanted)
             starts = self._central.starts([p.topic_partition for p in wanted])
-            ledger.pass_over(
+            ledger.skip_expired(
                 self._database,
                 self._lease,
                 self._at_edge,
@@ -329,9 +347,6 @@ class Planner:
             )
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
-        """Leave types that were moved to other shards to them: no batch of this shard is under way
-        now.
-        """
         naming = CentralTopics.from_settings(self._config.kafka)
         own = {
             p.topic: shards.get(naming.type_of(p.topic) or "", self._shard)
@@ -339,4 +354,4 @@ class Planner:
             if p.shard == self._shard
         }
         if moved := {topic: to for topic, to in own.items() if to != self._shard}:
-            ledger.hand_over(self._database, self._lease, moved)
+            ledger.move_to_shards(self._database, self._lease, moved)

@@ -1,9 +1,8 @@
-"""Reads spans of offsets of many topic-partitions of the central cluster as Arrow columns, a piece
-of bounded size at a time.
+"""Reads offset spans of many central partitions as Arrow columns, in chunks of bounded size.
 
-As `hourmark.kafka.partitions_reader`; what is added here are a span's bytes, and that what
-retention has taken is DataLoss: nothing is ever skipped. Where there is the compiled module, no
-record is an object of Python's; those cost about 1 µs of CPU each.
+Extends `hourmark.kafka.partitions_reader` by a byte limit per span and by DataLoss for records that
+retention has deleted: no record is skipped. With the compiled module, records are not converted to
+Python objects, which cost about 1 µs of CPU each.
 """
 
 from __future__ import annotations
@@ -52,10 +51,15 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-class Unread(NamedTuple):
-    """A partition that could not be read from `offset` on.
+class UnreadablePartition(NamedTuple):
+    """A partition that could not be read from an offset on.
 
-    `is_truncated`: its log lost records before that offset.
+    Attributes:
+        topic: Topic name.
+        partition: Partition number.
+        offset: First offset that could not be read.
+        why: Reason, human-readable.
+        is_truncated: Whether the partition's log lost records before the offset.
     """
 
     topic: str
@@ -65,8 +69,8 @@ class Unread(NamedTuple):
     is_truncated: bool = False
 
     @classmethod
-    def of(cls, error: PartitionError) -> Unread:
-        """What is known of the error, in a form that travels between processes."""
+    def from_error(cls, error: PartitionError) -> UnreadablePartition:
+        """Return a copy of the error's data that can be pickled."""
         return cls(
             error.partition.topic,
             error.partition.partition,
@@ -77,11 +81,14 @@ class Unread(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in
-    `spans`.
+    """A chunk of records read from Kafka.
 
-    `one_epoch`: partitions all of whose records in it were written under the leader epoch of their
-    span.
+    Attributes:
+        table: All committed records in `spans`, with the columns key, value, topic, partition and
+            offset.
+        spans: Offset spans that the table covers.
+        one_epoch: Partitions all of whose records in the table were written under the leader epoch
+            of their span.
     """
 
     table: pa.Table
@@ -91,23 +98,20 @@ class Piece(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Reading:
-    """How far a span was read: `next_offset` of it, `begun` at the last piece's end.
-
-    `epoch`, `epoch_next`: of the last record since then, as of `OffsetSpan`. `epochs`: of all records
-    since then.
-    """
-
     wanted: ReadSpan
-    begun: int
-    next_offset: int
+    begun: int  # next offset at the end of the last piece
+    next_offset: int  # next offset to read
     bytes_left: int
     epoch: int | None = None
     epoch_next: int | None = None
-    epochs: set[int | None] = dataclasses.field(default_factory=set)
+    epochs: set[int | None] = dataclasses.field(default_factory=set)  # since the last piece
 
 
 class SpanReader:
-    """One consumer without a group, for one `read` after the other."""
+    """A Kafka reader of offset spans; a context manager that closes its consumer on exit.
+
+    One instance serves one `read` call at a time.
+    """
 
     def __init__(
         self, cluster: KafkaCluster, max_message_bytes: int, *, stall_s: float = STALL_S
@@ -141,19 +145,26 @@ class SpanReader:
         self,
         spans: Sequence[ReadSpan],
         piece_bytes: int = PIECE_BYTES,
-        unread: list[Unread] | None = None,
+        unread: list[UnreadablePartition] | None = None,
     ) -> Iterator[Piece]:
-        """All committed records of the spans, in pieces of about so many bytes of values, each
-        partition's in order.
+        """Yield all committed records of the spans in chunks, each partition's records in order.
 
-        `unread`: where it is given, partitions that cannot be read are added to it and left, and
-        all others are read on.
+        Args:
+            spans: Spans to read.
+            piece_bytes: Approximate size of a chunk, in bytes of values.
+            unread: If given, partitions that cannot be read are added to it and reading continues
+                with the others. If None, the first such partition ends the read with an exception.
 
-        DataLoss, naming the place, where they are gone; PartitionError and Unavailable as
-        `CommittedReader.read`.
+        Raises:
+            DataLoss: The log no longer has the offsets; the message names topic, partition and
+                offsets.
+            PartitionError: A partition cannot be read.
+            Unavailable: The cluster cannot be reached.
         """
         failed = (
-            None if unread is None else lambda error: unread.append(Unread.of(self._failed(error)))
+            None
+            if unread is None
+            else lambda error: unread.append(UnreadablePartition.from_error(self._failed(error)))
         )
         readings = {
             s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max)
@@ -190,15 +201,11 @@ class SpanReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the cluster."""
         self._reader.close()
 
     def _failed(self, refused: PartitionError) -> PartitionError:
-        """Return the error to report for it.
-
-        DataLoss only if the log says so too: a broker that comes back may refuse for a moment what
-        it has.
-        """
+        # A recovering broker may briefly refuse offsets that it has, so the log's range decides
+        # whether this is DataLoss.
         if not isinstance(refused, OffsetOutOfRange):
             return refused
         partition, offset = refused.partition, refused.offset
@@ -220,12 +227,11 @@ class SpanReader:
         raise DataLoss(
             f"{place}, but the log has offsets {start} to {end}: what lies between is lost to "
             "retention. An operator must "
-            "decide; nothing is skipped by itself"
+            "decide; no offset is skipped automatically"
         ) from refused
 
 
 def _columns(runs: Sequence[RecordRun[list[Message]]]) -> pa.RecordBatch:
-    """The records of all runs, one after the other."""
     messages = [m for run in runs for m in run.records]
     keys, values = (
         pa.array(column, "binary")
@@ -235,7 +241,6 @@ def _columns(runs: Sequence[RecordRun[list[Message]]]) -> pa.RecordBatch:
 
 
 def _packed(runs: Sequence[RecordRun[PackedRecords]]) -> pa.RecordBatch:
-    """The same of columns."""
     records = [run.records for run in runs]
     keys = pa.concat_arrays([_binary(of.key_ends, of.keys, of.nulls, NO_KEY) for of in records])
     values = pa.concat_arrays(
@@ -281,9 +286,6 @@ def _batch(
 def _used_up(
     readings: Mapping[Partition, _Reading], runs: Sequence[RecordRun[Any]], batch: pa.RecordBatch
 ) -> list[Partition]:
-    """Move the readings on by the runs, which are the rows of `batch`; returns partitions of whose
-    bytes none are left.
-    """
     places = np.frombuffer(batch.column("value").buffers()[1], np.int32)
     high = 0
     for run in runs:
@@ -298,7 +300,6 @@ def _used_up(
 
 
 def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> Iterator[Piece]:
-    """What was read since the last piece, if that is anything."""
     spans = []
     one_epoch = frozenset(p for p, r in readings.items() if len(r.epochs) == 1)
     for r in readings.values():
@@ -310,7 +311,6 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
 
 
 def _span(r: _Reading) -> OffsetSpan:
-    """What was read since the last piece."""
     epoch_next = None if r.epoch is None else r.epoch_next
     return dataclasses.replace(
         r.wanted.span, start=r.begun, end=r.next_offset, leader_epoch=r.epoch, epoch_next=epoch_next

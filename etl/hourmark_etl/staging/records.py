@@ -1,8 +1,8 @@
-"""Checks of each record on a topic of events: its key, its framing, its schema id and its datum.
+"""Checks of each record on an event topic: key, framing, schema id and datum.
 
-A record that fails is set aside, alone, and everything else is staged. Rows are checked
-column-wise: the datums of one schema id in one native call (`hourmark.avro.datum_check`), which
-also compares the event id in the datum with the one in the key.
+A record that fails a check is set aside; all others are staged. Checks run on columns: all datums
+of one schema id are checked in one native call (`hourmark.avro.datum_check`), which also compares
+the event id in the datum with the one in the key.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _MALFORMED: Final = ("", BAD_KEY, NO_FRAMING, BAD_FRAMING)
 
 
 class CheckedRecords(NamedTuple):
-    """Records that can be staged, in the order in which they were read, and those that cannot.
+    """Event records that can be staged, in input order, and those that cannot.
 
     Attributes:
-        table: Columns as of `staging.read.Piece`.
-        codes: Of each row, the index of its type.
-        key: Of each row, its key.
-        schemas: Of each row, its schema id.
-        set_aside: All other records.
+        table: Valid records, with the columns key, value, topic, partition and offset.
+        codes: Index of each row's event type.
+        key: Parsed key of each row.
+        schemas: Schema id of each row.
+        set_aside: All records that failed a check.
     """
 
     table: pa.Table
@@ -64,20 +64,26 @@ def check_records(
     spans: Sequence[OffsetSpan],
     plan: StagePlan,
 ) -> CheckedRecords:
-    """Split records of event topics into those that can be staged, and those that are set aside.
+    """Split records of event topics into those that can be staged and those that are set aside.
 
     Args:
-        table: Records, with the columns of `staging.read.Piece`.
+        table: Records with the columns key, value, topic, partition and offset.
         types: Event types.
-        codes: Of each row, the index of its type in `types`.
-        spans: The spans that were read, for the ids of topics.
-        plan: Its schema ids and their programs.
+        codes: Index in `types` of each row's event type.
+        spans: Spans that were read; they provide the topic ids.
+        plan: Provides the meaning of schema ids and their datum checks. Datums of a schema id
+            without a check are accepted here and checked when a bucket is written.
     """
     topic_ids = {s.topic: s.topic_id for s in spans}
     set_aside: list[SetAside] = []
 
     def set_aside_where(faults: npt.NDArray[Any], reasons: Sequence[str]) -> Bools:
-        """Return which rows are left. `faults`: of each row, 0 or the index of the reason."""
+        """Move rows with a fault to `set_aside`, and return a mask of the remaining rows.
+
+        Args:
+            faults: For each row, 0 or the index of the reason.
+            reasons: Texts of the reasons.
+        """
         nonlocal table, codes
         wrong: Bools = faults != 0
         if wrong.any():
@@ -108,7 +114,6 @@ def check_records(
 
 
 def _malformed(table: pa.Table) -> UInt8s:
-    """Return 0 or an index of `_MALFORMED` for each row."""
     keys, values = to_single_array(table.column("key")), to_single_array(table.column("value"))
     offsets, data = binary_buffers(values)
     sizes = np.diff(offsets)
@@ -128,7 +133,6 @@ def _malformed(table: pa.Table) -> UInt8s:
 def _of_other_types(
     schemas: Int32s, types: Sequence[str], codes: npt.NDArray[Any], known: Mapping[int, str]
 ) -> tuple[Int32s, list[str]]:
-    """Return 0 or the index of a reason for each row, and the reasons."""
     faults, reasons = np.zeros(len(schemas), np.int32), [""]
     for schema_id in np.unique(schemas).tolist():
         if (

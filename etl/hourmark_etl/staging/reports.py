@@ -1,10 +1,8 @@
-"""Host reports on their way to the ledger: of what a host says again and again, the first and the
-last.
+"""Host reports on their way to the ledger, without repeated ones.
 
-Hosts report every two seconds, and the ledger keeps what each said last, with what each report adds
-to the host's losses. So of reports of one incarnation that follow one another and tell the same
-losses, those between the first and the last change nothing. A backlog has 1,800 an hour of each
-host.
+Hosts report every two seconds, and the ledger keeps the last report and the losses that each report
+adds. Of consecutive reports of one incarnation with the same losses, only the first and the last
+matter. A backlog holds 1,800 reports per hour and host.
 """
 
 from __future__ import annotations
@@ -18,14 +16,19 @@ from hourmark_etl.staging.pieces import ReportRecord
 
 @dataclasses.dataclass(slots=True)
 class _Run:
-    """Reports that tell the same losses; `report` is the content of the last."""
+    """Consecutive reports of a host with the same losses.
+
+    Attributes:
+        first: First report of the run.
+        last: Last report of the run.
+        report: Decoded content of the last report.
+    """
 
     first: ReportRecord
     last: ReportRecord
     report: HostReport
 
-    def goes_on(self, report: HostReport) -> bool:
-        """Whether this one, the host's next, is of it."""
+    def continues_with(self, report: HostReport) -> bool:
         before = self.report
         follows = before.incarnation == report.incarnation and before.sequence < report.sequence
         is_later = (
@@ -34,18 +37,24 @@ class _Run:
         return follows and is_later and _losses(before) == _losses(report)
 
 
-def without_repeated(told: Iterable[tuple[ReportRecord, HostReport]]) -> tuple[ReportRecord, ...]:
-    """Those that the ledger needs of all, which come in their partitions' order: a host's are in
-    one.
+def drop_repeated_reports(
+    reports: Iterable[tuple[ReportRecord, HostReport]],
+) -> tuple[ReportRecord, ...]:
+    """Drop host reports that add nothing to the ledger, and return the others by offset.
 
-    Of a host that reports through several sites' services when a loss was seen may be told later,
-    as far as their clocks differ.
+    Of each run of consecutive reports with the same losses, the first and the last are kept. If a
+    host reports through services of several sites, the recorded time of a loss may be later by as
+    much as the services' clocks differ.
+
+    Args:
+        reports: Records with their decoded reports, in partition order; all reports of a host are in
+            one partition.
     """
     runs: list[_Run] = []
     latest: dict[str, _Run] = {}  # of each host
-    for record, report in told:
+    for record, report in reports:
         run = latest.get(report.host_id)
-        if run is not None and run.goes_on(report):
+        if run is not None and run.continues_with(report):
             run.last, run.report = record, report
         else:
             latest[report.host_id] = _Run(record, record, report)
@@ -54,5 +63,4 @@ def without_repeated(told: Iterable[tuple[ReportRecord, HostReport]]) -> tuple[R
 
 
 def _losses(report: HostReport) -> list[tuple[str, int, int]]:
-    """By source, whatever their order."""
     return sorted((s.source, s.lost_bytes, s.unknown_losses) for s in report.sources)

@@ -1,9 +1,8 @@
-"""A staged file that is missing or damaged is staged again from the offsets that the ledger
-remembers for it.
+"""Replaces a staged file that is missing or damaged, from the offsets that the ledger has for it.
 
-The new file has a name of its own, in the same folder. Nothing changes unless every group has the
-very rows it had: their count and the sum of their low64s which the ledger knows. If Kafka no longer
-holds them, that is loss, and said with topic and offsets.
+The new file gets a new name in the same folder. It replaces the old one only if every group has the
+same row count and the same sum of low 64-bit ids as in the ledger. If Kafka no longer has the
+records, DataLoss is raised with topics and offsets.
 """
 
 from __future__ import annotations
@@ -18,11 +17,16 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.set_aside import set_aside_offsets
-from hourmark_etl.ledger.staged_files import KnownFile, known_file, places, replace_file
+from hourmark_etl.ledger.staged_files import (
+    LedgerFile,
+    format_spans,
+    read_ledger_file,
+    replace_file,
+)
 from hourmark_etl.model import AUDIT, OffsetSpan, Sums
 from hourmark_etl.staging.pieces import StagedPiece
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.planner import Schemas, schemas_for, stage_plan
+from hourmark_etl.staging.planner import SchemaLookup, build_stage_plan, load_schemas
 from hourmark_etl.staging.read import SpanReader
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import Storage
@@ -32,40 +36,50 @@ _LOG = logging.getLogger(__name__)
 
 
 class Restager:
-    """Stages single files again, in the driver: they are bounded by `PIECE_BYTES`."""
+    """Replaces single damaged staged files, by staging their records from Kafka again.
+
+    It runs in the driver's process; memory is bounded by the size of one staged file.
+    """
 
     def __init__(self, config: Config, database: Database, storage: Storage) -> None:
         self._config, self._database, self._storage = config, database, storage
         self._central = Cluster(config.kafka.central_cluster, "central")
 
     def restage(self, lease: Lease, path: str) -> str:
-        """Replace the file, and return its new path.
+        """Stage a file again, replace it in the ledger, delete it and return the new path.
 
-        DataLoss, naming what, if Kafka does not hold all of it.
+        Args:
+            lease: Lease under which the ledger is changed.
+            path: Path of the missing or damaged file, relative to the storage root.
+
+        Raises:
+            DataLoss: Kafka no longer has all the records; the message names topics and offsets.
+            Finding: The ledger has no such file.
+            StaleDriver: The lease was taken over.
         """
-        known = known_file(self._database, path)
+        known = read_ledger_file(self._database, path)
         audits = CentralTopics.from_settings(self._config.kafka).audits
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_lost(spans)
-            piece = self._stage(known, spans, Schemas({}, {}))
+            piece = self._stage(known, spans, SchemaLookup({}, {}))
             if not _are_same(known.groups, _sums(piece, known.file.kind)):
                 # A ledger that was rebuilt does not know what was set aside: it is found again.
                 self._delete(piece)
                 piece = self._stage(
                     known,
                     spans,
-                    schemas_for(self._config, self._database, {s.topic for s in spans}),
+                    load_schemas(self._config, self._database, {s.topic for s in spans}),
                 )
         except (DataLoss, TopicReplaced) as error:
             raise DataLoss(
-                f"{path} cannot be staged again: {error}. It came from {places(spans)}"
+                f"{path} cannot be staged again: {error}. It came from {format_spans(spans)}"
             ) from error
         if not _are_same(known.groups, sums := _sums(piece, known.file.kind)):
             self._delete(piece)
             raise DataLoss(
                 f"{path} cannot be staged again: {_difference(known.groups, sums)}. It "
-                f"came from {places(spans)}"
+                f"came from {format_spans(spans)}"
             )
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
         replace_file(self._database, lease, known, made.path, piece.groups)
@@ -80,14 +94,9 @@ class Restager:
             self._storage.delete(file.path)
 
     def _stage(
-        self, known: KnownFile, spans: Sequence[OffsetSpan], schemas: Schemas
+        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaLookup
     ) -> StagedPiece:
-        """Stage the spans without the records that the ledger knows to be set aside, and without
-        those that fail a check.
-
-        Without schemas datums are not checked, as they were not when an older version staged the
-        file.
-        """
+        # Without schemas, datums are not checked, as when an older version staged the file.
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
         with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:
@@ -97,7 +106,9 @@ class Restager:
         if not tables:
             return StagedPiece()
         ledger, _ = self._database.identity()
-        plan = stage_plan(self._config, known.folder, {s.topic for s in spans}, ledger, schemas)
+        plan = build_stage_plan(
+            self._config, known.folder, {s.topic for s in spans}, ledger, schemas
+        )
         return stage_table(
             self._without_set_aside(pa.concat_tables(tables), spans), spans, plan, self._storage
         )
@@ -110,8 +121,8 @@ class Restager:
             table.column("partition"),
             table.column("offset"),
         )
-        places = zip(*(column.to_pylist() for column in columns), strict=True)
-        return table.filter(pa.array([place not in left_out for place in places]))
+        keys = zip(*(column.to_pylist() for column in columns), strict=True)
+        return table.filter(pa.array([key not in left_out for key in keys]))
 
     def _refuse_lost(self, spans: Sequence[OffsetSpan]) -> None:
         infos = self._central.topics(sorted({s.topic for s in spans}))
@@ -131,9 +142,6 @@ class Restager:
 
 
 def _refuse_other_epochs(before: Sequence[OffsetSpan], now: Sequence[OffsetSpan]) -> None:
-    """DataLoss where a span's last record is another, or was written under another leader epoch,
-    than when it was staged.
-    """
     found = {(s.topic, s.partition, s.start): s for s in now}
     for s in before:
         again = found.get((s.topic, s.partition, s.start))
@@ -168,9 +176,6 @@ def _are_same(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, in
 
 
 def _differ(had: Sums, has: Sums) -> str:
-    """Say what differs; "" if nothing does. Values are compared where both sides know all of
-    them.
-    """
     if (had.records, had.digest) != (has.records, has.digest):
         return ", others" if had.records == has.records else ", a different number"
     if not had.unchecked and not has.unchecked and had.values != has.values:

@@ -1,10 +1,8 @@
-"""The streaming source as Spark is told of it: a name, one column, and a reader that travels
-packed.
+"""The streaming source that is registered with Spark: a name, one column and a pickled reader.
 
-Spark asks a source in processes of its own, each of which begins anew: one to learn its name and
-schema, one to plan reads, one that plans batches, and workers. The first two need nothing of what a
-reader needs, so this module loads nothing but pyspark; a reader is unpacked, and its modules
-loaded, where it works (`planner.StreamReader`).
+Spark uses new processes to get a source's name and schema, to plan reads, to plan batches and to
+run tasks. The first two do not need the reader, so this module imports only pyspark. The reader and
+its modules (`planner.StreamReader`) are loaded in the processes that use it.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ COLUMN: Final = "staged"
 
 
 class _PackedReader(DataSourceStreamReader):
-    """Does what the packed one does."""
+    """A stream reader that unpickles another reader on first use and delegates to it."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
@@ -54,10 +52,16 @@ class _PackedReader(DataSourceStreamReader):
 
 
 def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]:
-    """The source of one shard, to be registered; its name is `source_name(shard)`.
+    """Return a shard's data source class, to be registered with Spark.
 
-    A class of its own, because the options of a source are shown in plans, and a reader's settings
-    may hold secrets.
+    Its format name is `source_name(shard)`.
+
+    The reader is embedded in the class rather than passed in options, because Spark shows options
+    in query plans and the reader's settings may contain secrets.
+
+    Args:
+        shard: Shard name.
+        reader: Reader that the source uses; it must support pickling.
     """
     packed = pickle.dumps(reader)
 
@@ -76,5 +80,5 @@ def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]
 
 
 def source_name(shard: str) -> str:
-    """As `readStream.format` takes it."""
+    """Return the format name under which a shard's source is registered with Spark."""
     return f"hourmark-{shard}"

@@ -1,14 +1,13 @@
-"""In a Spark task: reads its spans from Kafka and stages them; only what was staged goes to the
-driver.
+"""A Spark task that reads its spans from Kafka, stages them and returns only metadata.
 
 Rows of any number of topics become one staged file of events (see `files`), without a loop over
-events. Promises of audit records go to a second file, one for each site, host reports back to the
-driver: both are few. Names are never reused, so a task that is tried again leaves an orphan that no
-ledger names, and harms nothing.
+events. Promises from audit records are written to a second file per site, and host reports are
+returned to the driver; both are few. File names are never reused, so a repeated task leaves a
+harmless file that the ledger does not name.
 
-A record on a topic of events that cannot be staged is set aside, alone (see `records`). On a
-control topic nobody knows what it promised: its partition is staged up to the record and then
-waits, like one that cannot be read, and every other is staged.
+An event record that cannot be staged is set aside alone (see `records`). On a control topic, it is
+unknown what a bad record promised: its partition is staged up to the record and then waits, as if
+it could not be read, while all others continue.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ from hourmark_etl.model import (
 from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import Piece, SpanReader, Unread
+from hourmark_etl.staging.read import Piece, SpanReader, UnreadablePartition
 from hourmark_etl.staging.records import CheckedRecords, check_records
-from hourmark_etl.staging.reports import without_repeated
+from hourmark_etl.staging.reports import drop_repeated_reports
 from hourmark_etl.storage import Storage, open_storage
 
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition
@@ -75,11 +74,19 @@ _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 def stage_table(
     table: pa.Table, spans: Sequence[OffsetSpan], plan: StagePlan, storage: Storage
 ) -> StagedPiece:
-    """Stage all records of these spans, of any of the plan's topics; what the driver must know of
-    it.
+    """Stage all records of the spans as files, and return what the driver needs to commit them.
 
-    At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record on a control topic
-    that no delivery service wrote.
+    Args:
+        table: Records of any of the plan's topics, with the columns key, value, topic, partition
+            and offset; at most 2 GiB of keys and of values.
+        spans: Spans that the records cover completely.
+        plan: Settings of the batch.
+        storage: Storage to write to.
+
+    Raises:
+        BadRecord: A record on a control topic was not written by a delivery service; no file was
+            written.
+        StorageError: A file could not be written.
     """
     topics = to_single_array(table.column("topic").unify_dictionaries()).dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
@@ -136,7 +143,6 @@ def _kind(topic: str, plan: StagePlan) -> str:
 
 
 def _chosen(table: pa.Table, mask: Bools) -> pa.Table:
-    """Rows of the mask; the table itself, not copied, where that is all of it."""
     if mask.all():
         return table
     return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
@@ -145,10 +151,6 @@ def _chosen(table: pa.Table, mask: Bools) -> pa.Table:
 def _sorted_events(
     checked: CheckedRecords, types: list[str], plan: StagePlan
 ) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
-    """Rows of EVENT_SCHEMA by (type, hour, id), and their groups.
-
-    `types`: of each code, "" where it is no type's topic.
-    """
     table, codes, key, schemas, _ = checked
     ranked = sorted(
         set(types)
@@ -206,7 +208,6 @@ def _sorted_events(
 
 
 def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
-    """Promises, sorted."""
     records = _decoded(table, lambda value: AuditRecord.decode(unframe(value)[1]))
     rows = []
     for at, (record, offset) in enumerate(
@@ -226,8 +227,8 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
             f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation "
             f"{record.generation}"
         )
-        own = (offset, origin, record.observed_at_ms, content_of(record))
-        values = values_of(record)
+        own = (offset, origin, record.observed_at_ms, promises_digest(record))
+        values = checksums_digest(record)
         for p in record.promised:
             named = (
                 p.event_type,
@@ -241,9 +242,6 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
 
 
 def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
-    """Whether its hour is one, until the year 9999, and so many events could have been read of one
-    range.
-    """
     if "\0" in promised.event_type:
         return False
     is_hour = (
@@ -252,10 +250,11 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
     return is_hour and promised.count < _COUNT_MAX
 
 
-def content_of(record: AuditRecord) -> bytes:
-    """A digest that equal promises of equal ids share.
+def promises_digest(record: AuditRecord) -> bytes:
+    """Return an 8-byte digest of an audit record's event ids and promises.
 
-    Never to be changed: it is compared with that of files staged long ago.
+    Records with equal promises of equal ids have equal digests. The algorithm must never change:
+    digests are compared with those in files staged long ago.
     """
     text = "\n".join(
         [
@@ -269,9 +268,10 @@ def content_of(record: AuditRecord) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def values_of(record: AuditRecord) -> bytes | None:
-    """Return a digest of all checksums of a record, which equal values share; None where it has
-    none.
+def checksums_digest(record: AuditRecord) -> bytes | None:
+    """Return an 8-byte digest of all checksums in an audit record, or None if it has none.
+
+    Records with equal event values have equal digests.
     """
     checksums = [
         f"{p.event_type} {p.hour_start_s} {p.checksum}"
@@ -286,7 +286,6 @@ def values_of(record: AuditRecord) -> bytes | None:
 
 
 def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
-    """Of sorted rows."""
     groups = []
     for (event_type, hour), found in itertools.groupby(rows, lambda row: row[:2]):
         _, _, ranges, counts, totals, offsets, _, _, _, checksums, _ = zip(*found, strict=True)
@@ -313,15 +312,12 @@ def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
 
 
 def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
-    """As they stand, less repeated ones.
-
-    The driver, which reads them again, no longer knows their place.
-    """
+    # Decoded here to drop repeated reports, with their offsets: the driver no longer has those.
     places = zip(
         table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True
     )
     told = zip(places, _decoded(table, _report), strict=True)
-    return without_repeated(
+    return drop_repeated_reports(
         (ReportRecord(*place, datum), report) for place, (datum, report) in told
     )
 
@@ -349,25 +345,37 @@ def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
 
 
 class TaskResult(NamedTuple):
-    """What a task did with one piece: `piece` is of all records of `spans`; `unread` could not be
-    read further.
+    """What a task did with one chunk of records.
+
+    Attributes:
+        piece: Files, reports and set-aside records made from all records of `spans`.
+        spans: Offset spans that were staged.
+        unread: Partitions that could not be read further; only in the last result of a task.
     """
 
     piece: StagedPiece
     spans: tuple[OffsetSpan, ...]
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadablePartition, ...] = ()
 
 
 def read_and_stage(
     spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
 ) -> Iterator[TaskResult]:
-    """Read and stage all of a task's spans.
+    """Read and stage all spans of a task, and yield the result of each chunk.
 
-    Partitions that cannot be read come with the last result, and delay no other.
+    Partitions that cannot be read are reported in the last result and do not delay others.
 
-    DataLoss as `SpanReader.read`.
+    Args:
+        spans: Spans of the task.
+        plan: Settings of the batch.
+        cluster: Settings of the central cluster.
+        max_message_bytes: Maximum size of a Kafka message, in bytes.
+
+    Raises:
+        DataLoss: The log no longer has offsets of a span.
+        Unavailable: Kafka or the storage cannot be reached.
     """
-    unread: list[Unread] = []
+    unread: list[UnreadablePartition] = []
     with SpanReader(cluster, max_message_bytes) as reader:
         yield from stage_pieces(
             reader.read(spans, unread=unread), plan, open_storage(plan.storage), unread
@@ -375,12 +383,19 @@ def read_and_stage(
 
 
 def stage_pieces(
-    pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[Unread]
+    pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[UnreadablePartition]
 ) -> Iterator[TaskResult]:
-    """Stage what was read, piece by piece, each partition's in order.
+    """Stage chunks of records one by one, and yield the result of each.
 
     A partition of a control topic is staged up to its first bad record. The last result names such
-    partitions, and those that `unread` has by then.
+    partitions and those in `unread`.
+
+    Args:
+        pieces: Chunks to stage, each partition's in order.
+        plan: Settings of the batch.
+        storage: Storage to write to.
+        unread: Partitions that could not be read; the reader may add to it while chunks are
+            consumed.
     """
     bad: list[BadRecord] = []
     for piece in pieces:
@@ -392,8 +407,11 @@ def stage_pieces(
             except BadRecord as error:
                 bad.append(error)
                 left = _before(left, [error])
-    first: dict[tuple[str, int], Unread] = {}
-    for of in (*unread, *(Unread(of.topic, of.partition, of.offset, str(of)) for of in bad)):
+    first: dict[tuple[str, int], UnreadablePartition] = {}
+    for of in (
+        *unread,
+        *(UnreadablePartition(of.topic, of.partition, of.offset, str(of)) for of in bad),
+    ):
         known = first.setdefault((of.topic, of.partition), of)
         if of.offset < known.offset:
             first[of.topic, of.partition] = of
@@ -402,7 +420,6 @@ def stage_pieces(
 
 
 def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
-    """The piece without these records and all that follow them in their partitions."""
     table, spans, one_epoch = piece
     for of in bad:
         at_topic = pc.equal(table.column("topic").cast("string"), of.topic)
@@ -421,10 +438,7 @@ def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
 
 
 def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) -> OffsetSpan:
-    """The beginning of the span, with its last record's offset.
-
-    Where leaders changed within it, who wrote that is not known.
-    """
+    # If leaders changed within the span, the leader that wrote its last record is unknown.
     if span.end <= end:
         return span
     epoch = span.leader_epoch if last is not None and is_of_one_epoch else None
@@ -435,10 +449,12 @@ def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) 
 
 
 def first_valid(table: pa.Table, plan: StagePlan) -> int | None:
-    """Return the offset of the first record of a control topic that a delivery service wrote, or
-    None.
+    """Return the offset of the first record that a delivery service wrote, or None.
 
-    `table`: rows of one partition, by offset, with the columns of `staging.read.Piece`.
+    Args:
+        table: Records of one partition of a control topic, by offset, with the columns key, value,
+            topic, partition and offset.
+        plan: Names the audit topics and the bucket length.
     """
     for row in range(len(table)):
         one = table.slice(row, 1)

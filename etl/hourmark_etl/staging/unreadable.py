@@ -1,6 +1,4 @@
-"""Skips offsets of a partition that cannot be read, or of a control topic whose records no delivery
-service wrote.
-"""
+"""Skips offsets that cannot be read, or control records that no delivery service wrote."""
 
 from __future__ import annotations
 
@@ -12,13 +10,13 @@ from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.ledger import batches as ledger
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import SpanReader, Unread
+from hourmark_etl.staging.read import SpanReader, UnreadablePartition
 from hourmark_etl.staging.stage import first_valid
 from hourmark_etl.topics import CentralTopics
 
@@ -27,12 +25,21 @@ _PROBE_STALL_S: Final = 5.0
 
 
 def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
-    """Skip the offsets of a central partition that cannot be read, up to the first that can; return
-    them as a gap.
+    """Skip the unreadable offsets of a central partition and return them as a gap.
 
-    UsageError if staging does not wait for the partition, or if it can be read now.
+    Staging continues at the first offset that can be read and staged. The gap holds hours open
+    until an override accepts it.
+
+    Args:
+        config: The configuration.
+        topic: Central topic.
+        partition: Partition number.
+
+    Raises:
+        UsageError: Staging is not blocked at this partition, or it can be read now.
+        NoLedger: There is no ledger.
     """
-    with existing_ledger(config) as database:
+    with open_existing_ledger(config) as database:
         error = read_errors(database).get(Partition(topic, partition))
         if error is None:
             raise UsageError(
@@ -56,11 +63,14 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
 
 
 def first_stageable(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset from `offset` on that can be read and staged; the partition's end if
-    there is none.
+    """Return the first offset that can be read and staged, or the partition's end offset.
 
-    On a topic of events every record that can be read can be staged: set aside, where it is
-    malformed.
+    On an event topic every readable record can be staged, because malformed ones are set aside.
+
+    Args:
+        config: The configuration.
+        partition: Central topic-partition.
+        offset: Offset to start the search at.
     """
     offset, of = (
         first_readable(config, partition, offset),
@@ -80,7 +90,7 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
         audits=of.audits,
         hosts=of.hosts,
     )
-    unread: list[Unread] = []
+    unread: list[UnreadablePartition] = []
     with SpanReader(
         config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S
     ) as reader:
@@ -93,10 +103,15 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
 
 
 def first_readable(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset from `offset` on at which the partition can be read; its end if there
-    is none.
+    """Return the first offset at which the partition can be read, or its end offset.
 
-    A batch is read as a whole, so from every offset in a damaged one the same error comes.
+    Kafka reads whole record batches, so every offset in a damaged batch fails. The search uses
+    growing steps and then bisection.
+
+    Args:
+        config: The configuration.
+        partition: Central topic-partition.
+        offset: Offset to start the search at.
     """
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
     reads = functools.partial(_can_read, config, partition, log_end)
@@ -115,7 +130,7 @@ def _can_read(config: Config, partition: Partition, log_end: int, offset: int) -
     span = OffsetSpan(
         topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end
     )
-    unread: list[Unread] = []
+    unread: list[UnreadablePartition] = []
     kafka = config.kafka
     with SpanReader(
         kafka.central_cluster, kafka.max_message_bytes, stall_s=_PROBE_STALL_S

@@ -1,13 +1,13 @@
-"""Parquet files that tell what is wrong with them: name → footer → column chunks.
+"""Parquet files whose content is verified by digests: name → footer → column chunks.
 
 A file's name ends in the digest of its footer (`<stem>-<digest>.parquet`), and the footer holds the
-digest of every column chunk: row group by row group, in the order of the columns. So of what is
-read, no byte reaches the decoder before its digest was found right, and nothing but the name has to
-be trusted. Page checksums speak of pages only: a flipped bit in a footer hides rows, or ends the
-process. Digests are BLAKE2b of 16 bytes (RFC 7693). For any other reader this is a Parquet file.
+digest of every column chunk, by row group and column. No byte reaches the Parquet decoder before
+its digest was verified, and only the name has to be trusted. Page checksums cover pages only: a
+flipped bit in a footer can hide rows or crash the process. Digests are 16-byte BLAKE2b (RFC 7693).
+Other readers see an ordinary Parquet file.
 
-Reading costs few requests: a small file is fetched whole, a larger one by its footer and the chunks
-that are asked for.
+Reading takes few requests: a small file is fetched whole, a larger one by footer and requested
+chunks.
 """
 
 from __future__ import annotations
@@ -43,13 +43,20 @@ DAMAGE: Final = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, 
 
 
 def digest_of(content: bytes | memoryview) -> bytes:
-    """16 bytes."""
+    """Return the 16-byte BLAKE2b digest of the content."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
-def encoded(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryview, str]:
-    """The file's content, and the digest that its name must end in; `note`: what the footer is to
-    say besides.
+def encode_verified(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryview, str]:
+    """Encode a table as a Parquet file with digests.
+
+    Args:
+        table: Rows to write.
+        note: Bytes to store in the footer's metadata.
+        rows_in_group: Maximum rows per row group.
+
+    Returns:
+        The file's content, and the hexadecimal digest that its name must end in.
     """
     sink = pa.BufferOutputStream()
     # Where chunks stand is known when the footer is finished; so their digests take the place of as
@@ -78,9 +85,13 @@ def encoded(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryvie
 
 
 class VerifiedFile:
-    """A file that was opened, its footer found right.
+    """An open Parquet file whose footer was verified against its name.
 
-    Errors of DAMAGE where it, or what is read, is not as it was written.
+    The constructor and all reads raise one of the exceptions in `DAMAGE` if the file, or the part
+    that is read, differs from what was written.
+
+    Attributes:
+        metadata: Parquet metadata from the footer.
     """
 
     def __init__(self, file: BinaryIO, path: str) -> None:
@@ -106,17 +117,26 @@ class VerifiedFile:
 
     @property
     def names(self) -> list[str]:
-        """Its columns, in their order."""
+        """The names of the file's columns, in file order."""
         return [self.metadata.schema.column(i).name for i in range(self.metadata.num_columns)]
 
     @property
     def note(self) -> bytes:
-        """What was written with it."""
+        """The note that was stored in the footer when the file was written."""
         note: bytes = self.metadata.metadata[_NOTE]
         return note
 
     def read(self, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
-        """These columns of these row groups, or of all."""
+        """Return columns of row groups, after verifying their digests.
+
+        Args:
+            columns: Names of the columns to read.
+            row_groups: Indexes of the row groups; None for all.
+
+        Raises:
+            ValueError: A chunk differs from its digest, or a column does not exist.
+            EOFError: The file is shorter than its footer states.
+        """
         groups = range(self.metadata.num_row_groups) if row_groups is None else row_groups
         names = self.names
         wanted = [names.index(name) for name in columns]
@@ -157,7 +177,6 @@ def _footer_start(content: bytes | memoryview | mmap.mmap, size: int) -> int:
 def _chunks(
     metadata: pq.FileMetaData, row_groups: Collection[int], columns: Collection[int] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Where each column chunk begins, and its bytes."""
     for group in row_groups:
         for column in range(metadata.num_columns) if columns is None else columns:
             chunk = metadata.row_group(group).column(column)
@@ -168,7 +187,6 @@ def _chunks(
 
 
 def _together(chunks: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges that hold the chunks; neighbours in one."""
     ranges: list[tuple[int, int]] = []
     for at, size in sorted(chunks):
         if ranges and at - ranges[-1][1] <= _GAP_BYTES_MAX:

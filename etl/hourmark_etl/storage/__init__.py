@@ -1,17 +1,18 @@
-"""Where staged files and buckets live: one interface, `Storage`, over local disk and HDFS (object
-stores will join).
+"""Storage of staged files and closed buckets, behind one interface, `Storage`.
 
-What closing rests on is one method, `rename_new`: it publishes a folder at once and refuses where
-anything stands already. Every implementation passes the same suite,
-tests/integration/test_storage_contract.py.
+Backends are the local disk and HDFS; object stores are planned. Publishing a bucket depends on
+`Storage.rename_new`, which moves a folder atomically and fails if the target exists. All
+implementations pass the same test suite, tests/integration/test_storage_contract.py.
 
-| module       | what it holds                                                     |
-|--------------|-------------------------------------------------------------------|
-| `interface`  | the protocol and what each method promises                        |
-| `errors`     | the tree of errors                                                |
-| `paths`      | which paths are allowed                                           |
-| `local_disk` | `file:///…`                                                       |
-| `webhdfs`    | `hdfs://…`, over WebHDFS; `webhdfs_http` asks, `webhdfs_files` streams |
+| module          | content                                                          |
+|-----------------|------------------------------------------------------------------|
+| `interface`     | the protocol and the guarantees of each method                   |
+| `errors`        | the exception hierarchy                                          |
+| `paths`         | validation of paths                                              |
+| `local_disk`    | the backend for `file:///…`                                      |
+| `webhdfs`       | the backend for `hdfs://…`, over WebHDFS                         |
+| `webhdfs_http`  | WebHDFS requests and retries                                     |
+| `webhdfs_files` | streaming uploads and downloads                                  |
 """
 
 from __future__ import annotations
@@ -25,13 +26,19 @@ from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,
     BadBlocks,
-    Lost,
+    ContentLost,
     NoSpace,
     NotFound,
     SafeMode,
     StorageError,
 )
-from hourmark_etl.storage.interface import Entry, Storage, at_once, delete_all, entries_of
+from hourmark_etl.storage.interface import (
+    Storage,
+    StorageEntry,
+    delete_all,
+    list_if_exists,
+    map_concurrently,
+)
 from hourmark_etl.storage.local_disk import LocalDisk
 from hourmark_etl.storage.webhdfs import WebHdfs
 
@@ -39,24 +46,31 @@ __all__ = [
     "AccessDenied",
     "AlreadyExists",
     "BadBlocks",
-    "Entry",
+    "ContentLost",
     "LocalDisk",
-    "Lost",
     "NoSpace",
     "NotFound",
     "SafeMode",
     "Storage",
+    "StorageEntry",
     "StorageError",
     "WebHdfs",
-    "at_once",
     "delete_all",
-    "entries_of",
+    "list_if_exists",
+    "map_concurrently",
     "open_storage",
 ]
 
 
 def open_storage(settings: StorageSettings) -> Storage:
-    """The storage that `storage.root` names. Nothing is asked of a server yet."""
+    """Return the storage backend for the root URL in the settings, without connecting to it.
+
+    Args:
+        settings: The `storage` settings; `root` is `file:///…` or `hdfs://host:port/path`.
+
+    Returns:
+        `LocalDisk` for a `file://` root, `WebHdfs` otherwise.
+    """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
     root = urlsplit(settings.root)

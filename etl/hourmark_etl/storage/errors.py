@@ -1,13 +1,13 @@
-"""What storage refuses, and what it could not do.
+"""Exceptions of the storage backends.
 
-StorageError (an Unavailable)   the backend cannot be reached or refuses; trying again may help
-├── AlreadyExists               something stands at the path; it was not touched
-├── Lost                        the storage's own word that what stands at the path is gone, or lost: waiting does not mend it
-│   ├── NotFound                nothing stands there, or not what was asked for (a folder for a file)
-│   └── BadBlocks               it stands, but the storage has lost content of it
-├── AccessDenied                the user may not
-├── NoSpace                     disk full, quota reached, or too few datanodes with room
-└── SafeMode                    HDFS is read-only for now
+StorageError (an Unavailable)   the backend cannot be reached or refuses; a retry may succeed
+├── AlreadyExists               the path exists; it was not changed
+├── ContentLost                 the storage reports that the content is gone; a retry does not help
+│   ├── NotFound                the path does not exist or has the wrong type (a folder for a file)
+│   └── BadBlocks               the path exists, but the storage has lost part of its content
+├── AccessDenied                the user lacks permission
+├── NoSpace                     disk full, quota reached, or too few DataNodes with free space
+└── SafeMode                    HDFS is temporarily read-only
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ from hourmark.errors import Unavailable
 
 
 class StorageError(Unavailable):
-    """Carries the path (below the root) and the full URL.
+    """A failed storage operation on one path.
 
-    Pickles, so that a Spark worker's error arrives whole.
+    Instances can be pickled, so an error raised in a Spark worker reaches the driver unchanged.
+
+    Attributes:
+        path: Path relative to the storage root.
+        url: Full URL of the path.
+        what: Reason, human-readable.
     """
 
-    next_step = "look at the storage's own log, then try again"
+    next_step = "check the storage's log, then try again"
 
     def __init__(self, path: str, url: str, what: str) -> None:
         super().__init__(path, url, what)
@@ -34,50 +39,48 @@ class StorageError(Unavailable):
 
 
 class AlreadyExists(StorageError):
-    """Something stands at the path; it was not touched."""
+    """The error for a path that already exists; the operation did not change it."""
 
-    next_step = "what stands there is kept: read it, or take another name"
+    next_step = "the existing file or folder is unchanged: read it, or use another name"
 
 
-class Lost(StorageError):
-    """It is gone, or content of it is, by the storage's own word: waiting does not mend it.
+class ContentLost(StorageError):
+    """The error for a path that is gone, or has lost content, according to the storage.
 
-    What a server does not explain is its own trouble.
+    Waiting does not help. A server error without an explanation is not reported as this class.
     """
 
 
-class NotFound(Lost):
-    """Nothing stands there, or not what was asked for."""
+class NotFound(ContentLost):
+    """The error for a path that does not exist, or has the wrong type (a folder for a file)."""
 
     next_step = "check the path and storage.root"
 
 
 class AccessDenied(StorageError):
-    """The user may not do this."""
+    """The error for an operation that the storage user has no permission for."""
 
     next_step = "check storage.user and the folder's owner and permissions"
 
 
 class NoSpace(StorageError):
-    """Disk full, quota reached, or too few datanodes with room."""
+    """The error for a full disk, a reached quota, or too few DataNodes with free space."""
 
     next_step = (
-        "see that the DataNodes are live and have room (hdfs dfsadmin -report), or raise the "
+        "check that the DataNodes are alive and have space (hdfs dfsadmin -report), or raise the "
         "quota; nothing was published"
     )
 
 
 class SafeMode(StorageError):
-    """HDFS is read-only for now."""
+    """The error for a write while HDFS is in safe mode, and therefore temporarily read-only."""
 
     next_step = (
         "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
     )
 
 
-class BadBlocks(Lost):
-    """It stands, and the storage itself says that content of it is lost: no replica, or none that
-    is whole.
-    """
+class BadBlocks(ContentLost):
+    """The error for a file that has lost content: no replica of a block, or only corrupt ones."""
 
-    next_step = "see hdfs fsck (or the disk's log), and bring the file back from a copy"
+    next_step = "run hdfs fsck (or read the disk's log), and restore the file from a copy"

@@ -1,8 +1,8 @@
 """The interface of all storage backends.
 
-Paths are relative to the root (see `paths`). Implementations are small frozen values that pickle,
-so that a Spark worker can use them; none caches what it read. Errors: `errors`; a path that is not
-clean raises ValueError.
+Paths are relative to the root (see `paths`); a path that is not clean raises ValueError.
+Implementations are small immutable values that can be pickled, so Spark workers can use them. No
+implementation caches file contents. Exceptions are defined in `errors`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from typing import BinaryIO, Final, Protocol, TypeVar
 
 from hourmark_etl.storage.errors import AccessDenied, NotFound
 
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _AT_ONCE: Final = 8  # requests to storage
 _LOG: Final = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Entry:
-    """One name in a folder; the size of a folder is 0.
+class StorageEntry:
+    """One entry of a folder listing.
 
-    `changed_ms`: when it last changed, by the storage's own clock; HDFS gives the beginning for a
-    file that is being written.
+    Attributes:
+        name: File or folder name, without the folder's path.
+        size: Size in bytes; 0 for a folder.
+        is_folder: Whether the entry is a folder.
+        changed_ms: Time of the last change, Unix milliseconds by the storage's clock. HDFS reports
+            the creation time for a file that is still being written. Ignored in comparisons.
     """
 
     name: str
@@ -37,82 +41,127 @@ class Entry:
 
 
 class Storage(Protocol):
-    """Files and folders below one root."""
+    """A file system of files and folders below one storage root.
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
-        """Make a file at once: readers see all of it or nothing.
+    Paths are relative to the root and separated by `/`; an invalid path raises ValueError. All
+    methods raise StorageError if the backend is unavailable or refuses. Instances are immutable and
+    can be pickled.
+    """
 
-        AlreadyExists if anything stands there.
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+        """Create a file atomically: readers see either no file or the complete content.
 
-        Parent folders are made. On return the content is durable as the backend has it (see its
-        module). `unseen`: as `create`.
+        Parent folders are created. On return the content is durable as defined by the backend.
+
+        Args:
+            path: Path relative to the root.
+            content: Bytes to write.
+            unpublished: Whether the path is renamed later and no reader accesses it before; see `create`.
+
+        Raises:
+            AlreadyExists: The path exists.
         """
-        with self.create(path, unseen=unseen) as file:
+        with self.create(path, unpublished=unpublished) as file:
             file.write(content)
 
-    def create(self, path: str, *, unseen: bool = False) -> AbstractContextManager[BinaryIO]:
-        """The same, streamed in bounded memory: the file appears, finished, when the block ends
-        without an exception.
+    def create(self, path: str, *, unpublished: bool = False) -> AbstractContextManager[BinaryIO]:
+        """Return a context manager that yields a binary stream for a new file.
 
-        An exception inside leaves nothing. AlreadyExists is raised before the block where it is
-        known by then, and at its end otherwise. A crash leaves an unfinished file below
-        `.unfinished/`, never below the target's folder: but where it is `unseen`, as nobody reads
-        what stands there before it is renamed, a backend may write in place, which is cheaper.
+        Memory is bounded. The complete file appears when the block ends without an exception; an
+        exception inside the block leaves no file. After a crash an unfinished file may remain below
+        `.unfinished/`, but not in the target's folder.
+
+        Args:
+            path: Path relative to the root.
+            unpublished: Whether no reader accesses the path before it is renamed. The backend may then
+                write the file in place, which is cheaper.
+
+        Raises:
+            AlreadyExists: The path exists. Raised on entry if the backend knows by then, otherwise
+                when the block ends.
         """
 
     def read(self, path: str, *, size: int | None = None) -> bytes:
-        """The whole content. NotFound if there is no such file. `size`: where it is known."""
+        """Return the whole content of a file.
+
+        Args:
+            path: Path relative to the root.
+            size: Size of the file in bytes, if the caller knows it; saves a request.
+
+        Raises:
+            NotFound: No such file exists.
+        """
         with self.open(path, size=size) as file:
             return file.read()
 
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:
-        """A seekable, buffered reader.
+        """Return a seekable, buffered reader of a file.
 
-        NotFound if there is no such file: of a known `size` perhaps not before it is read.
+        Args:
+            path: Path relative to the root.
+            size: Size of the file in bytes, if the caller knows it; saves a request.
+
+        Raises:
+            NotFound: No such file exists. If `size` is given, the error may be raised by the first
+                read.
         """
 
     def size(self, path: str) -> int:
-        """Bytes of the file. NotFound if there is no such file."""
+        """Return the size of a file in bytes.
+
+        Raises:
+            NotFound: No such file exists, or the path is a folder.
+        """
 
     def exists(self, path: str) -> bool:
-        """Whether a file or a folder stands there."""
+        """Return whether a file or a folder exists at the path.
 
-    def list(self, folder: str) -> list[Entry]:
-        """What stands in the folder ("" is the root), sorted by name.
+        Raises:
+            StorageError: The storage is unavailable.
+        """
 
-        NotFound if there is no such folder.
+    def list(self, folder: str) -> list[StorageEntry]:
+        """Return the entries of a folder, sorted by name; "" is the root.
 
-        A missing folder is an error, not an empty one: a wrong root must never look like a bucket
-        without files.
+        Raises:
+            NotFound: The folder does not exist. A missing folder is not treated as empty, so a
+                wrong root is never mistaken for a bucket without files.
         """
 
     def make_folder(self, path: str) -> None:
-        """Make the folder and its parents; fine if it is there."""
+        """Create the folder and its parents; do nothing if it exists."""
 
     def rename_new(self, source: str, target: str) -> None:
-        """Move a file or folder, at once, to a name where nothing stands: the only atomic point of
-        publishing.
+        """Move a file or folder atomically to a path that does not exist; used to publish buckets.
 
-        The target's parents are made first. NotFound if the source is missing (whether or not the
-        target exists); AlreadyExists if anything stands at the target, an empty folder included:
-        then nothing has changed. Of many callers exactly one wins. A lost answer is looked up: it
-        is a success where what stands at the target is what was the source.
+        The target's parents are created first. Exactly one of several concurrent callers succeeds.
+        If a response is lost, the backend checks whether the target is now the former source, and
+        reports success in that case.
+
+        Raises:
+            NotFound: The source does not exist, whether or not the target exists.
+            AlreadyExists: The target exists, even as an empty folder; nothing was changed.
         """
 
     def delete(self, path: str) -> None:
-        """Remove the file, or the folder with all in it; fine if it is missing.
+        """Delete a file, or a folder with its content; do nothing if the path does not exist.
 
-        Its name vanishes at once.
+        The name disappears atomically.
+
+        Raises:
+            AccessDenied: The user may not delete it.
         """
 
     def url(self, path: str) -> str:
-        """What Spark's JVM reads: `hdfs://…` or `file:///…`, as `org.apache.hadoop.fs.Path` takes
-        it (not escaped).
+        """Return the URL of the path for Spark's JVM.
+
+        The URL is `hdfs://…` or `file:///…`, not escaped, as `org.apache.hadoop.fs.Path` expects
+        it.
         """
 
 
-def entries_of(storage: Storage, folder: str) -> list[Entry]:
-    """What stands in the folder; nothing where it does not exist (yet)."""
+def list_if_exists(storage: Storage, folder: str) -> list[StorageEntry]:
+    """Return a folder's entries, sorted by name, or an empty list if it does not exist."""
     try:
         return storage.list(folder)
     except NotFound:
@@ -120,23 +169,37 @@ def entries_of(storage: Storage, folder: str) -> list[Entry]:
 
 
 def delete_all(storage: Storage, paths: Iterable[str]) -> int:
-    """Remove each, some at a time, and say how many went.
+    """Delete paths concurrently and return how many no longer exist.
 
-    One that may not be removed stays, is named in the log, and holds up no other.
+    Args:
+        storage: Storage of the paths.
+        paths: Files or folders; folders are deleted with their content.
+
+    Returns:
+        The number of paths that were deleted or did not exist. A path that the user may not delete
+        is logged and not counted.
+
+    Raises:
+        StorageError: The storage is unavailable, or refuses for another reason.
     """
 
     def is_gone(path: str) -> bool:
         try:
             storage.delete(path)
         except AccessDenied as error:
-            _LOG.warning("it cannot be deleted, and is left: %s", error)
+            _LOG.warning("cannot delete, skipped: %s", error)
             return False
         return True
 
-    return sum(at_once(is_gone, paths))
+    return sum(map_concurrently(is_gone, paths))
 
 
-def at_once(ask: Callable[[_Asked], _Answer], of: Iterable[_Asked]) -> Iterator[_Answer]:
-    """The answers of storage, in turn; some are asked for at the same time."""
+def map_concurrently(
+    function: Callable[[_Item], _Result], items: Iterable[_Item]
+) -> Iterator[_Result]:
+    """Call a function with each item, up to 8 at a time, and yield the results in order.
+
+    An exception raised by the function is raised when its result is due.
+    """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from pool.map(ask, of)
+        yield from pool.map(function, items)

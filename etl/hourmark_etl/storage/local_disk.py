@@ -1,9 +1,8 @@
-"""Storage on a local disk (`file:///…`): for tests, the smallest installations, and network file
-systems that can do it.
+"""Storage on a local disk (`file:///…`), for tests, small installations and network file systems.
 
-Durable means fsync of the file and of the folders that hold its name. `os.rename` silently replaces
-a file and an EMPTY folder, so publishing uses Linux's renameat2(2) with RENAME_NOREPLACE; a file
-system without it (EINVAL) is refused, not worked around.
+A write is durable when the file and the folders that hold its name are synced with fsync.
+`os.rename` silently replaces a file and an empty folder, so publishing uses Linux's renameat2(2)
+with RENAME_NOREPLACE. A file system without it (EINVAL) raises an error; there is no fallback.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from hourmark_etl.storage.errors import (
     NotFound,
     StorageError,
 )
-from hourmark_etl.storage.interface import Entry, Storage
+from hourmark_etl.storage.interface import Storage, StorageEntry
 from hourmark_etl.storage.paths import checked, scratch_path
 
 _AT_FDCWD: Final = -100
@@ -51,15 +50,17 @@ _ERRORS: Final[dict[int | None, type[StorageError]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalDisk(Storage):
-    """See `hourmark_etl.storage.interface.Storage`. `root` is made when something is first
-    written.
+    """Storage on a local file system.
+
+    Attributes:
+        root: Root folder; created by the first write.
     """
 
     root: Path
 
     @contextmanager
-    # it would save nothing here
-    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:  # noqa: ARG002
+    # writing in place would save nothing here
+    def create(self, path: str, *, unpublished: bool = False) -> Iterator[BinaryIO]:  # noqa: ARG002
         target = self._file(path)
         if os.path.lexists(target):
             raise AlreadyExists(path, self.url(path), "exists already")
@@ -100,7 +101,7 @@ class LocalDisk(Storage):
             return False
         return True
 
-    def list(self, folder: str) -> builtins.list[Entry]:
+    def list(self, folder: str) -> builtins.list[StorageEntry]:
         entries = []
         with self._errors(folder), os.scandir(self._folder(folder)) as found:
             for entry in found:
@@ -109,7 +110,7 @@ class LocalDisk(Storage):
                     # Not its modification time: a folder that `delete` moved away may be old, and
                     # is being removed.
                     entries.append(
-                        Entry(
+                        StorageEntry(
                             entry.name,
                             0 if is_folder else status.st_size,
                             is_folder,
@@ -155,7 +156,7 @@ class LocalDisk(Storage):
                 _rename_noreplace(old, new)
             except FileNotFoundError as error:
                 raise NotFound(source, self.url(source), "there is nothing to rename") from error
-        # Checked by looking as well: a file system may answer well and do otherwise.
+        # Verified, because a file system may report success without renaming.
         if os.path.lexists(old) or not os.path.lexists(new):
             raise StorageError(
                 target,
@@ -184,7 +185,6 @@ class LocalDisk(Storage):
 
 
 def _make_folders(folder: Path) -> None:
-    """`mkdir -p`, each new name durable."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)

@@ -1,7 +1,7 @@
-"""Paths below the root: relative, `/` between names, the same set of names on every backend.
+"""Paths below the storage root: relative, separated by `/`, with the same names on all backends.
 
-HDFS refuses `:` and the names `.` and `..`, so they are refused everywhere: what works on a local
-disk works on a cluster.
+HDFS does not allow `:` or the names `.` and `..`, so all backends reject them: a path that works on
+a local disk also works on a cluster.
 """
 
 from __future__ import annotations
@@ -9,14 +9,22 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-# Unfinished files, and local folders being deleted, stand here and not beside their target: a crash
+# Unfinished files, and local folders being deleted, are here and not next to their target: a crash
 # leaves nothing in any folder that a reader lists. One file system (HDFS: one encryption zone) must
 # hold the whole root.
 SCRATCH: Final = ".unfinished"
 
 
 def checked(path: str, *, root_allowed: bool = False) -> str:
-    """`path` itself; ValueError (a fault of the program) if it is not a clean relative path."""
+    """Return the path unchanged if it is a clean relative storage path.
+
+    Args:
+        path: Path relative to the storage root.
+        root_allowed: Whether the empty path, which means the root, is accepted.
+
+    Raises:
+        ValueError: The path has an empty name, `.`, `..`, a colon or a control character.
+    """
     if path == "" and root_allowed:
         return path
     for name in path.split("/"):
@@ -29,10 +37,10 @@ def checked(path: str, *, root_allowed: bool = False) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that holds it; "" is the root."""
+    """Return the path of the folder that contains the path; "" is the root."""
     return path.rpartition("/")[0]
 
 
 def scratch_path() -> str:
-    """A name that nobody else uses."""
+    """Return a new, unique path for a temporary file or folder below `.unfinished/`."""
     return f"{SCRATCH}/{uuid.uuid4().hex}"

@@ -1,12 +1,12 @@
 """Storage on HDFS over WebHDFS (`hdfs://…`), without Java and without a native library.
 
-Durable means what HDFS means by a closed file: the pipeline acknowledged every byte and the
-NameNode saw the minimum of replicas (`dfs.namenode.replication.min`) finished; they may still be in
-the DataNodes' memory unless `dfs.datanode.synconclose` is set. WebHDFS has no hsync of its own.
-Names (rename, delete) are in the NameNode's edit log, synced, before it answers.
+A file is durable when HDFS has closed it: the pipeline acknowledged every byte and the NameNode saw
+the minimum number of finished replicas (`dfs.namenode.replication.min`). The bytes may still be in
+the DataNodes' memory unless `dfs.datanode.synconclose` is set; WebHDFS has no hsync. Renames and
+deletes are in the NameNode's synced edit log before it responds.
 
-RENAME always goes with `renameoptions=NONE`: the plain form moves the source INTO an existing
-target folder and answers true.
+RENAME requests always use `renameoptions=NONE`, because the plain form moves the source into an
+existing target folder and reports success.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from typing import Any, BinaryIO, Final, Literal, cast
 from pydantic import BaseModel, Field
 
 from hourmark_etl.storage.errors import AlreadyExists, NotFound, StorageError
-from hourmark_etl.storage.interface import Entry, Storage
+from hourmark_etl.storage.interface import Storage, StorageEntry
 from hourmark_etl.storage.paths import checked, parent, scratch_path
 from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
-from hourmark_etl.storage.webhdfs_http import HttpAnswer, Lost, Target, ask, say
+from hourmark_etl.storage.webhdfs_http import (
+    HttpResponse,
+    OutcomeUnknown,
+    WebHdfsTarget,
+    request_json,
+    send_once,
+)
 
 _RENAME_TRIES: Final = 3
 
 
 class _Status(BaseModel, strict=True):
-    """Of a file or folder.
-
-    `fileId` is its inode's: it stays with a rename, and is never given again.
-    """
-
     pathSuffix: str  # the names are WebHDFS's
     type: Literal["FILE", "DIRECTORY", "SYMLINK"]
     length: int = Field(ge=0)
@@ -62,19 +63,27 @@ class _Done(BaseModel, strict=True):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfs(Storage):
-    """See `hourmark_etl.storage.interface.Storage`."""
+    """Storage on HDFS, accessed over the WebHDFS REST API.
 
-    namenode: str  # hdfs://host:port, what Spark's JVM speaks to
+    Attributes:
+        namenode: `hdfs://host:port`, the address that Spark's JVM uses.
+        root: Absolute path of the storage root in HDFS.
+        http: `http://host:port` of the NameNode.
+        user: HDFS user name of all requests.
+        replication: Number of replicas of each new file.
+    """
+
+    namenode: str  # hdfs://host:port, used by Spark's JVM
     root: str  # absolute path in HDFS
     http: str  # http://host:port of the NameNode
     user: str
     replication: int
 
     @contextmanager
-    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:
+    def create(self, path: str, *, unpublished: bool = False) -> Iterator[BinaryIO]:
         unfinished = (
-            path if unseen else scratch_path()
-        )  # that the path is taken is told at the end: a request less
+            path if unpublished else scratch_path()
+        )  # an existing target is detected at the end, which saves a request
         try:
             with Upload.begin(self._target(unfinished), self.replication) as upload:
                 file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
@@ -88,13 +97,13 @@ class WebHdfs(Storage):
                     "are stored"
                 )
                 raise StorageError(path, self.url(path), what)
-            if not unseen:
+            if not unpublished:
                 self._move(stored, unfinished, path)
         except BaseException as error:
-            if not (unseen and isinstance(error, AlreadyExists)):  # then it is not ours
+            if not (unpublished and isinstance(error, AlreadyExists)):  # then it is not ours
                 with suppress(
                     StorageError
-                ):  # the first error is the one to tell; what is left is named like no bucket
+                ):  # report the first error; the leftover has no name of a bucket
                     self.delete(unfinished)
             raise
 
@@ -111,20 +120,21 @@ class WebHdfs(Storage):
     def exists(self, path: str) -> bool:
         return self._found(path) is not None
 
-    def list(self, folder: str) -> builtins.list[Entry]:
-        found = ask(
+    def list(self, folder: str) -> builtins.list[StorageEntry]:
+        found = request_json(
             self._target(folder, root_allowed=True), "GET", "LISTSTATUS", _Listing
         ).FileStatuses.FileStatus
         if any(status.pathSuffix == "" for status in found):
             raise NotFound(folder, self.url(folder), "is a file, not a folder")
         return sorted(
-            Entry(s.pathSuffix, s.length, s.type == "DIRECTORY", s.modificationTime) for s in found
+            StorageEntry(s.pathSuffix, s.length, s.type == "DIRECTORY", s.modificationTime)
+            for s in found
         )
 
     def make_folder(self, path: str) -> None:
         target = self._target(path, root_allowed=True)
         try:
-            made = ask(target, "PUT", "MKDIRS", _Done).boolean
+            made = request_json(target, "PUT", "MKDIRS", _Done).boolean
         except NotFound as error:  # ParentNotDirectoryException
             raise AlreadyExists(
                 path, target.url, f"a file stands where a folder is needed ({error.what})"
@@ -135,46 +145,44 @@ class WebHdfs(Storage):
             )
 
     def rename_new(self, source: str, target: str) -> None:
-        """See the interface.
+        """Move a file or folder atomically to a path that does not exist.
 
-        What stands at the target then counts (a rename keeps the file id), or, of a file, Hadoop's
-        word.
+        If the response to a rename is lost, the file id (inode number) at the target shows whether
+        the rename happened: HDFS keeps the id on a rename and never reuses it.
+
+        Raises:
+            NotFound: The source does not exist.
+            AlreadyExists: The target exists, even as an empty folder; nothing was changed.
         """
         self._move(self._status(source), source, target)
 
     def _move(self, moved: _Status, source: str, target: str) -> None:
-        """The same; `moved` is the source.
-
-        That a folder moved is looked up in any case: it is how buckets are published.
-        """
+        # A folder's move is always verified, because it publishes a bucket.
         to = self._target(target)
         lost = False
         for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None
             try:
-                if self._rename(source, target).is_nothing and moved.type == "FILE":
+                if self._rename(source, target).is_empty_success and moved.type == "FILE":
                     return
             except StorageError as error:
-                refused, lost = error, lost or isinstance(error, Lost)
+                refused, lost = error, lost or isinstance(error, OutcomeUnknown)
             standing = self._found(target)
             if standing and standing.fileId == moved.fileId and (lost or not refused):
                 return
             if standing and not isinstance(refused, NotFound):
-                what = refused.what if refused else "something else stands there"
+                what = refused.what if refused else "another file or folder exists there"
                 raise AlreadyExists(target, to.url, what) from refused
-            if not isinstance(refused, Lost):
+            if not isinstance(refused, OutcomeUnknown):
                 break
         raise refused or StorageError(
             target, to.url, f"the rename of {source} was answered with success but did not happen"
         )
 
-    def _rename(self, source: str, target: str) -> HttpAnswer:
-        """Ask for it.
-
-        The target's folder is made only where it is missed: a request less where it is there.
-        """
+    def _rename(self, source: str, target: str) -> HttpResponse:
+        # The target's folder is created only if it is missing, which saves a request otherwise.
         rename = partial(
-            say,
+            send_once,
             self._target(source),
             "PUT",
             "RENAME",
@@ -188,7 +196,7 @@ class WebHdfs(Storage):
             return rename()
 
     def delete(self, path: str) -> None:
-        gone = ask(self._target(path), "DELETE", "DELETE", _Done, recursive="true").boolean
+        gone = request_json(self._target(path), "DELETE", "DELETE", _Done, recursive="true").boolean
         if not gone and self.exists(path):  # it is false, too, where nothing stood
             raise StorageError(
                 path, self.url(path), "was not deleted; the NameNode does not say why"
@@ -200,7 +208,7 @@ class WebHdfs(Storage):
         )
 
     def _status(self, path: str) -> _Status:
-        return ask(
+        return request_json(
             self._target(path, root_allowed=True), "GET", "GETFILESTATUS", _OneStatus
         ).FileStatus
 
@@ -210,7 +218,9 @@ class WebHdfs(Storage):
         except NotFound:
             return None
 
-    def _target(self, path: str, *, root_allowed: bool = False) -> Target:
+    def _target(self, path: str, *, root_allowed: bool = False) -> WebHdfsTarget:
         checked(path, root_allowed=root_allowed)
         file = f"{self.root}/{path}".rstrip("/") or "/"
-        return Target(http=self.http, file=file, user=self.user, path=path, url=self.url(path))
+        return WebHdfsTarget(
+            http=self.http, file=file, user=self.user, path=path, url=self.url(path)
+        )

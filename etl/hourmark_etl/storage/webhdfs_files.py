@@ -1,10 +1,7 @@
-"""Streams over WebHDFS: an upload in chunks, a seekable download in windows.
+"""Streams over WebHDFS: chunked uploads, and seekable downloads in windows, in bounded memory.
 
-Both hold a bounded amount of memory.
-
-An upload that breaks off must be removed: the DataNode closes the file when the connection ends, so
-a part of it stands there and looks finished. That is why uploads go to a name that no reader looks
-at.
+An interrupted upload must be deleted: the DataNode closes the file when the connection ends, so a
+partial file looks complete. Uploads therefore use a path that no reader accesses.
 """
 
 from __future__ import annotations
@@ -20,13 +17,13 @@ from pydantic import BaseModel
 
 from hourmark_etl.storage.errors import BadBlocks, StorageError
 from hourmark_etl.storage.webhdfs_http import (
-    Target,
-    answer_of,
-    ask,
-    at_datanode,
-    connected,
-    get,
-    say,
+    WebHdfsTarget,
+    open_connection,
+    read_exactly,
+    read_response,
+    request_json,
+    run_on_datanode,
+    send_once,
 )
 
 WINDOW_BYTES: Final = 4 << 20  # two requests each; memory of a reader
@@ -48,24 +45,34 @@ class _Located(BaseModel):
 
 
 class Upload(io.RawIOBase):
-    """Writes one new file with HTTP chunks (RFC 9112, 7.1).
+    """A writable stream that uploads one new file in HTTP chunks (RFC 9112, section 7.1).
 
-    `finish` says that all is there; closing without it gives up.
+    Call `finish` to complete the upload. Closing the stream without it aborts the upload and may
+    leave a partial file, which the caller must delete.
     """
 
-    def __init__(self, target: Target, connection: http.client.HTTPConnection) -> None:
+    def __init__(self, target: WebHdfsTarget, connection: http.client.HTTPConnection) -> None:
         self._target = target
         self._connection = connection
         self._finished = False
         self.sent = 0
 
     @classmethod
-    def begin(cls, target: Target, replication: int) -> Upload:
-        """Begin to write where the NameNode says. AlreadyExists if the name is taken."""
+    def begin(cls, target: WebHdfsTarget, replication: int) -> Upload:
+        """Start an upload to the DataNode that the NameNode selects.
+
+        Args:
+            target: File to create.
+            replication: Number of replicas.
+
+        Raises:
+            AlreadyExists: The file exists.
+            StorageError: The upload could not be started, after retries.
+        """
 
         def begun(datanode: SplitResult) -> Upload:
             try:
-                connection = connected(datanode)
+                connection = open_connection(datanode)
                 connection.putrequest(
                     "PUT", f"{datanode.path}?{datanode.query}", skip_accept_encoding=True
                 )
@@ -73,10 +80,10 @@ class Upload(io.RawIOBase):
                 connection.putheader("Transfer-Encoding", "chunked")
                 connection.endheaders()
             except (OSError, http.client.HTTPException, ValueError) as error:
-                raise target.lost(datanode.netloc, error) from error
+                raise target.unknown_outcome(datanode.netloc, error) from error
             return cls(target, connection)
 
-        return at_datanode(
+        return run_on_datanode(
             target, "PUT", "CREATE", begun, overwrite="false", replication=replication
         )
 
@@ -92,7 +99,11 @@ class Upload(io.RawIOBase):
         return length
 
     def finish(self) -> None:
-        """Say that this was all and wait for the DataNodes' word."""
+        """Complete the upload and wait until the DataNodes confirm it.
+
+        Raises:
+            StorageError: The upload was refused, or its outcome is unknown.
+        """
         self._send(b"0\r\n\r\n")
         self._check_answer()
         self._finished = True
@@ -104,9 +115,8 @@ class Upload(io.RawIOBase):
         super().close()
 
     def _give_up(self) -> None:
-        """Say that nothing more comes, and wait until the DataNode has let go: or it may make the
-        file after it was removed.
-        """
+        # Wait until the DataNode has closed the connection: otherwise it may create the file after
+        # the caller deleted it.
         with suppress(OSError):
             if self._connection.sock is not None:
                 self._connection.sock.shutdown(socket.SHUT_WR)
@@ -122,23 +132,28 @@ class Upload(io.RawIOBase):
             raise self._lost(error) from error
 
     def _check_answer(self, cause: OSError | None = None) -> None:
-        """A DataNode that refuses may close before it has read everything: its reason is worth more
-        than a broken pipe.
-        """
+        # A DataNode that refuses may close the connection before it has read everything; its reason
+        # is more useful than a broken pipe.
         try:
-            answer_of(self._connection, self._target, 201)
+            read_response(self._connection, self._target, 201)
         except (OSError, http.client.HTTPException) as error:
             raise self._lost(cause or error) from error
 
     def _lost(self, error: Exception) -> StorageError:
         what = f"it broke off the upload after {self.sent} bytes: {type(error).__name__}: {error}"
-        return self._target.lost(f"{self._connection.host}:{self._connection.port}", what)
+        return self._target.unknown_outcome(
+            f"{self._connection.host}:{self._connection.port}", what
+        )
 
 
 class Download(io.RawIOBase):
-    """Reads a finished file of `size` bytes; wrap it in a BufferedReader of WINDOW_BYTES."""
+    """A seekable, unbuffered reader of a finished HDFS file.
 
-    def __init__(self, target: Target, size: int) -> None:
+    Wrap it in a BufferedReader with a buffer of WINDOW_BYTES. Reads raise StorageError if a window
+    cannot be read, and BadBlocks if HDFS reports that no intact replica is left.
+    """
+
+    def __init__(self, target: WebHdfsTarget, size: int) -> None:
         self._target = target
         self._size = size
         self._position = 0
@@ -160,7 +175,7 @@ class Download(io.RawIOBase):
         return self._position
 
     def readall(self) -> bytes:
-        """The rest, in windows: the inherited one would ask for 8 KiB at a time."""
+        """Return the remaining bytes, read in windows of WINDOW_BYTES; b"" at end of file."""
         return b"".join(iter(lambda: self._window(WINDOW_BYTES), b""))
 
     # typeshed says Buffer
@@ -170,14 +185,17 @@ class Download(io.RawIOBase):
         return len(window)
 
     def _window(self, wanted: int) -> bytes:
-        """The next bytes, as many as wanted, as are left, or as a window holds."""
         length = max(0, min(wanted, WINDOW_BYTES, self._size - self._position))
         if not length:
             return b""
         target, span = self._target, {"offset": self._position, "length": length}
         try:
-            found = at_datanode(
-                target, "GET", "OPEN", lambda datanode: get(target, datanode, length), **span
+            found = run_on_datanode(
+                target,
+                "GET",
+                "OPEN",
+                lambda datanode: read_exactly(target, datanode, length),
+                **span,
             )
         except StorageError as error:
             self._refuse_bad_blocks(error, span)
@@ -186,16 +204,18 @@ class Download(io.RawIOBase):
         return found
 
     def _refuse_bad_blocks(self, error: StorageError, span: dict[str, int]) -> None:
-        """BadBlocks where the NameNode says that no replica is whole, or there is none; not while
-        no DataNode lives at all.
+        """Raise BadBlocks if the NameNode reports a block without an intact replica.
+
+        The last request checks that at least one DataNode is alive; otherwise its error is raised
+        instead.
         """
         target = self._target
-        blocks = ask(
+        blocks = request_json(
             target, "GET", "GETFILEBLOCKLOCATIONS", _Located, **span
         ).BlockLocations.BlockLocation
         if all(block.hosts for block in blocks) and not any(block.corrupt for block in blocks):
             return
-        say(
+        send_once(
             target, "PUT", "CREATE", 307
         )  # makes nothing yet: it names a DataNode, if only one lives
         raise BadBlocks(target.path, target.url, error.what) from error

@@ -1,14 +1,12 @@
-"""WebHDFS requests: what is asked and what counts as an answer; timeouts, bounded retries, Hadoop's
-exceptions as our own errors.
+"""WebHDFS requests: response validation, timeouts, bounded retries and Hadoop's errors.
 
-An answer is believed only in the shape that the operation has. All else (a lost connection, a
-redirect to a login page, HTML, JSON cut off, a 5xx of whatever cause) is `Lost`: whether the
-operation happened is not known. Repeated is what may happen twice.
+A response is accepted only if it has the format that the operation defines. Everything else (a lost
+connection, a redirect to a login page, HTML, truncated JSON, any 5xx) raises `OutcomeUnknown`: the
+operation may or may not have happened. Only operations that are safe to repeat are retried.
 
-Connections are kept and belong to one thread of one process: a forked Spark worker never shares a
-socket with its parent. Proxies of the environment are not used: a cluster's addresses are not the
-internet's. Reference: Apache Hadoop, "WebHDFS REST API", 3.5.0. Why a client of its own:
-docs/decisions/2026-11-21-hdfs-client.md.
+Connections are kept alive per thread and process, so a forked Spark worker never shares a socket
+with its parent. Proxies from the environment are ignored. Reference: Apache Hadoop, "WebHDFS REST
+API", 3.5.0. Why there is a separate client: docs/decisions/2026-11-21-hdfs-client.md.
 """
 
 from __future__ import annotations
@@ -69,8 +67,8 @@ Shape = TypeVar("Shape", bound=BaseModel)
 _local = threading.local()
 
 
-class Lost(StorageError):
-    """No answer that can be believed: whether the operation happened is not known."""
+class OutcomeUnknown(StorageError):
+    """The error for a missing or invalid response: the operation may or may not have happened."""
 
     next_step = (
         "check that the server named runs, is active, and can be reached from here "
@@ -79,8 +77,16 @@ class Lost(StorageError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where an operation goes, with the names that its errors carry."""
+class WebHdfsTarget:
+    """The file that a WebHDFS request refers to, with the names used in its errors.
+
+    Attributes:
+        http: `http://host:port` of the NameNode.
+        file: Absolute path in HDFS.
+        user: HDFS user name.
+        path: Path relative to the storage root.
+        url: `hdfs://…` URL of the file.
+    """
 
     http: str  # http://host:port of the NameNode
     file: str  # absolute path in HDFS
@@ -88,25 +94,37 @@ class Target:
     path: str  # below the root
     url: str  # hdfs://…
 
-    def lost(self, server: str, what: object) -> Lost:
-        """What to raise where this server's answer cannot be believed."""
+    def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
+        """Return the exception to raise if a server's response is missing or invalid.
+
+        Args:
+            server: Address of the server, for the message.
+            what: The cause: an exception or a text. The message is cut at 500 characters.
+        """
         told = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
-        return Lost(
+        return OutcomeUnknown(
             self.path, self.url, f"no answer from {server} ({told})"[:_MESSAGE_CHARACTERS_MAX]
         )
 
 
-class HttpAnswer(NamedTuple):
-    """What a server said, with the status that was expected of it."""
+class HttpResponse(NamedTuple):
+    """A WebHDFS response that had the expected status.
+
+    Attributes:
+        content: Response body.
+        kind: Content type, or "".
+        location: Location header, or "".
+    """
 
     content: bytes
     kind: str
     location: str
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether it is Hadoop's answer where all it has to say is that it is done. No login page
-        is, nor a plain rename's.
+    def is_empty_success(self) -> bool:
+        """Whether the response is Hadoop's empty confirmation of a completed operation.
+
+        A login page or the response to a rename without `renameoptions` is never such a response.
         """
         return self.kind == _BYTES and not self.content
 
@@ -120,41 +138,80 @@ class _Refusal(BaseModel):
     RemoteException: _RemoteException
 
 
-def ask(
-    target: Target, method: str, operation: str, shape: type[Shape], **parameters: str | int
+def request_json(
+    target: WebHdfsTarget, method: str, operation: str, model: type[Shape], **parameters: str | int
 ) -> Shape:
-    """The NameNode's answer to an operation that may happen twice; StorageError otherwise."""
+    """Send a request to the NameNode, with retries, and return the parsed JSON response.
+
+    Use it only for operations that are safe to repeat.
+
+    Args:
+        target: File or folder of the operation.
+        method: HTTP method.
+        operation: WebHDFS operation, such as `LISTSTATUS`.
+        model: Pydantic model of the response body.
+        **parameters: Further query parameters.
+
+    Raises:
+        OutcomeUnknown: No valid response, after retries.
+        StorageError: The NameNode refused the operation.
+    """
 
     def once() -> Shape:
-        answer = say(target, method, operation, 200, **parameters)
+        answer = send_once(target, method, operation, 200, **parameters)
         try:
-            return shape.model_validate_json(answer.content)
+            return model.model_validate_json(answer.content)
         except ValueError as error:
-            raise target.lost(
+            raise target.unknown_outcome(
                 target.http, f"to {operation} it said {answer.content[:100]!r}"
             ) from error
 
-    return again(once)
+    return with_retries(once)
 
 
-def say(
-    target: Target, method: str, operation: str, expected: int = 200, **parameters: str | int
-) -> HttpAnswer:
-    """The same, once, and the answer as it came, with this status."""
+def send_once(
+    target: WebHdfsTarget, method: str, operation: str, expected: int = 200, **parameters: str | int
+) -> HttpResponse:
+    """Send one request to the NameNode without retries and return the raw response.
+
+    Args:
+        target: File or folder of the operation.
+        method: HTTP method.
+        operation: WebHDFS operation, such as `RENAME`.
+        expected: Expected HTTP status.
+        **parameters: Further query parameters.
+
+    Raises:
+        OutcomeUnknown: No valid response.
+        StorageError: The NameNode responded with an error or another status.
+    """
     query = urlencode({"op": operation, "user.name": target.user, **parameters})
     address = urlsplit(f"{target.http}/webhdfs/v1{quote(target.file, safe='/')}?{query}")
     return _exchange(target, address, method, expected)
 
 
-def at_datanode(
-    target: Target,
+def run_on_datanode(
+    target: WebHdfsTarget,
     method: str,
     operation: str,
-    use: Callable[[SplitResult], T],
+    send: Callable[[SplitResult], T],
     **parameters: str | int,
 ) -> T:
-    """What `use` does with the DataNode that the NameNode names; where that one is lost, with
-    another. May happen twice.
+    """Ask the NameNode for a DataNode, call a function with its address and return the result.
+
+    If the outcome at the DataNode is unknown, the call is repeated with another DataNode, so the
+    function must be safe to repeat.
+
+    Args:
+        target: File of the operation.
+        method: HTTP method.
+        operation: WebHDFS operation, `CREATE` or `OPEN`.
+        send: Function that sends the request to the given address.
+        **parameters: Further query parameters.
+
+    Raises:
+        OutcomeUnknown: No DataNode gave a valid response, after retries.
+        StorageError: The NameNode or a DataNode refused the operation.
     """
     excluded: dict[str, str] = {}
 
@@ -162,46 +219,57 @@ def at_datanode(
         asked = parameters | excluded
         excluded.clear()  # where it is the only one, it may be back
         try:
-            told = say(target, method, operation, 307, **asked)
+            told = send_once(target, method, operation, 307, **asked)
         except StorageError as error:
             if asked == parameters:
                 raise
-            raise target.lost(target.http, f"and of the others: {error.what}") from error
+            raise target.unknown_outcome(target.http, f"and of the others: {error.what}") from error
         address = urlsplit(told.location)
         try:
-            return use(address)
-        except Lost:
+            return send(address)
+        except OutcomeUnknown:
             excluded["excludedatanodes"] = address.hostname or ""
             raise
 
-    return again(once)
+    return with_retries(once)
 
 
-def again(action: Callable[[], T]) -> T:
-    """What the action returns; it is repeated a few times while answers are lost."""
+def with_retries(action: Callable[[], T]) -> T:
+    """Call the action and return its result, with 5 retries if it raises OutcomeUnknown.
+
+    Retries pause for 0 to 2 seconds. The last exception is raised.
+    """
     for pause_s in _RETRY_PAUSES_S:
         try:
             return action()
-        except Lost:
+        except OutcomeUnknown:
             time.sleep(pause_s)
     return action()
 
 
-def get(target: Target, address: SplitResult, length: int) -> bytes:
-    """So many bytes from a DataNode; a short answer is an error, never a short result."""
+def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> bytes:
+    """Read exactly `length` bytes from a DataNode.
+
+    Raises:
+        OutcomeUnknown: The response is missing, has another length or is not binary.
+        StorageError: The DataNode refused the request.
+    """
     answer = _exchange(target, address, "GET", 200)
     if answer.kind != _BYTES or len(answer.content) != length:
-        raise target.lost(
+        raise target.unknown_outcome(
             address.netloc,
             f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}",
         )
     return answer.content
 
 
-def connected(address: SplitResult) -> http.client.HTTPConnection:
-    """A new connection.
+def open_connection(address: SplitResult) -> http.client.HTTPConnection:
+    """Open a new HTTP or HTTPS connection to the server in the address.
 
-    OSError, HTTPException or ValueError (a port that is none) where there is no server.
+    Raises:
+        OSError: The server cannot be reached.
+        http.client.HTTPException: The connection failed at the HTTP level.
+        ValueError: The address has no host or an invalid port.
     """
     if not address.hostname:
         raise ValueError(f"{address.geturl()!r} names no server")
@@ -212,15 +280,21 @@ def connected(address: SplitResult) -> http.client.HTTPConnection:
     return connection
 
 
-def answer_of(connection: http.client.HTTPConnection, target: Target, expected: int) -> HttpAnswer:
-    """Read it to its end.
+def read_response(
+    connection: http.client.HTTPConnection, target: WebHdfsTarget, expected: int
+) -> HttpResponse:
+    """Read the response of a request that was already sent on the connection, including its body.
 
-    StorageError where it is another one; OSError or HTTPException where there is none.
+    Raises:
+        StorageError: The response has another status than `expected`; the subclass follows from
+            Hadoop's exception, or is OutcomeUnknown.
+        OSError: The connection broke.
+        http.client.HTTPException: The response is not valid HTTP.
     """
     answer = connection.getresponse()
     content = answer.read()
     if answer.status == expected:
-        return HttpAnswer(
+        return HttpResponse(
             content, answer.headers.get("Content-Type", ""), answer.headers.get("Location", "")
         )
     try:
@@ -228,18 +302,15 @@ def answer_of(connection: http.client.HTTPConnection, target: Target, expected: 
     except ValueError:
         told = _RemoteException(exception="")
     message = (told.message or answer.reason).partition("\n")[0]
-    kind = _kind(answer.status, told.exception, message)
+    kind = _error_class(answer.status, told.exception, message)
     text = (
         f"{connection.host}:{connection.port} answered {told.exception or answer.status}: {message}"
     )
     raise kind(target.path, target.url, text[:_MESSAGE_CHARACTERS_MAX])
 
 
-def _kind(status: int, exception: str, message: str) -> type[StorageError]:
-    """Our error for Hadoop's.
-
-    A status alone, as a proxy gives it, says little; a 5xx nothing at all.
-    """
+def _error_class(status: int, exception: str, message: str) -> type[StorageError]:
+    # A status alone may come from a proxy; a 5xx without an exception explains nothing.
     if "safe mode" in message:
         return SafeMode
     if any(words in message for words in _NO_ROOM):
@@ -249,34 +320,33 @@ def _kind(status: int, exception: str, message: str) -> type[StorageError]:
     if not exception and status in (401, 403):
         return AccessDenied
     lost = not exception or status >= 500 or exception in _LATER or _NO_DATANODE in message
-    return Lost if lost else StorageError
+    return OutcomeUnknown if lost else StorageError
 
 
-def _exchange(target: Target, address: SplitResult, method: str, expected: int) -> HttpAnswer:
+def _exchange(
+    target: WebHdfsTarget, address: SplitResult, method: str, expected: int
+) -> HttpResponse:
     try:
-        connection = _kept(address)
+        connection = _thread_connection(address)
         try:
             connection.request(method, f"{address.path}?{address.query}")
-            return answer_of(connection, target, expected)
+            return read_response(connection, target, expected)
         except (OSError, http.client.HTTPException):
             connection.close()  # what it would say next belongs to this request
             raise
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise target.lost(address.netloc, error) from error
+        raise target.unknown_outcome(address.netloc, error) from error
 
 
 class _Connections(dict[tuple[int, str, str], http.client.HTTPConnection]):
-    """One thread's; closed when the thread ends."""
-
     def __del__(self) -> None:
         for connection in self.values():
             connection.close()
 
 
-def _kept(address: SplitResult) -> http.client.HTTPConnection:
-    """This thread's connection to the server in this process."""
+def _thread_connection(address: SplitResult) -> http.client.HTTPConnection:
     mine = _local.__dict__.setdefault("connections", _Connections())
     server = os.getpid(), address.scheme, address.netloc
     if server not in mine or mine[server].sock is None:
-        mine[server] = connected(address)
+        mine[server] = open_connection(address)
     return cast(http.client.HTTPConnection, mine[server])

@@ -12,8 +12,8 @@ from hourmark.commands.component_status import LOOPBACK, ComponentState, Compone
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark_etl.ledger.database import CLOSER
-from hourmark_etl.ledger.existing import existing_ledger
-from hourmark_etl.ledger.heartbeat import driver_seen_ms, no_driver
+from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text
 
 HANGS_MS: Final = 120_000  # docs/metrics.md has the same for an alarm
 _ANSWER_S: Final = 3.0
@@ -51,8 +51,8 @@ def _known(config: Config, now_ms: int) -> ComponentStatus:
     """What the ledger says: who held the lease of closing last, and when a driver gave its last
     sign of life.
     """
-    with existing_ledger(config) as database:
-        epoch, seen_ms = database.epoch(CLOSER), driver_seen_ms(database)
+    with open_existing_ledger(config) as database:
+        epoch, seen_ms = database.epoch(CLOSER), last_heartbeat_ms(database)
     if not epoch:
         return ComponentStatus(
             ComponentState.NOT_RUNNING,
@@ -65,7 +65,9 @@ def _known(config: Config, now_ms: int) -> ComponentStatus:
         )
     said = f"its last sign of life is {format_age(seen_ms, now_ms)} old (lease of commit {epoch})"
     return ComponentStatus(
-        ComponentState.NOT_RUNNING if no_driver(seen_ms, now_ms) else ComponentState.RUNNING,
+        ComponentState.NOT_RUNNING
+        if missing_driver_text(seen_ms, now_ms)
+        else ComponentState.RUNNING,
         said,
         heard_at_ms=seen_ms,
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from hourmark_etl.closing.cut.readiness import LatestReports
-from hourmark_etl.ledger.overview import Fixed
+from hourmark_etl.ledger.overview import FixedHours
 from hourmark_etl.model import Frontier, HourState, ReportedSource, StagedBatch
 from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Staged
 
@@ -106,7 +106,11 @@ def gauges_of(
 
 
 def staged_of(
-    batch: StagedBatch, fixed: Mapping[str, Fixed], bucket_seconds: int, seconds: float, now_ms: int
+    batch: StagedBatch,
+    fixed: Mapping[str, FixedHours],
+    bucket_seconds: int,
+    seconds: float,
+    now_ms: int,
 ) -> Staged:
     """What a committed batch counts as. `fixed`: by type, as it stood at the commit.
 
@@ -116,7 +120,7 @@ def staged_of(
     timely = late = falsely_late = 0
     late_seconds = 0.0
     for g in batch.groups:
-        of_type = fixed.get(g.event_type, Fixed(0, 0))
+        of_type = fixed.get(g.event_type, FixedHours(0, 0))
         if g.hour_s >= of_type.fixed_to_s:
             timely += g.rows
             continue

@@ -37,12 +37,12 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.schemas import SchemaCheck
-from hourmark_etl.ledger.staged_files import KnownFile
+from hourmark_etl.ledger.staged_files import LedgerFile
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging import plan as planning
-from hourmark_etl.staging.consumer import batch_of, unread_of
+from hourmark_etl.staging.consumer import build_batch, collect_read_errors
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
-from hourmark_etl.staging.planner import Schemas, schemas_for
+from hourmark_etl.staging.planner import SchemaLookup, load_schemas
 from hourmark_etl.staging.read import Piece
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_pieces, stage_table
@@ -313,7 +313,7 @@ class Pipeline:
         logs, starts = self.central.logs, self.positions()
         if any(logs[p].start > s.next_offset for p, s in starts.items()):
             self.losses.pass_over(starts)
-            batches.pass_over(
+            batches.skip_expired(
                 self.database,
                 self.consumer,
                 self.topics.at_edge,
@@ -321,7 +321,7 @@ class Pipeline:
             )
             starts = self.positions()
         if short := {s: logs[p].start for p, s in starts.items() if self._lost_its_end(logs[p], s)}:
-            batches.begin_again(
+            batches.restart_truncated_logs(
                 self.database, self.consumer, self.topics.at_edge, short, self.clock.now_ms()
             )
             starts = self.positions()
@@ -344,7 +344,7 @@ class Pipeline:
         """As the planner sees it by the end, and a reader by the leader epoch."""
         if len(log.records) < s.next_offset:
             return True
-        begin = planning.begin_of(s, log.start)
+        begin = planning.resume_start(s, log.start)
         if begin is None or begin.leader_epoch is None:
             return False
         between = log.records[
@@ -393,12 +393,12 @@ class Pipeline:
                 [Piece(self.records(spans), spans, one_epoch)], self.plan(folder), self.storage, []
             )
         )
-        return batch_of(answers, CLUSTER, "default", self.clock.now_ms()), unread_of(
+        return build_batch(answers, CLUSTER, "default", self.clock.now_ms()), collect_read_errors(
             answers, self.clock.now_ms()
         )
 
     def staged(
-        self, folder: str, spans: Sequence[OffsetSpan], schemas: Schemas | None = None
+        self, folder: str, spans: Sequence[OffsetSpan], schemas: SchemaLookup | None = None
     ) -> StagedPiece:
         """The real staging function over what the central cluster has there."""
         return stage_table(self.records(spans), spans, self.plan(folder, schemas), self.storage)
@@ -419,9 +419,9 @@ class Pipeline:
         ]
         return pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
 
-    def plan(self, folder: str, schemas: Schemas | None = None) -> StagePlan:
+    def plan(self, folder: str, schemas: SchemaLookup | None = None) -> StagePlan:
         """What staging into the folder must know."""
-        known = schemas or schemas_for(self.config, self.database, self.topics.types, self._checks)
+        known = schemas or load_schemas(self.config, self.database, self.topics.types, self._checks)
         return StagePlan(
             storage=self.config.storage,
             folder=folder,
@@ -458,7 +458,7 @@ class PlayedRestager(Restager):
         pass
 
     def _stage(
-        self, known: KnownFile, spans: Sequence[OffsetSpan], schemas: Schemas
+        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaLookup
     ) -> StagedPiece:
         for s in spans:
             log = self._logs[Partition(s.topic, s.partition)]

@@ -49,7 +49,7 @@ from hourmark_declare.apply import (
 )
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontier_rows import carriers
+from hourmark_etl.ledger.frontier_rows import sources_carrying
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import _Rebuild
@@ -173,7 +173,9 @@ def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_
     assert repaired.revision == second.id, "in force, says the ledger"
     awaited = {f.event_type: f.sources for f in frontiers(database, HOUR.length_s)}
     for name in second.types:
-        assert carriers(name, second.sources.values()) <= awaited.get(name, frozenset()), name
+        assert sources_carrying(name, second.sources.values()) <= awaited.get(name, frozenset()), (
+            name
+        )
 
 
 def test_what_was_sent_under_a_revision_from_the_topic_is_awaited_though_the_next_one_drops_the_source(

@@ -17,13 +17,13 @@ from hourmark.config.loading import Config
 from hourmark_declare.doctor import storage_check
 from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
 from hourmark_declare.doctor.storage_probe import probe_storage
-from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, entries_of
+from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, list_if_exists
 
 
 class WritesOver(MemoryStorage):
     """A store that ignores conditions."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         try:
             super().write_new(path, content)
         except AlreadyExists:
@@ -33,7 +33,7 @@ class WritesOver(MemoryStorage):
 class RefusesAfterwards(WritesOver):
     """It says no, and has done it."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         stood = self.exists(path)
         super().write_new(path, content)
         if stood:
@@ -60,7 +60,7 @@ class RenamesOntoEmpty(MemoryStorage):
 class Full(MemoryStorage):
     """After a first file."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         if self._files:
             raise NoSpace(path, self.url(path), "no space")
         super().write_new(path, content)
@@ -69,7 +69,7 @@ class Full(MemoryStorage):
 class ReadOnly(MemoryStorage):
     """For this user."""
 
-    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         raise AccessDenied(path, self.url(path), "no right")
 
 
@@ -88,14 +88,14 @@ def test_a_storage_that_closing_cannot_rest_on_is_found(storage: MemoryStorage, 
     found = [answer for answer in probe_storage(storage) if answer.verdict is CheckStatus.FINDING]
     assert found and all(answer.to_do for answer in found)
     assert found[0].seen.startswith(said)
-    assert entries_of(storage, "") == []
+    assert list_if_exists(storage, "") == []
 
 
 def test_one_that_refuses_is_well_and_nothing_is_left() -> None:
     storage = MemoryStorage()
     (answer,) = probe_storage(storage)
     assert answer.verdict is CheckStatus.PASSED
-    assert entries_of(storage, "") == []
+    assert list_if_exists(storage, "") == []
 
 
 def asked(root: Path) -> list[CheckResult]:

@@ -16,7 +16,7 @@ from hourmark.config.loading import Config
 from hourmark.process.metrics_server import serve_metrics
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
-from hourmark_etl.ledger.heartbeat import beat, driver_seen_ms, no_driver
+from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text, write_heartbeat
 from hourmark_etl.telemetry.component_status import HANGS_MS, driver
 from hourmark_etl.telemetry.metrics import Metrics
 
@@ -54,8 +54,8 @@ def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(
 ) -> None:
     seen_ms = NOW_MS - seconds_ago * 1000
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
-        beat(database, database.acquire(CLOSER), seen_ms)
-        assert (no_driver(driver_seen_ms(database), NOW_MS) is None) == (
+        write_heartbeat(database, database.acquire(CLOSER), seen_ms)
+        assert (missing_driver_text(last_heartbeat_ms(database), NOW_MS) is None) == (
             state is ComponentState.RUNNING
         )
     found = ask(tmp_path, free_port())
@@ -76,7 +76,7 @@ def test_reports_of_hosts_say_nothing_of_the_driver(
 ) -> None:
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         lease = database.acquire(CLOSER)
-        beat(database, lease, NOW_MS - sign_s * 1000)
+        write_heartbeat(database, lease, NOW_MS - sign_s * 1000)
         if report_s is not None:
             heard_ms = NOW_MS - report_s * 1000
             said = service(received_at_ms=heard_ms, caught_up_at_ms=heard_ms, heard_at_ms=heard_ms)

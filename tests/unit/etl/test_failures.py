@@ -6,7 +6,7 @@ import pytest
 
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.staging.consumer import cause_of, told_of
+from hourmark_etl.staging.consumer import parse_cause, query_error_text
 
 PYTHON = (
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File x\n"
@@ -16,7 +16,7 @@ PYTHON = (
 @pytest.mark.parametrize(
     "line",
     [
-        "hourmark_etl.storage.webhdfs_http.Lost: a/b (hdfs://n/a/b): no answer from "
+        "hourmark_etl.storage.webhdfs_http.OutcomeUnknown: a/b (hdfs://n/a/b): no answer from "
         "http://d:9864 (ConnectionRefusedError)",
         "ConnectionRefusedError: [Errno 111] Connection refused",
         "ConnectionResetError: [Errno 104] Connection reset by peer",
@@ -34,7 +34,7 @@ PYTHON = (
     ],
 )
 def test_a_server_or_worker_that_is_away_is_begun_again(line: str) -> None:
-    assert type(cause_of(f"{PYTHON}{line}\n\tat org.apache.spark.Task.run")) is Unavailable
+    assert type(parse_cause(f"{PYTHON}{line}\n\tat org.apache.spark.Task.run")) is Unavailable
 
 
 class Ended(Exception):
@@ -54,15 +54,19 @@ class Ended(Exception):
 
 
 def test_a_planner_that_was_lost_is_begun_again_though_java_has_no_words_for_it() -> None:
-    error = cause_of(told_of(Ended("null", "java.io.EOFException")))
+    error = parse_cause(query_error_text(Ended("null", "java.io.EOFException")))
     assert type(error) is Unavailable
     assert "the Python process that plans" in str(error)
 
 
 def test_where_java_has_words_its_stack_decides_nothing() -> None:
-    assert isinstance(cause_of(told_of(Ended("a bug", "java.io.EOFException"))), EtlStop)
-    assert isinstance(cause_of(told_of(Ended("null", "java.lang.NullPointerException"))), EtlStop)
-    assert isinstance(cause_of(told_of(None)), EtlStop)
+    assert isinstance(
+        parse_cause(query_error_text(Ended("a bug", "java.io.EOFException"))), EtlStop
+    )
+    assert isinstance(
+        parse_cause(query_error_text(Ended("null", "java.lang.NullPointerException"))), EtlStop
+    )
+    assert isinstance(parse_cause(query_error_text(None)), EtlStop)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_where_java_has_words_its_stack_decides_nothing() -> None:
     ],
 )
 def test_a_fault_of_the_program_stops_the_driver_and_says_what(line: str) -> None:
-    error = cause_of(f"{PYTHON}{line}")
+    error = parse_cause(f"{PYTHON}{line}")
     assert isinstance(error, EtlStop)
     assert line.partition(": ")[2] in str(error)
 
@@ -85,4 +89,4 @@ def test_an_error_of_ours_outweighs_what_the_network_said_beside_it() -> None:
         f"{PYTHON}ConnectionResetError: Connection reset by "
         f"peer\n{PYTHON}hourmark_etl.errors.TopicReplaced: it is another topic"
     )
-    assert not isinstance(cause_of(text), Unavailable)
+    assert not isinstance(parse_cause(text), Unavailable)

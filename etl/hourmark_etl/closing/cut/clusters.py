@@ -18,7 +18,7 @@ from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
 from hourmark_etl.closing.cut.edge import EdgeSite, partitions_of, require_topics
 from hourmark_etl.ledger import batches
-from hourmark_etl.ledger.batches import check_other_topics, hold_promises
+from hourmark_etl.ledger.batches import check_topic_ids, hold_short_audit_logs
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
 from hourmark_etl.ledger.reporters import reporters
@@ -193,7 +193,7 @@ class KafkaSiteClusters:
         """
         ends, shorter = self._query_central(topics)
         if shorter:
-            hold_promises(self._database, self._lease, shorter)
+            hold_short_audit_logs(self._database, self._lease, shorter)
             self._refresh_lost_gaps()
         return ends
 
@@ -204,13 +204,13 @@ class KafkaSiteClusters:
         infos = require_topics(
             self._central, [name for edge in self._edges for name in edge.central_names(topics)]
         )
-        check_other_topics(self._database, infos.values())
+        check_topic_ids(self._database, infos.values())
         audits = {
             name for edge in self._edges for name in edge.central_names([AUDIT])
         } & infos.keys()
         asked = partitions_of([infos[name] for name in audits])
         staged = [
-            at for p in asked for at in batches.positions_at(self._database, p)
+            at for p in asked for at in batches.positions_of_topic(self._database, p)
         ]  # read before the ends, because staging continues
         ends = self._central.ends(partitions_of(infos.values()), committed=False)
         return ends, [

@@ -32,7 +32,7 @@ from hourmark_etl.closing.proof.evidence import RowsItem, plan_row_items, read_i
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ids.lookups import IdQuery, find_held_ids, id_array
-from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, lacked_since
+from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, missing_since
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import listed_groups
 from hourmark_etl.model import Frontier
@@ -182,7 +182,7 @@ def _second_readings(
         ranges[row["range_id"]][row["hour"]] += row["rows"]
     if not ranges:
         return ()
-    lacked = lacked_since(database, f.event_type, min(min(hours) for hours in ranges.values()))
+    lacked = missing_since(database, f.event_type, min(min(hours) for hours in ranges.values()))
     if lacked.more:
         return ()
     return tuple(

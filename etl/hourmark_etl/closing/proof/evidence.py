@@ -27,7 +27,7 @@ from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
 from hourmark_etl.model import FIRST_SITE, AuditGroup, AuditOffsets, Frontier, StagedGroup
 from hourmark_etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
 from hourmark_etl.staging.verified import DAMAGE
-from hourmark_etl.storage import Lost, Storage
+from hourmark_etl.storage import ContentLost, Storage
 
 UNAUDITED_SCHEMA: Final = pa.schema(  # files of version 0.3.0 have no `value_hash`
     [
@@ -369,7 +369,7 @@ def read_unaudited(storage: Storage, path: str) -> pa.Table:
         return load_all(storage, path, UNAUDITED_SCHEMA.names)
     except MemoryError:
         raise
-    except (Lost, *DAMAGE) as error:
+    except (ContentLost, *DAMAGE) as error:
         _LOG.warning(
             "the file of unaudited rows %s cannot be read (%s): a promise that it would "
             "keep stays unmet",

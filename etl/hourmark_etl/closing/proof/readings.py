@@ -46,7 +46,7 @@ from hourmark_etl.arrow import anti_join, distinct_values, semi_join
 from hourmark_etl.closing.cut.cut import limit_lines
 from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, plan_file_items
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, not_compared
+from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, uncompared_files
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed
 from hourmark_etl.model import FIRST_SITE, Frontier
@@ -156,7 +156,7 @@ class AuditComparer:
         Raises:
             Unreadable: A file must be staged again first.
         """
-        files = not_compared(self.database, self.rows_max, skip_paths)
+        files = uncompared_files(self.database, self.rows_max, skip_paths)
         if not files:
             return None
         new = self._read(functools.partial(read_contents, storage=self.storage), files)

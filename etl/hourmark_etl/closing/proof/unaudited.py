@@ -35,7 +35,7 @@ from hourmark_etl.ledger.listings import promises_between
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.staging.files import write_rows
 from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.storage import AlreadyExists, Storage, delete_all, entries_of
+from hourmark_etl.storage import AlreadyExists, Storage, delete_all, list_if_exists
 
 UNAUDITED: Final = "unaudited"  # the kind of such a file, in its note
 FILES_AT_ONCE: Final = 16  # read by one call of `UnauditedCleaner.clean`
@@ -104,10 +104,10 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
     ledger is read, so none of them can belong to a later closer.
     """
     folders = [
-        f"{UNAUDITED_FOLDER}/{entry.name}" for entry in entries_of(storage, UNAUDITED_FOLDER)
+        f"{UNAUDITED_FOLDER}/{entry.name}" for entry in list_if_exists(storage, UNAUDITED_FOLDER)
     ]
     standing = [
-        f"{folder}/{entry.name}" for folder in folders for entry in entries_of(storage, folder)
+        f"{folder}/{entry.name}" for folder in folders for entry in list_if_exists(storage, folder)
     ]
     named = {row.path for row in ledger.unaudited_files(database)}
     return [path for path in standing if path not in named]
@@ -162,7 +162,7 @@ class UnauditedCleaner:
             ledger.forget_unaudited(self._database, lease, [f.path for f in done])
         return delete_all(self._storage, [f.path for f in done])
 
-    def _is_promised(self, file: ledger.KeptUnaudited) -> bool:
+    def _is_promised(self, file: ledger.UnauditedFile) -> bool:
         rows = read_unaudited(self._storage, file.path)
         if len(rows) != file.rows:
             return False

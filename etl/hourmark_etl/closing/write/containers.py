@@ -199,7 +199,7 @@ class _OpenContainer:
     ) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
         self._writer = ContainerWriter(
-            file.enter_context(storage.create(path, unseen=True)), schema_json
+            file.enter_context(storage.create(path, unpublished=True)), schema_json
         )
         self._index: list[IdRun] = []
         self._id_sum = 0

@@ -18,7 +18,7 @@ from hourmark_etl.ids.index_files import format_timestamp, published_index_path
 from hourmark_etl.ledger import closed
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.storage import Storage, StorageError, delete_all, entries_of
+from hourmark_etl.storage import Storage, StorageError, delete_all, list_if_exists
 
 _UNNAMED_MS: Final = 86_400_000  # a file of this age that the ledger does not refer to is unused
 _LOG = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def publish_indexes(
         for w in kept_files
         for run in w.index
     ]
-    closed.remember(database, lease, runs, SIZE)
+    closed.replace_index_runs(database, lease, runs, SIZE)
 
 
 def clean_indexes(
@@ -100,12 +100,12 @@ def clean_indexes(
         now_ms: Current time in Unix milliseconds.
         files_max: Maximum number of files to delete in one call.
     """
-    closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
-    named = closed.paths(database)
+    closed.trim_index(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
+    named = closed.index_paths(database)
     fresh = format_timestamp(now_ms - _UNNAMED_MS)
     found = [
         f"{INDEX_FOLDER}/{entry.name}"
-        for entry in entries_of(storage, INDEX_FOLDER)
+        for entry in list_if_exists(storage, INDEX_FOLDER)
         if entry.name < fresh
     ]
     doomed = [path for path in found if path not in named][:files_max]

@@ -328,7 +328,7 @@ def write_task(
             for run in runs:
                 shared.write(run)
 
-    with storage.create(index_path, unseen=True) as file, containers() as shared:
+    with storage.create(index_path, unpublished=True) as file, containers() as shared:
         index = IndexWriter(file, index_path)
         for unit in task.units:
             write_unit(unit)

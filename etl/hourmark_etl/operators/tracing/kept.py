@@ -24,11 +24,11 @@ from hourmark.records.ranges import HEX_128, RangeId
 from hourmark_etl.buckets.avro_container import Block, ContainerReader
 from hourmark_etl.buckets.reader import DamagedBucketFile, Event, find_manifest, read_manifest
 from hourmark_etl.humanize import format_count
-from hourmark_etl.ledger.batches import positions_at
+from hourmark_etl.ledger.batches import positions_of_topic
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.listings import listed_groups_of
+from hourmark_etl.ledger.listings import groups_with_listing
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import ReportedSource, StagedGroup
 from hourmark_etl.operators.letters_read import Progress, Say
@@ -44,7 +44,7 @@ from hourmark_etl.operators.tracing.found import (
     asked,
 )
 from hourmark_etl.operators.tracing.topics import decoded
-from hourmark_etl.staging.files import IdRange, Rows, read_rows
+from hourmark_etl.staging.files import IdRange, RowSlice, read_rows
 from hourmark_etl.storage import Storage, StorageError
 
 _TAILER: Final = "tailer"  # kind of a reporter
@@ -116,7 +116,7 @@ class Kept:
         """The next offset of the central partition to be staged."""
 
         def look() -> Looked[int]:
-            known = positions_at(self._database, central)
+            known = positions_of_topic(self._database, central)
             return Looked(
                 known[0].next_offset if len(known) == 1 else None,
                 "the ledger's positions",
@@ -131,7 +131,7 @@ class Kept:
         def look() -> Looked[Staged]:
             groups = [
                 (g, listed)
-                for g, listed in listed_groups_of(self._database, event_type, hour.start_s)
+                for g, listed in groups_with_listing(self._database, event_type, hour.start_s)
                 if isinstance(sought, ByPosition)
                 or g.first_id <= bytes(sought.event_id) <= g.last_id
             ]
@@ -176,7 +176,7 @@ class Kept:
     def _staged_in(
         self, group: StagedGroup, listed_s: int | None, hour: Hour, sought: ById | ByPosition
     ) -> Staged | None:
-        rows = [Rows(group.first_row, group.rows)]
+        rows = [RowSlice(group.first_row, group.rows)]
         if isinstance(sought, ById):
             low = int.from_bytes(sought.event_id, "big")
             table, _ = read_rows(self._storage, group.path, rows, _PLACE, IdRange(low, low))
@@ -207,7 +207,7 @@ class Kept:
         table, _ = read_rows(
             self._storage,
             group.path,
-            [Rows(group.first_row, group.rows)],
+            [RowSlice(group.first_row, group.rows)],
             ("datum",),
             IdRange(low, low),
         )

@@ -25,12 +25,12 @@ from hourmark_etl.ledger.bucket_rows import (
     put_buckets,
     put_late_hours,
 )
-from hourmark_etl.ledger.closed import closed_buckets, lacked_since
+from hourmark_etl.ledger.closed import closed_buckets, missing_since
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import damaged_rows
+from hourmark_etl.ledger.digests import find_damaged_rows
+from hourmark_etl.ledger.downgrading import downgrade_ledger
 from hourmark_etl.ledger.frontiers import closed_types
 from hourmark_etl.ledger.overview import closed_manifest
-from hourmark_etl.ledger.stepping_down import step_down
 from hourmark_etl.recovery.check import check_late_hours
 
 FIRST_DAY_S = 1_800_000_000 // DAY_S * DAY_S
@@ -103,7 +103,7 @@ def everything(ledger: Database) -> dict[str, object]:
                 newest_closed_before(connection, "click", at(n).end_ms) for n in (0, 1, 30, HOURS)
             ],
             "closed": closed_buckets(ledger, origins, 3600),
-            "lacks": lacked_since(ledger, "click", at(15).start_s),
+            "lacks": missing_since(ledger, "click", at(15).start_s),
             "types": closed_types(ledger),
             "one": closed_manifest(ledger, "view", at(7)),
         }
@@ -114,7 +114,7 @@ def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     counts = [pack(ledger) for _ in range(6)]
     assert counts == [2, 2, 2, 2, 0, 0], "a day of each type in a round, four days of twelve"
     assert everything(ledger) == before
-    left = ledger.ask(select(func.count()).select_from(tables.buckets)).scalar_one()
+    left = ledger.fetch(select(func.count()).select_from(tables.buckets)).scalar_one()
     assert left == 2 * (KEPT_DAYS * 24 - 1)
     found = closed_buckets(ledger, {"click": [at(2).start_s]}, 3600)["click"]
     assert [(of.hour_s, of.holds) for of in found] == [
@@ -131,10 +131,10 @@ def test_the_way_back_and_up_again_keeps_every_row_and_finds_late_events(
     while is_packed and pack(ledger):
         pass
     ledger.close()
-    step_down(ledger_url, 5)
+    downgrade_ledger(ledger_url, 5)
     with Database(ledger_url) as again:
         assert everything(again) == before
-        packed_days = again.ask(select(func.count()).select_from(tables.bucket_days)).scalar_one()
+        packed_days = again.fetch(select(func.count()).select_from(tables.bucket_days)).scalar_one()
         assert packed_days == 0, "revision 5 has all rows one by one"
 
 
@@ -199,7 +199,7 @@ def test_a_damaged_row_keeps_its_days_rows_and_a_damaged_day_is_named(ledger: Da
     assert [pack(ledger) for _ in range(2)] == [1, 1]
     days = tables.bucket_days
     content = (
-        ledger.ask(select(days.c.content).where(days.c.type == "view").order_by(days.c.day))
+        ledger.fetch(select(days.c.content).where(days.c.type == "view").order_by(days.c.day))
         .scalars()
         .first()
     )
@@ -221,14 +221,16 @@ def test_a_packed_day_under_another_day_or_with_other_hours_is_named(ledger: Dat
     while pack(ledger):
         pass
     days = tables.bucket_days
-    assert [row for row in damaged_rows(ledger) if row.table == "bucket_days"] == []
+    assert [row for row in find_damaged_rows(ledger) if row.table == "bucket_days"] == []
     hit = (days.c.type == "view", days.c.day == FIRST_DAY_S)
     with ledger.transaction() as connection:
         connection.execute(update(days).where(*hit).values(day=FIRST_DAY_S ^ 1 << 40))
         connection.execute(
             update(days).where(days.c.type == "click", days.c.day == FIRST_DAY_S).values(hours=9)
         )
-    named = [row.key.split(",")[0] for row in damaged_rows(ledger) if row.table == "bucket_days"]
+    named = [
+        row.key.split(",")[0] for row in find_damaged_rows(ledger) if row.table == "bucket_days"
+    ]
     assert sorted(named) == ["type 'click'", "type 'view'"]
     with (
         pytest.raises(DamagedRow, match=r"bucket_days \(type 'click'"),
@@ -252,8 +254,8 @@ def test_a_check_of_the_ledger_names_a_damaged_day_and_goes_on(ledger: Database)
         )
     assert list(check_late_hours(ledger, 3600)) == []
     assert [
-        str(damaged) for damaged in damaged_rows(ledger) if damaged.table == "bucket_days"
+        str(damaged) for damaged in find_damaged_rows(ledger) if damaged.table == "bucket_days"
     ] != []
-    assert {damaged.table for damaged in damaged_rows(ledger, is_start=True)} == {"frontiers"}, (
-        "a start does not read all days"
-    )
+    assert {damaged.table for damaged in find_damaged_rows(ledger, is_start=True)} == {
+        "frontiers"
+    }, "a start does not read all days"

@@ -21,7 +21,7 @@ from hourmark_etl.closing.cleanup import Cleaned, Cleaner
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import lost_behind
+from hourmark_etl.ledger.batches import truncated_gap
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import EARLIEST_MS, StagingPosition
@@ -174,7 +174,7 @@ def test_they_stay_while_an_hour_is_open_that_a_log_may_have_lost_events_of(
     position = StagingPosition(
         cluster_id="c", topic_id="t", topic="events.click", partition=0, next_offset=9
     )
-    found = lost_behind("events.click", position)
+    found = truncated_gap("events.click", position)
     with life.database.transaction() as connection:  # an older copy of the ledger took it over
         put_gaps(
             connection,

@@ -44,8 +44,8 @@ from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import frontiers, tables
-from hourmark_etl.ledger.database import Lease, put
-from hourmark_etl.ledger.digests import damaged_rows, with_digest
+from hourmark_etl.ledger.database import Lease, replace_rows
+from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import overrides
 from hourmark_etl.model import AuditOffsets, Frontier, HourState
@@ -185,7 +185,7 @@ def forget_schema(world: World, schema_id: int, **others: str) -> Callable[[], N
     """Take the id's row away, or change it; gives back what undoes that."""
     table = tables.schemas
     own = table.c.schema_id == schema_id
-    row = dict(world.database.ask(select(table).where(own)).mappings().one())
+    row = dict(world.database.fetch(select(table).where(own)).mappings().one())
     changed = with_digest(table, {**row, **others}) if "type" in others else others
     with world.database.transaction() as connection:
         connection.execute(
@@ -194,7 +194,7 @@ def forget_schema(world: World, schema_id: int, **others: str) -> Callable[[], N
 
     def undo() -> None:
         with world.database.transaction() as connection:
-            put(connection, table, ["schema_id"], [row])
+            replace_rows(connection, table, ["schema_id"], [row])
 
     return undo
 
@@ -236,7 +236,7 @@ def test_a_schema_that_was_changed_in_the_ledger_is_written_into_no_bucket(world
         "the ledger's row of schemas (schema_id 1) is not as it was written"
         in wait_of(world).what[0]
     )
-    assert [str(d) for d in damaged_rows(world.database)] == [wait_of(world).what[0]]
+    assert [str(d) for d in find_damaged_rows(world.database)] == [wait_of(world).what[0]]
     undo()
     for _ in range(2):  # what is damaged is looked at again after a pause
         world.clock.advance(11)

@@ -20,8 +20,8 @@ from hourmark_etl.closing.cut.readiness import (
     readiness,
 )
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.host_losses import HostLoss, losses_of
-from hourmark_etl.ledger.reporters import RENAMED_AFTER_MS, put_reports, reporters, reporters_of
+from hourmark_etl.ledger.host_losses import HostLoss, losses_in_hour
+from hourmark_etl.ledger.reporters import RENAMED_AFTER_MS, decode_report, put_reports, reporters
 
 SERVICE = "5" * 32
 DEADLINE_MS = 3_600_000
@@ -42,7 +42,9 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def put(database: Database, *reports: HostReport) -> None:
     with database.transaction() as connection:
-        put_reports(connection, [reporters_of(report, report.received_at_ms) for report in reports])
+        put_reports(
+            connection, [decode_report(report, report.received_at_ms) for report in reports]
+        )
 
 
 def false(at_ms: int, **changes: Any) -> HostReport:
@@ -138,7 +140,7 @@ def test_a_service_takes_its_host_id_back_from_a_tailer(database: Database) -> N
 
 def test_losses_without_end_add_up_to_what_a_marker_can_hold() -> None:
     hour = Hour(END // 1000 - 3600, 3600)
-    found = losses_of(hour, {"app"}, [HostLoss("app", END - 5, END, 1 << 62, 0)] * 3)
+    found = losses_in_hour(hour, {"app"}, [HostLoss("app", END - 5, END, 1 << 62, 0)] * 3)
     assert found == ({"app": (1 << 63) - 1}, {})
 
 
@@ -177,7 +179,7 @@ def test_a_service_that_died_and_whose_last_report_has_a_time_in_the_future_stop
         END + (1 << 40), host_id="7" * 32, host_name="e-3", kind="service", incarnation="s"
     )
     with database.transaction() as connection:
-        put_reports(connection, [reporters_of(gone, END + 1000)])
+        put_reports(connection, [decode_report(gone, END + 1000)])
     assert describe_clock_difference(LatestReports(reporters(database)), END + 1500)
     later_ms = END + 1000 + SILENT_MS + 1
     put(

@@ -135,7 +135,7 @@ def test_a_damaged_manifest_in_the_ledger_holds_the_type_whose_late_events_ask_f
     send(world, ["click", "view"])
     settle(world, FIRST_HOUR)
     of_click = tables.buckets.c.type == "click"
-    text = world.database.ask(select(tables.buckets.c.manifest).where(of_click)).scalar_one()
+    text = world.database.fetch(select(tables.buckets.c.manifest).where(of_click)).scalar_one()
     with world.database.transaction() as connection:
         connection.execute(
             update(tables.buckets).where(of_click).values(manifest=text.replace(*damage, 1))

@@ -23,7 +23,7 @@ from hourmark_etl.closing.cut.readiness import (
     readiness_by_type,
 )
 from hourmark_etl.closing.cut.readiness import readiness as readiness_of
-from hourmark_etl.ledger.reporters import reporters_of
+from hourmark_etl.ledger.reporters import decode_report
 from hourmark_etl.model import Frontier, HourState, ReportedSource
 
 DEADLINE_MS = 1000 * DEADLINE_S
@@ -45,7 +45,7 @@ def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> Reported
     ahead.
     """
     sources = (SourceReport("api", caught_up_ms + ahead_ms, 0, 0),)
-    (reporter,) = reporters_of(
+    (reporter,) = decode_report(
         host_report(at_ms + ahead_ms, host_id=host_id, kind="service", sources=sources), at_ms
     )
     return reporter
@@ -188,10 +188,10 @@ def test_no_clock_within_the_allowed_difference_makes_a_neighbour_silent(
 
 def test_a_report_that_is_older_than_clocks_may_be_apart_was_heard_when_it_says() -> None:
     report = host_report(END)
-    assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX)] == [
+    assert [r.heard_at_ms for r in decode_report(report, END + CLOCKS_APART_MS_MAX)] == [
         END + CLOCKS_APART_MS_MAX
     ]
-    assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX + 1)] == [END], (
+    assert [r.heard_at_ms for r in decode_report(report, END + CLOCKS_APART_MS_MAX + 1)] == [END], (
         "a backlog is being staged"
     )
 
@@ -200,8 +200,8 @@ def test_a_service_whose_clock_runs_ahead_cannot_say_that_a_source_has_caught_up
     None
 ):
     report = host_report(END + 90_000, sources=(SourceReport("app", END + 1, 0, 0),))
-    assert not is_ready(SERVICE, *reporters_of(report, END - 30_000))
-    assert is_ready(SERVICE, *reporters_of(report, END + 1))
+    assert not is_ready(SERVICE, *decode_report(report, END - 30_000))
+    assert is_ready(SERVICE, *decode_report(report, END + 1))
 
 
 def test_past_its_deadline_an_hour_goes_without_whoever_is_behind_and_names_them() -> None:

@@ -18,7 +18,7 @@ from hourmark_etl.ledger.conflicts import Conflict
 from hourmark_etl.ledger.host_losses import HostLoss
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override
-from hourmark_etl.ledger.reporters import reporters_of
+from hourmark_etl.ledger.reporters import decode_report
 from hourmark_etl.model import AuditOffsets, HourState, Seal
 
 DEADLINE_MS = 1000 * DEADLINE_S
@@ -194,7 +194,7 @@ def test_sources_that_cannot_be_asked_again_are_named_and_change_no_grade() -> N
         END,
         sources=tuple(SourceReport(s, END, 0, 0, 0, s != "app") for s in ("app", "net", "other")),
     )
-    there = reporters_of(said, END)
+    there = decode_report(said, END)
     frozen = frontier(state=HourState.FROZEN, sources=frozenset({"app", "net"}))
     seal = sealed(
         decide_seal(frozen, KEPT, (), None, DecisionContext(CUT, [], DEADLINE_MS, reporters=there))

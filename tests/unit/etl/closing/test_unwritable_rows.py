@@ -35,7 +35,7 @@ from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.overrides import changes_nothing
+from hourmark_etl.ledger.overrides import is_ineffective
 from hourmark_etl.model import HourState
 
 UNKNOWN = 77
@@ -111,7 +111,7 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
         "1 rows cannot be written: event " in wait_of(world).what[0]
         and "bucket force" in wait_of(world).what[0]
     )
-    assert not changes_nothing(frontier(world), wait_of(world))
+    assert not is_ineffective(frontier(world), wait_of(world))
     override(world)
     poll_again(world)
     marker = closed(world)
@@ -184,7 +184,7 @@ def test_a_damaged_row_of_a_schema_is_repaired_and_not_overridden(world: World) 
     send(world, ["click"], AT_MS)
     arrive(world)
     own = tables.schemas.c.schema_id == SCHEMA_IDS["click"]
-    row = dict(world.database.ask(select(tables.schemas).where(own)).mappings().one())
+    row = dict(world.database.fetch(select(tables.schemas).where(own)).mappings().one())
     with world.database.transaction() as connection:
         connection.execute(delete(tables.schemas).where(own))
         connection.execute(tables.schemas.insert().values(**row | {"schema": '{"type":"string"}'}))

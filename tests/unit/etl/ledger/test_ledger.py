@@ -34,7 +34,7 @@ from hourmark.records.hours import Hour
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
+from hourmark_etl.ledger.frontier_rows import check_bucket_length
 from hourmark_etl.ledger.listings import promises_between
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import (
@@ -176,7 +176,7 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     )  # after the freeze: belongs to a later bucket
     assert opened(database).state is HourState.FROZEN
     frontiers.seal(database, closer, {"click": [seal(audit_next=11)]}, [opened(database)])
-    frontiers.close_all(database, closer, [frontiers.Closing(opened(database), manifest())])
+    frontiers.close_all(database, closer, [frontiers.PublishedHour(opened(database), manifest())])
     reopened = opened(database)
     assert (reopened.hour, reopened.state, reopened.settled_next) == (
         HOUR.next(),
@@ -195,7 +195,7 @@ STEPS: dict[str, Callable[[Database, Lease, Frontier], object]] = {
     "freeze": lambda database, lease, f: frontiers.freeze(database, lease, [f], TOPICS),
     "seal": lambda database, lease, f: frontiers.seal(database, lease, {"click": [seal()]}, [f]),
     "close": lambda database, lease, f: frontiers.close_all(
-        database, lease, [frontiers.Closing(f, manifest())]
+        database, lease, [frontiers.PublishedHour(f, manifest())]
     ),
     "unfreeze": lambda database, lease, f: frontiers.unfreeze_all(database, lease, [(f, ["why"])]),
 }
@@ -271,11 +271,11 @@ def test_a_source_taken_from_a_type_is_awaited_until_its_hosts_say_goodbye(
 
 
 def test_another_bucket_length_is_refused_at_the_start(database: Database) -> None:
-    check_other_bucket_length(database, 3600)
+    check_bucket_length(database, 3600)
     with pytest.raises(
         UsageError, match=r"parsing\.bucket_seconds is 60, but the ledger's buckets have 3600 s"
     ):
-        check_other_bucket_length(database, 60)
+        check_bucket_length(database, 60)
 
 
 def test_a_types_shard_is_as_declared(config: Config, database: Database) -> None:

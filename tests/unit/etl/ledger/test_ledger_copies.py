@@ -18,10 +18,10 @@ from tests.support.postgres import Postgres
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.backups import beside
+from hourmark_etl.ledger.backups import open_with_copy
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.ledger.engines import open_engine
-from hourmark_etl.ledger.stepping_down import put_back, step_down
 from hourmark_etl.operators import ledger as commands
 
 OLD = 2
@@ -41,7 +41,7 @@ def older_copy(url: str) -> str:
 
     The ledger is of this version again.
     """
-    later = step_down(url, OLD)
+    later = downgrade_ledger(url, OLD)
     with Database(url) as database:
         commit = database.identity()[1]
     return re.sub(
@@ -66,9 +66,11 @@ def waits_for_the_driver(
 
 def test_a_copy_is_of_one_commit_while_a_driver_is_at_work(ledger_url: str, engine: Engine) -> None:
     with Database(ledger_url) as database:
-        copy = str(waits_for_the_driver(engine, database, lambda: step_down(ledger_url, OLD)))
+        copy = str(
+            waits_for_the_driver(engine, database, lambda: downgrade_ledger(ledger_url, OLD))
+        )
         assert database.identity()[1] == 2
-    with beside(engine, copy) as (connection, schema):
+    with open_with_copy(engine, copy) as (connection, schema):
         of_copy = {"schema_translate_map": {None: schema}}
         assert connection.execute(
             select(tables.buckets.c.hour), execution_options=of_copy
@@ -84,8 +86,8 @@ def test_what_a_driver_closes_meanwhile_keeps_a_copy_from_being_put_back(
     copy = older_copy(ledger_url)
     with Database(ledger_url) as database:
         with pytest.raises(Finding, match="1 buckets were closed since"):
-            waits_for_the_driver(engine, database, lambda: put_back(ledger_url, copy))
-        assert database.ask(select(tables.buckets.c.hour)).scalars().all() == [3600]
+            waits_for_the_driver(engine, database, lambda: restore_copy(ledger_url, copy))
+        assert database.fetch(select(tables.buckets.c.hour)).scalars().all() == [3600]
 
 
 def test_a_commit_that_waits_while_a_copy_is_put_back_is_told_to_stop(postgres: Postgres) -> None:
@@ -105,7 +107,7 @@ def test_a_commit_that_waits_while_a_copy_is_put_back_is_told_to_stop(postgres: 
         held.execute(
             text("LOCK TABLE buckets IN ACCESS EXCLUSIVE MODE")
         )  # puts the copy back, and stops in the middle
-        back = pool.submit(put_back, url, copy)
+        back = pool.submit(restore_copy, url, copy)
         with pytest.raises(StillWaiting):
             back.result(timeout=2)
         with ThreadPoolExecutor(1) as other:
@@ -128,7 +130,7 @@ def test_a_commit_number_is_not_given_twice_where_the_copy_is_ahead(
     copy = older_copy(ledger_url)
     with engine.begin() as connection:  # as an older backup of the whole ledger would have it
         connection.execute(text("UPDATE meta SET value = '1' WHERE key = 'commit'"))
-    put_back(ledger_url, copy)
+    restore_copy(ledger_url, copy)
     with Database(ledger_url) as database:
         assert (database.identity()[1], database.epoch("closer")) == (5, 6), (
             "fenced, and again as it was migrated"
@@ -142,16 +144,16 @@ def test_a_copy_of_another_ledger_is_neither_written_over_nor_taken_for_one(
     database.
     """
     Database(ledger_url).close()
-    copy = step_down(ledger_url, OLD)
+    copy = downgrade_ledger(ledger_url, OLD)
     Database(ledger_url).close()
     with engine.begin() as connection:
         connection.execute(text("UPDATE meta SET value = 'another' WHERE key = 'uuid'"))
         connection.execute(text("UPDATE meta SET value = '0' WHERE key = 'commit'"))
     with pytest.raises(Unavailable, match="is a copy of another ledger"):
-        step_down(ledger_url, OLD)
+        downgrade_ledger(ledger_url, OLD)
     with (
         Database(ledger_url, may_migrate=False) as database,
-        beside(engine, copy) as (connection, schema),
+        open_with_copy(engine, copy) as (connection, schema),
     ):
         asked = select(tables.meta.c.value).where(tables.meta.c.key == "uuid")
         of_copy = connection.execute(
@@ -171,8 +173,8 @@ def test_the_ledger_itself_is_no_copy_of_it(ledger_url: str, engine: Engine) -> 
             else ledger_url.removeprefix("sqlite:///")
         )
         with pytest.raises(UsageError, match="is the ledger itself"):
-            put_back(ledger_url, itself)
-        assert database.ask(select(tables.buckets.c.hour)).scalars().all() == [3600]
+            restore_copy(ledger_url, itself)
+        assert database.fetch(select(tables.buckets.c.hour)).scalars().all() == [3600]
 
 
 def test_what_is_no_copy_of_any_ledger_is_named_as_that(
@@ -190,10 +192,10 @@ def test_what_is_no_copy_of_any_ledger_is_named_as_that(
         )
         other = f"{tmp_path}/notes"
     with pytest.raises(UsageError, match=f"{other} is no copy of a ledger"):
-        put_back(ledger_url, other)
+        restore_copy(ledger_url, other)
 
 
-@pytest.mark.parametrize("how", ["step_down", "put_back"])
+@pytest.mark.parametrize("how", ["downgrade_ledger", "restore_copy"])
 def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how: str) -> None:
     url = postgres.new_database()
     Database(url).close()
@@ -206,7 +208,9 @@ def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how
             Unavailable, match=r"does not answer: canceling statement due to lock timeout"
         ),
     ):
-        step_down(impatient, OLD) if how == "step_down" else put_back(impatient, copy)
+        downgrade_ledger(impatient, OLD) if how == "downgrade_ledger" else restore_copy(
+            impatient, copy
+        )
 
 
 # The command
@@ -238,7 +242,7 @@ def test_a_copy_that_the_older_version_could_not_open_is_not_put_back(
     config_file: Path, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
-    copy = step_down(url, OLD)  # what was there before it, of this version
+    copy = downgrade_ledger(url, OLD)  # what was there before it, of this version
     Database(url).close()
     refused = downgraded(config_file, "--restore", copy)
     assert isinstance(refused, Finding) and f"has schema version {migrations.newest()}" in str(
@@ -246,7 +250,7 @@ def test_a_copy_that_the_older_version_could_not_open_is_not_put_back(
     )
 
 
-@pytest.mark.parametrize("how", ["step_down", "put_back"])
+@pytest.mark.parametrize("how", ["downgrade_ledger", "restore_copy"])
 def test_a_loss_that_is_told_while_the_operator_decides_is_not_dropped(
     config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -259,7 +263,7 @@ def test_a_loss_that_is_told_while_the_operator_decides_is_not_dropped(
         return change(*arguments)
 
     monkeypatch.setattr(commands, how, later)
-    refused = downgraded(config_file, *(("--restore", copy) if how == "put_back" else ()))
+    refused = downgraded(config_file, *(("--restore", copy) if how == "restore_copy" else ()))
     assert isinstance(refused, Finding) and "losses of the sources app" in str(refused)
     with Database(url, may_migrate=False) as database:
-        assert len(database.ask(select(tables.host_losses.c.id)).all()) == 1
+        assert len(database.fetch(select(tables.host_losses.c.id)).all()) == 1

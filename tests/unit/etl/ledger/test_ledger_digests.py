@@ -32,7 +32,7 @@ from hourmark_etl.errors import EtlStop
 from hourmark_etl.ledger import batches, digests, listings, tables
 from hourmark_etl.ledger import frontiers as frontiers_module
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.digests import damaged_rows
+from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.model import HourState
 
@@ -70,7 +70,7 @@ def flipped(value: Any) -> Iterator[Any]:
 
 
 def first_row(world: World, table: Table, *conditions: ColumnElement[bool]) -> dict[str, Any]:
-    return dict(world.database.ask(select(table).where(*conditions)).mappings().first() or {})
+    return dict(world.database.fetch(select(table).where(*conditions)).mappings().first() or {})
 
 
 def put(database: Database, table: Table, row: Any, column: str, value: Any) -> None:
@@ -88,7 +88,7 @@ def test_every_changed_byte_of_a_digested_row_is_found_and_named(
     world: World, table: Table
 ) -> None:
     staged(world)
-    assert damaged_rows(world.database) == []
+    assert find_damaged_rows(world.database) == []
     row = first_row(world, table)
     changes = 0
     for column in table.columns:
@@ -98,12 +98,14 @@ def test_every_changed_byte_of_a_digested_row_is_found_and_named(
         for value in values[:: 1 + len(values) // 10] or ["[]"]:
             put(world.database, table, row, column.name, value)
             (found,) = {
-                (d.table, str(d)) for d in damaged_rows(world.database) if d.table == table.name
+                (d.table, str(d))
+                for d in find_damaged_rows(world.database)
+                if d.table == table.name
             }
             assert "`hourmark ledger check`" in found[1] and "restore the newest copy" in found[1]
             put(world.database, table, row | {column.name: value}, column.name, row[column.name])
             changes += 1
-    assert damaged_rows(world.database) == [] and changes >= 20
+    assert find_damaged_rows(world.database) == [] and changes >= 20
 
 
 UNSEEN: Final = (("audit_groups", "type"), ("audit_groups", "hour"))
@@ -133,7 +135,7 @@ def test_the_checker_notices_digests_that_are_switched_off(
 ) -> None:
     """A planted fault: no digest is compared."""
     for module in (digests, frontiers_module, listings, batches):
-        monkeypatch.setattr(module, "check", lambda *_, **__: None)
+        monkeypatch.setattr(module, "check_digest", lambda *_, **__: None)
     with pytest.raises(AssertionError):
         changed_row(world, table, column)
 
@@ -141,11 +143,11 @@ def test_the_checker_notices_digests_that_are_switched_off(
 def changed_row(world: World, table: Table, column: str) -> None:
     staged(world)
     row = dict(
-        world.database.ask(select(table).where(table.c.type == "click")).mappings().all()[-1]
+        world.database.fetch(select(table).where(table.c.type == "click")).mappings().all()[-1]
     )
     if column == "file_id":
         value: Any = (
-            max(world.database.ask(select(tables.staged_files.c.id)).scalars()) - row[column] + 1
+            max(world.database.fetch(select(tables.staged_files.c.id)).scalars()) - row[column] + 1
         )
     else:
         value = next(
@@ -164,7 +166,7 @@ def changed_row(world: World, table: Table, column: str) -> None:
         assert manifest(world).events == 2
     else:
         assert not any(event_type == "click" for event_type, _ in world.judge.manifests)
-    assert column == "listed_hour" or {d.table for d in damaged_rows(world.database)} == {
+    assert column == "listed_hour" or {d.table for d in find_damaged_rows(world.database)} == {
         table.name
     }
 

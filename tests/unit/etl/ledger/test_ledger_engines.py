@@ -14,7 +14,7 @@ from hourmark.config.redaction import redact_setting
 from hourmark.errors import ConfigError, Unavailable
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.engines import check_moving_driver, check_network_disk
+from hourmark_etl.ledger.engines import check_driver_placement, check_network_disk
 from hourmark_etl.ledger.tables import meta
 
 SQLITE = "sqlite:////var/lib/hourmark/ledger.sqlite"
@@ -120,15 +120,15 @@ def test_readers_cannot_write_on_postgresql(postgres: Postgres) -> None:
 )
 def test_a_file_is_refused_where_the_cluster_places_the_driver(conf: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="Use PostgreSQL"):
-        check_moving_driver(SQLITE, conf)
-    check_moving_driver(POSTGRESQL, conf)
+        check_driver_placement(SQLITE, conf)
+    check_driver_placement(POSTGRESQL, conf)
 
 
 @pytest.mark.parametrize(
     "conf", [{}, {"spark.master": "yarn", "spark.submit.deployMode": "client"}]
 )
 def test_a_file_is_fine_where_the_driver_stays(conf: dict[str, str]) -> None:
-    check_moving_driver(SQLITE, conf)
+    check_driver_placement(SQLITE, conf)
 
 
 @pytest.mark.parametrize("file", ["/srv/shared files/ledger.sqlite", "/mnt/ssh/a/ledger.sqlite"])

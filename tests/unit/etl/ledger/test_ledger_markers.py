@@ -23,7 +23,7 @@ from hourmark_etl.recovery.check import check_markers
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours, record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.storage import AccessDenied, BadBlocks
-from hourmark_etl.storage.interface import Entry
+from hourmark_etl.storage.interface import StorageEntry
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_folder_of_somebody_else_that_may_not_be_looked_into_stops_no_driver(
     life.storage.make_folder("tmp")
     real = life.storage.list
 
-    def listed(folder: str) -> list[Entry]:
+    def listed(folder: str) -> list[StorageEntry]:
         if folder == "tmp":
             raise AccessDenied(folder, life.storage.url(folder), "denied")
         return real(folder)

@@ -19,7 +19,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
-from hourmark_etl.ledger.schemas import SchemaCheck, add_checks, known_schemas
+from hourmark_etl.ledger.schemas import SchemaCheck, known_schemas, load_schema_checks
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_rules_schemas_and_frontiers_stand_together(
     assert ledger.put(first, None, HOUR) == ["click", "dead-letters"]
     assert ledger.book().latest == first
     checks: dict[int, SchemaCheck] = {}
-    add_checks(database, checks)
+    load_schema_checks(database, checks)
     assert {schema_id: of.event_type for schema_id, of in checks.items()} == {
         1: "dead-letters",
         2: "click",
@@ -146,7 +146,7 @@ def test_a_source_without_a_report_yet_stays_awaited(
 
 def test_damaged_rules_are_named(database: Database, ledger: LedgerRules) -> None:
     begun(ledger)
-    key = database.ask(
+    key = database.fetch(
         select(tables.rules.c.key).where(tables.rules.c.key.like("type/click/%"))
     ).scalar()
     with database.transaction() as connection:

@@ -27,9 +27,9 @@ from hourmark.rollback.version import VERSIONS
 from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import CLOSER, Database
-from hourmark_etl.ledger.digests import check
+from hourmark_etl.ledger.digests import check_digest
+from hourmark_etl.ledger.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.ledger.engines import open_engine
-from hourmark_etl.ledger.stepping_down import put_back, step_down
 from hourmark_etl.operators.ledger import ledger
 
 OLD = 2
@@ -92,18 +92,18 @@ def test_down_and_up_again_keep_what_closed_and_copy_before_each(
     with Database(ledger_url) as database:
         close_a_bucket(database)
         before = database.identity()
-    copy = step_down(ledger_url, OLD)
+    copy = downgrade_ledger(ledger_url, OLD)
     assert (revision(engine), copies(engine, ledger_url)) == (OLD, [copy])
     with Database(ledger_url) as database:
         assert database.identity() == (before[0], before[1] + 1)
-        assert database.ask(select(tables.buckets.c.type)).scalars().all() == ["click"]
+        assert database.fetch(select(tables.buckets.c.type)).scalars().all() == ["click"]
     assert revision(engine) == migrations.newest()
     assert len(copies(engine, ledger_url)) == 2
 
 
 def test_a_question_does_not_migrate_an_older_ledger(ledger_url: str, engine: Engine) -> None:
     Database(ledger_url).close()
-    step_down(ledger_url, OLD)
+    downgrade_ledger(ledger_url, OLD)
     with pytest.raises(
         OlderLedger, match=rf"schema version 2, this software works with {migrations.newest()}"
     ):
@@ -116,7 +116,7 @@ def test_a_driver_of_the_older_version_that_still_runs_changes_nothing_more(
 ) -> None:
     """It would drop what it does not know, such as losses of unknown size in reports."""
     with Database(ledger_url) as older:
-        step_down(ledger_url, OLD)
+        downgrade_ledger(ledger_url, OLD)
         lease = older.acquire(CLOSER)
         with Database(ledger_url) as newer:
             before = commit(newer)
@@ -130,7 +130,7 @@ def test_a_driver_that_still_runs_when_the_ledger_steps_down_changes_nothing_mor
 ) -> None:
     with Database(ledger_url) as database:
         lease = database.acquire(CLOSER)
-        step_down(ledger_url, OLD)
+        downgrade_ledger(ledger_url, OLD)
         with pytest.raises(StaleDriver), database.transaction(lease):
             pass
 
@@ -140,7 +140,7 @@ def test_a_ledger_that_stepped_down_has_the_tables_of_the_version_that_it_is_for
 ) -> None:
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
     Database(url).close()
-    step_down(url, OLD)
+    downgrade_ledger(url, OLD)
     with zipfile.ZipFile(KEPT / "0.2.0.zip") as kept:
         (tmp_path / "kept.sqlite").write_bytes(kept.read("ledger.sqlite"))
     found, wanted = (
@@ -174,7 +174,7 @@ def test_rows_that_the_version_of_revision_5_reads_have_the_digests_that_it_expe
         own.backup(other)
     world.end()
     url = f"sqlite:///{copy}"
-    step_down(url, 5)
+    downgrade_ledger(url, 5)
     engine = create_engine(url)
     with engine.begin() as connection:
         paths = dict(
@@ -189,7 +189,7 @@ def test_rows_that_the_version_of_revision_5_reads_have_the_digests_that_it_expe
             )
             assert (rows and there < {*table.c.keys()}) or table is tables.staged_files
             for row in rows:
-                check(table, row, paths.get(row.get("file_id", 0), ""))
+                check_digest(table, row, paths.get(row.get("file_id", 0), ""))
         spans = connection.execute(select(tables.staged_files.c.spans)).scalars()
         assert {
             len(span) for packed in spans for span in json.loads(zstandard.decompress(packed))
@@ -198,7 +198,7 @@ def test_rows_that_the_version_of_revision_5_reads_have_the_digests_that_it_expe
 
 def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: Engine) -> None:
     Database(ledger_url).close()
-    step_down(ledger_url, OLD)
+    downgrade_ledger(ledger_url, OLD)
     with Database(ledger_url) as database:
         copy = copy_of_old(engine, ledger_url)
         lease, other = database.acquire(CLOSER), database.acquire("consumer:default")
@@ -213,7 +213,7 @@ def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: 
             }
             connection.execute(tables.host_losses.insert(), [row])
         uuid, last = database.identity()
-        assert put_back(ledger_url, copy)[0] == OLD == revision(engine)
+        assert restore_copy(ledger_url, copy)[0] == OLD == revision(engine)
         for held in (lease, other):
             with pytest.raises(StaleDriver), database.transaction(held):
                 pass
@@ -222,7 +222,7 @@ def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: 
         assert database.epoch(CLOSER) == database.epoch("consumer:default") == last + 2, (
             "fenced, and again as it was migrated"
         )
-        assert database.ask(select(tables.host_losses)).all() == []
+        assert database.fetch(select(tables.host_losses)).all() == []
 
 
 @pytest.mark.parametrize(
@@ -249,34 +249,34 @@ def test_a_copy_is_not_put_back_over_what_was_done_since(
         connection.execute(
             tables.frontiers.insert(), [row | {"type": "click", "state": "open", "digest": b""}]
         )
-    step_down(ledger_url, OLD)
+    downgrade_ledger(ledger_url, OLD)
     with Database(ledger_url) as database:
         copy = copy_of_old(engine, ledger_url)
         with database.transaction() as connection:
             connection.execute(text(since))
         last = commit(database)
         with pytest.raises(Finding, match=reason):
-            put_back(ledger_url, copy)
+            restore_copy(ledger_url, copy)
         assert (revision(engine), commit(database)) == (migrations.newest(), last)
 
 
 def test_a_copy_of_another_ledger_or_none_is_refused(ledger_url: str, engine: Engine) -> None:
     Database(ledger_url).close()
-    copy = step_down(ledger_url, OLD)
+    copy = downgrade_ledger(ledger_url, OLD)
     with engine.begin() as connection:
         connection.execute(
             update(tables.meta).where(tables.meta.c.key == "uuid").values(value="another")
         )
     with pytest.raises(Finding, match="is a copy of the ledger"):
-        put_back(ledger_url, copy)
+        restore_copy(ledger_url, copy)
     with pytest.raises(UsageError, match="there is no copy"):
-        put_back(ledger_url, f"{copy}-none")
+        restore_copy(ledger_url, f"{copy}-none")
 
 
 def test_without_room_for_a_copy_nothing_is_migrated(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
     Database(url).close()
-    step_down(url, OLD)
+    downgrade_ledger(url, OLD)
     with sqlite3.connect(tmp_path / "ledger.sqlite") as ledger:
         ((commit,),) = ledger.execute("SELECT value FROM meta WHERE key = 'commit'").fetchall()
     (tmp_path / f"ledger.sqlite.revision-2-commit-{commit}").mkdir()  # stands where the copy would
@@ -291,7 +291,7 @@ def test_a_migration_that_is_interrupted_leaves_the_ledger_as_it_was(
     ledger_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Database(ledger_url).close()
-    step_down(ledger_url, OLD)
+    downgrade_ledger(ledger_url, OLD)
 
     def interrupted(connection: Connection) -> None:
         upgrade(connection)
@@ -310,7 +310,7 @@ def test_a_migration_that_is_interrupted_leaves_the_ledger_as_it_was(
 def test_a_user_who_may_make_no_schema_is_told_what_to_grant(postgres: Postgres) -> None:
     url = postgres.new_database()
     Database(url).close()
-    step_down(url, OLD)
+    downgrade_ledger(url, OLD)
     engine, _ = open_engine(url)
     with engine.begin() as connection:
         connection.execute(text("CREATE ROLE modest LOGIN"))

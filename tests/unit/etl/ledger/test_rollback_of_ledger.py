@@ -18,7 +18,7 @@ from hourmark.rollback.obstacle import NothingToCheck
 from hourmark.rollback.version import VERSIONS
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.stepping_down import step_down
+from hourmark_etl.ledger.downgrading import downgrade_ledger
 from hourmark_etl.operators.rollback import obstacles
 
 OLDER = VERSIONS["0.2.0"]
@@ -43,7 +43,7 @@ def test_a_newer_ledger_is_in_the_way_until_it_stepped_down(
         f"it has schema version {migrations.newest()}, 0.2.0 opens none after 2"
     ]
     ledger.close()
-    step_down(ledger_url, 2)
+    downgrade_ledger(ledger_url, 2)
     assert of_ledger(ledger_url) == []
 
 

@@ -12,8 +12,8 @@ from tests.support.records import END, host_report
 from hourmark.records.host_reports import SourceReport
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.host_losses import losses, losses_of, unrepeatable_of
-from hourmark_etl.ledger.reporters import put_reports, reporters, reporters_of
+from hourmark_etl.ledger.host_losses import losses, losses_in_hour, unrepeatable_sources
+from hourmark_etl.ledger.reporters import decode_report, put_reports, reporters
 
 HOUR_S = 3600
 FIRST = Hour(END // 1000 - HOUR_S, HOUR_S)
@@ -37,7 +37,7 @@ def report(
     source = SourceReport("app", caught_up_at_ms, 0, lost, unknown)
     said = dataclasses.replace(host_report(at_ms, sources=(source,)), sequence=sequence)
     with database.transaction() as connection:
-        put_reports(connection, [reporters_of(said, at_ms)])
+        put_reports(connection, [decode_report(said, at_ms)])
 
 
 def test_a_loss_concerns_the_hours_after_the_last_claim_and_no_other(database: Database) -> None:
@@ -46,10 +46,10 @@ def test_a_loss_concerns_the_hours_after_the_last_claim_and_no_other(database: D
     report(database, END + 6000, END + 5000, 70, 1, 2)  # says nothing new
     report(database, END + HOUR_S * 1000, END + 6000, 75, 1, 3)
     found = losses(database)
-    assert losses_of(FIRST, {"app"}, found) == ({"app": 70}, {"app": 1})
-    assert losses_of(FIRST.next(), {"app", "db"}, found) == ({"app": 75}, {"app": 1})
-    assert losses_of(FIRST.next().next().next(), {"app"}, found) == ({}, {})
-    assert losses_of(FIRST, {"db"}, found) == ({}, {})
+    assert losses_in_hour(FIRST, {"app"}, found) == ({"app": 70}, {"app": 1})
+    assert losses_in_hour(FIRST.next(), {"app", "db"}, found) == ({"app": 75}, {"app": 1})
+    assert losses_in_hour(FIRST.next().next().next(), {"app"}, found) == ({}, {})
+    assert losses_in_hour(FIRST, {"db"}, found) == ({}, {})
 
 
 def test_a_source_that_never_claimed_anything_may_have_lost_lines_of_any_hour(
@@ -57,7 +57,7 @@ def test_a_source_that_never_claimed_anything_may_have_lost_lines_of_any_hour(
 ) -> None:
     report(database, END + 1000, None, 0, 0, 0)
     report(database, END + 2000, None, 9, 0, 1)
-    assert losses_of(Hour(0, HOUR_S), {"app"}, losses(database)) == ({"app": 9}, {})
+    assert losses_in_hour(Hour(0, HOUR_S), {"app"}, losses(database)) == ({"app": 9}, {})
 
 
 def test_a_source_is_unrepeatable_from_hosts_that_were_there_in_the_hour(
@@ -73,10 +73,10 @@ def test_a_source_is_unrepeatable_from_hosts_that_were_there_in_the_hour(
         )
         said = dataclasses.replace(said, host_id=host_id, goodbye=goodbye)
         with database.transaction() as connection:
-            put_reports(connection, [reporters_of(said, END)])
+            put_reports(connection, [decode_report(said, END)])
     known, sources = reporters(database), {"app", "net", "left"}
-    assert unrepeatable_of(FIRST, sources, known) == ("left", "net")
-    assert unrepeatable_of(FIRST.next().next(), sources, known) == ("net",)
+    assert unrepeatable_sources(FIRST, sources, known) == ("left", "net")
+    assert unrepeatable_sources(FIRST.next().next(), sources, known) == ("net",)
 
 
 def test_totals_that_begin_anew_are_no_loss(database: Database) -> None:

@@ -22,7 +22,12 @@ from hourmark.rules.event_types import Source
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.heartbeat import BEAT_SECONDS, Heartbeat, beat, driver_seen_ms
+from hourmark_etl.ledger.heartbeat import (
+    BEAT_SECONDS,
+    Heartbeat,
+    last_heartbeat_ms,
+    write_heartbeat,
+)
 from hourmark_etl.ledger.overrides import overrides, put_blockers
 from hourmark_etl.model import ClosingPhase
 from hourmark_etl.operators.bucket import bucket
@@ -40,7 +45,7 @@ def database(file: Path) -> Iterator[Database]:
     for event_type, first in ((CLICK, PAST), (VIEW, FUTURE)):
         put_rules(config, [event_type], sources, first)
     made = Database(config.etl.ledger)
-    beat(made, made.acquire("closer"), SystemClock().now_ms())
+    write_heartbeat(made, made.acquire("closer"), SystemClock().now_ms())
     yield made
     made.close()
 
@@ -172,7 +177,7 @@ def test_ls_shows_the_hours_that_are_open_with_what_they_wait_for(
 
 def die(database: Database, minutes: int) -> None:
     """The driver gave its last sign so long ago."""
-    beat(database, database.acquire("closer"), SystemClock().now_ms() - minutes * 60_000)
+    write_heartbeat(database, database.acquire("closer"), SystemClock().now_ms() - minutes * 60_000)
 
 
 def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run) -> None:
@@ -201,10 +206,10 @@ def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run
 
 def test_a_driver_gives_signs_until_it_ends_or_is_taken_over(database: Database) -> None:
     die(database, 47)
-    before_ms = driver_seen_ms(database)
+    before_ms = last_heartbeat_ms(database)
     heartbeat = Heartbeat(database, database.acquire("closer"), SystemClock())
     heartbeat.start()
-    while driver_seen_ms(database) == before_ms:
+    while last_heartbeat_ms(database) == before_ms:
         assert heartbeat._thread.is_alive()
     heartbeat.stop()
     late = Heartbeat(database, database.acquire("closer"), SystemClock())

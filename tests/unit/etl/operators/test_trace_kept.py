@@ -25,7 +25,7 @@ from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.operators.tracing.found import ById, ByPlace, ByPosition
 from hourmark_etl.operators.tracing.kept import Kept
 
@@ -178,11 +178,11 @@ def rewrite(life: Life, told: Manifest) -> None:
     """The ledger's copy of a manifest."""
     from hourmark_etl.ledger import tables
     from hourmark_etl.ledger.bucket_rows import put_buckets
-    from hourmark_etl.ledger.database import remove
+    from hourmark_etl.ledger.database import delete_rows
 
     with life.database.transaction(life.closer) as connection:
         hour = Hour.parse(told.hour, LENGTH_S)
-        remove(
+        delete_rows(
             connection,
             tables.buckets,
             ["type", "hour"],
@@ -218,7 +218,7 @@ def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_t
     )
 
     def lost() -> Database:
-        return existing_ledger(gone)
+        return open_existing_ledger(gone)
 
     kept = Kept(lost, life.storage, LENGTH_S, lambda _: None)
     found = kept.bucket("click", FIRST, ById(IDS[5]))

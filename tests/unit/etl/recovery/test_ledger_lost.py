@@ -17,7 +17,7 @@ from hourmark_declare.servers import open_targets
 from hourmark_etl.cli import etl
 from hourmark_etl.driver import run as run_job
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.operators.audit import audit
 from hourmark_etl.operators.bucket import bucket
 from hourmark_etl.operators.ledger import ledger
@@ -114,11 +114,11 @@ def test_where_storage_does_not_answer_it_is_said_that_nobody_can_tell(
     away = '[storage]\nroot = "hdfs://nowhere:8020/root"\nwebhdfs = "http://127.0.0.1:9"\n'
     file.write_text(away + file.read_text().partition("\n[etl]")[2].join(["[etl]", ""]))
     with pytest.raises(Unavailable, match="cannot be told") as refused:
-        existing_ledger(load_config(file))
+        open_existing_ledger(load_config(file))
     assert "`hourmark ledger rebuild" in str(refused.value) and "`hourmark types apply" in str(
         refused.value
     )
     apply_types(file)
     assert (tmp_path / "ledger.sqlite").exists(), "a first ledger needs no storage"
     with pytest.raises(Unavailable, match=r"is empty; whether it is lost cannot be told"):
-        existing_ledger(load_config(file))
+        open_existing_ledger(load_config(file))

@@ -32,7 +32,7 @@ from hourmark_etl.closing.proof.unaudited import write_unaudited
 from hourmark_etl.ids.index_files import published_index_path
 from hourmark_etl.ids.lookups import IndexWriter
 from hourmark_etl.ledger import frontiers, tables
-from hourmark_etl.ledger.closed import IdRun, closed_buckets, paths
+from hourmark_etl.ledger.closed import IdRun, closed_buckets, index_paths
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
 from hourmark_etl.ledger.rules import LedgerRules
@@ -151,7 +151,7 @@ def test_an_index_of_ids_is_taken_over_for_buckets_that_its_attempt_published(
     rebuilt(life, target)
     (bucket,) = closed_buckets(target, {"click": {FIRST.start_s}}, LENGTH_S)["click"]
     assert bucket.index == (IdRun(path, 5, 5),) and bucket.is_indexed
-    assert paths(target) == {path}
+    assert index_paths(target) == {path}
 
 
 def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(
@@ -401,7 +401,7 @@ def put_unaudited(life: Life, hour: Hour, rows: int) -> str:
 def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
     life: Life, target: Database
 ) -> None:
-    paths = {
+    row_paths = {
         (rows, hour): put_unaudited(life, hour, rows) for rows in (2, 3) for hour in (FIRST, SECOND)
     }
     life.take_in("click", FIRST, 4)
@@ -412,7 +412,7 @@ def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
     assert dict(row) == {
         "type": "click",
         "hour": FIRST.start_s,
-        "path": paths[3, FIRST],
+        "path": row_paths[3, FIRST],
         "rows": 3,
         "audit_next": 1,
         "sealed_at_ms": FIRST.end_ms,

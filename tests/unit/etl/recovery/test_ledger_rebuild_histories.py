@@ -23,7 +23,7 @@ from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery import storage_scan
 from hourmark_etl.recovery.rebuild import rebuild
-from hourmark_etl.staging.files import Rows, read_all, read_rows
+from hourmark_etl.staging.files import RowSlice, read_all, read_rows
 from hourmark_etl.storage import Storage
 
 TYPES = ("click", "view")
@@ -94,7 +94,7 @@ def needed(database: Database, storage: Storage) -> tuple[Needed, Needed]:
         for g in connection.execute(select(groups)):
             if g.listed_hour is None or g.listed_hour >= frontier[g.type].hour:
                 table, _ = read_rows(
-                    storage, paths[g.file_id], [Rows(g.first_row, g.rows)], ["event_id"]
+                    storage, paths[g.file_id], [RowSlice(g.first_row, g.rows)], ["event_id"]
                 )
                 events |= {(g.type, g.hour, i) for i in table.column("event_id").to_pylist()}
         for path in {paths[a.file_id] for a in connection.execute(select(audits))}:

@@ -59,7 +59,7 @@ def test_an_altered_marker_is_named_and_nothing_is_written(
     changed(closed, hour, with_digest=with_digest)
     with pytest.raises(BadMarker, match=r"bring it\s+back from a copy"):
         rebuild(closed.outside(), target, lambda _: None)
-    assert list(target.ask(select(tables.buckets))) == []
+    assert list(target.fetch(select(tables.buckets))) == []
 
 
 def test_what_closes_has_a_digest_of_itself(closed: Life) -> None:

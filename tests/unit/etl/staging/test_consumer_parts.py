@@ -13,7 +13,7 @@ from hourmark_etl.errors import DataLoss, EtlStop, StaleDriver
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import AUDIT, EVENTS
-from hourmark_etl.staging.consumer import batch_of, cause_of, checkpoint_of
+from hourmark_etl.staging.consumer import build_batch, checkpoint_dir, parse_cause
 from hourmark_etl.staging.pieces import StagedNote, StagedPiece
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
@@ -31,7 +31,7 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
     first = TaskResult(StagedPiece(files), (click[0], audit))
     last = StagedNote(ledger="uuid", kind=EVENTS, rows=4, spans=(click[1],), path="_staging/f/c")
     second = TaskResult(StagedPiece((last,)), (click[1],))
-    batch = batch_of([second, first], "cluster", "default", 0)
+    batch = build_batch([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
     assert {(p.topic, p.next_offset) for p in batch.starts} == {
         ("events.click", 0),
@@ -71,7 +71,7 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
 def test_the_kind_of_error_is_found_in_what_spark_hands_on(
     text: str, kind: type[Exception], said: str
 ) -> None:
-    found = cause_of(text)
+    found = parse_cause(text)
     assert type(found) is kind
     assert said in str(found)
 
@@ -81,10 +81,10 @@ def test_a_relative_scratch_folder_is_one_of_the_working_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
-        checkpoint_of(Path("scratch"), "all").as_uri()
+        checkpoint_dir(Path("scratch"), "all").as_uri()
         == f"{tmp_path.as_uri()}/scratch/checkpoint-all"
     )
-    assert checkpoint_of(Path("/var/tmp/x"), "all").as_uri() == "file:///var/tmp/x/checkpoint-all"
+    assert checkpoint_dir(Path("/var/tmp/x"), "all").as_uri() == "file:///var/tmp/x/checkpoint-all"
 
 
 @pytest.fixture
@@ -97,6 +97,6 @@ def database(tmp_path: Path) -> Database:
 def test_topics_are_left_to_another_shard_only_under_the_lease(database: Database) -> None:
     stale, lease = database.acquire("consumer:default"), database.acquire("consumer:default")
     with pytest.raises(StaleDriver):
-        ledger.hand_over(database, stale, {"events.click": "heavy"})
-    ledger.hand_over(database, lease, {"events.click": "heavy"})
+        ledger.move_to_shards(database, stale, {"events.click": "heavy"})
+    ledger.move_to_shards(database, lease, {"events.click": "heavy"})
     assert [p.shard for p in ledger.positions(database, "cluster")] == ["heavy"]

@@ -19,9 +19,9 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import hold_promises, lost_behind, lost_to_retention
+from hourmark_etl.ledger.batches import expired_gap, hold_short_audit_logs, truncated_gap
 from hourmark_etl.ledger.database import CLOSER
-from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, open_gaps, put_gaps, tells_lost_end
+from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, has_lost_end, open_gaps, put_gaps
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.offset_records import (
     OffsetRecord,
@@ -86,29 +86,29 @@ def at(topic: str) -> StagingPosition:
 
 
 def test_whether_a_log_has_lost_its_end_is_a_field_of_its_gap(world: World) -> None:
-    lost, retained = lost_behind(AUDIT, at(AUDIT)), lost_to_retention(AUDIT, at(AUDIT), 12)
+    lost, retained = truncated_gap(AUDIT, at(AUDIT)), expired_gap(AUDIT, at(AUDIT), 12)
     told = [
         dataclasses.replace(gap, what=f"{number} reworded")
         for number, gap in enumerate((lost, retained))
     ]
     with world.database.transaction() as connection:
         put_gaps(connection, told)
-    assert [tells_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
+    assert [has_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
     ledger, _ = world.database.identity()
     written = OffsetRecord(format=1, ledger=ledger, commit=1, checks=(), gaps=tuple(told)).encode()
-    assert [tells_lost_end(gap) for gap in OffsetRecord.model_validate_json(written).gaps] == [
+    assert [has_lost_end(gap) for gap in OffsetRecord.model_validate_json(written).gaps] == [
         True,
         False,
     ]
 
 
 def test_a_gap_of_version_0_3_0_says_it_by_its_text_and_is_the_same_gap(world: World) -> None:
-    lost, retained = lost_behind(AUDIT, at(AUDIT)), lost_to_retention(AUDIT, at(AUDIT), 12)
+    lost, retained = truncated_gap(AUDIT, at(AUDIT)), expired_gap(AUDIT, at(AUDIT), 12)
     with world.database.transaction() as connection:
         put_gaps(connection, [lost, retained])
         connection.execute(update(tables.gaps).values(lost_end=None))
-    assert [tells_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
-    hold_promises(world.database, world.closer.lease, [at(AUDIT)])
+    assert [has_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
+    hold_short_audit_logs(world.database, world.closer.lease, [at(AUDIT)])
     assert len(open_gaps(world.database)) == 2, "it is not found a second time"
     ledger, _ = world.database.identity()
     content = json.loads(
@@ -117,7 +117,7 @@ def test_a_gap_of_version_0_3_0_says_it_by_its_text_and_is_the_same_gap(world: W
     for gap in content["gaps"]:
         del gap["lost_end"]
     kept = OffsetRecord.model_validate(content)
-    assert [tells_lost_end(gap) for gap in kept.gaps] == [True, False] and kept.gaps == (
+    assert [has_lost_end(gap) for gap in kept.gaps] == [True, False] and kept.gaps == (
         lost,
         retained,
     )
@@ -205,7 +205,7 @@ def test_a_rebuild_keeps_ends_that_logs_have_lost_and_no_gap_that_the_next_would
     (lost,) = lose_ledger(world).lost
     assert "lost to retention" in lost
     (kept,) = read_offset_records(world.storage, ledger).gaps
-    assert tells_lost_end(kept) and kept.topic == events_topic("click")
+    assert has_lost_end(kept) and kept.topic == events_topic("click")
     assert lose_ledger(world).lost == [lost]
     assert len(records(world)) == 1
 
@@ -253,7 +253,7 @@ def test_a_rebuild_that_is_killed_as_it_commits_has_kept_what_it_found(
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr("hourmark_etl.recovery.rebuild.record_lost_ends", killed)
         lose_ledger(world)
-    assert world.database.ask(select(tables.positions)).all() == [], "nothing of it is committed"
+    assert world.database.fetch(select(tables.positions)).all() == [], "nothing of it is committed"
     (kept,) = read_offset_records(world.storage, ledger).gaps
     assert kept.topic == AUDIT and kept.accepted_at_ms is None
 

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from tests.support.records import position
 
 from hourmark.kafka.clients import Partition
-from hourmark_etl.staging.plan import TASK_RECORDS_MIN, PlannedBatch, ReadSpan, deal, plan_spans
+from hourmark_etl.staging.plan import (
+    TASK_RECORDS_MIN,
+    PlannedBatch,
+    ReadSpan,
+    assign_to_tasks,
+    plan_spans,
+)
 
 backlogs = st.dictionaries(
     st.tuples(st.sampled_from("abcdefg"), st.integers(0, 3)),
@@ -63,7 +69,7 @@ def test_every_span_goes_to_one_task_and_tasks_are_balanced(
     drawn: Backlogs, tasks_max: int
 ) -> None:
     spans = planned(drawn)
-    tasks = deal(spans, tasks_max)
+    tasks = assign_to_tasks(spans, tasks_max)
     assert sorted((s.span.topic, s.span.partition) for task in tasks for s in task) == sorted(
         (s.span.topic, s.span.partition) for s in spans
     )
@@ -79,14 +85,14 @@ def test_every_span_goes_to_one_task_and_tasks_are_balanced(
 def test_partitions_of_a_topic_stay_together_where_balance_allows() -> None:
     drawn = {(topic, n): (0, 10_000) for topic in "abcd" for n in range(3)}
     spans = planned(drawn)
-    for task in deal(spans, 4):
+    for task in assign_to_tasks(spans, 4):
         assert len({s.span.topic for s in task}) == 1
     alone = {("a", n): (0, 10_000) for n in range(4)}
-    assert [len(t) for t in deal(planned(alone, bytes_max=1), 2)] == [2, 2]
+    assert [len(t) for t in assign_to_tasks(planned(alone, bytes_max=1), 2)] == [2, 2]
 
 
 @given(backlogs, st.integers(1, 8))
 def test_a_plan_travels_as_json(drawn: Backlogs, tasks_max: int) -> None:
     spans = planned(drawn, 10**6, 1 << 20)
-    batch = PlannedBatch("_staging/one", deal(spans, tasks_max))
+    batch = PlannedBatch("_staging/one", assign_to_tasks(spans, tasks_max))
     assert PlannedBatch.from_json(json.loads(json.dumps(batch.to_json()))) == batch

@@ -16,9 +16,9 @@ from tests.support.records import END, host_report
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.reporters import put_reports, reporters, reporters_of
+from hourmark_etl.ledger.reporters import decode_report, put_reports, reporters
 from hourmark_etl.staging.pieces import ReportRecord
-from hourmark_etl.staging.reports import without_repeated
+from hourmark_etl.staging.reports import drop_repeated_reports
 
 HOSTS, INCARNATIONS = ("a" * 32, "b" * 32), ("one", "two")
 SOURCES = st.lists(
@@ -86,8 +86,8 @@ def taken(
         connection.execute(delete(tables.host_losses))
     for reports in batches:
         with database.transaction() as connection:
-            put_reports(connection, [reporters_of(report, END) for report in reports])
-    lost = database.ask(select(tables.host_losses)).mappings().all()
+            put_reports(connection, [decode_report(report, END) for report in reports])
+    lost = database.fetch(select(tables.host_losses)).mappings().all()
     known = sorted(reporters(database), key=lambda r: (r.host_id, r.source))
     return known, [{name: value for name, value in row.items() if name != "id"} for row in lost]
 
@@ -95,7 +95,8 @@ def taken(
 def kept(reports: Sequence[HostReport]) -> list[HostReport]:
     records = [ReportRecord(0, offset, report.encode()) for offset, report in enumerate(reports)]
     return [
-        HostReport.decode(r.datum) for r in without_repeated(zip(records, reports, strict=True))
+        HostReport.decode(r.datum)
+        for r in drop_repeated_reports(zip(records, reports, strict=True))
     ]
 
 
@@ -162,6 +163,6 @@ def test_the_ledger_is_asked_no_more_often_for_thousands_than_for_one(
     statements: list[str] = []
     with database.transaction() as connection:
         event.listen(connection, "before_cursor_execute", lambda *told: statements.append(told[2]))
-        put_reports(connection, [reporters_of(report, END) for report in reports])
+        put_reports(connection, [decode_report(report, END) for report in reports])
     assert len(statements) <= 5 + count // 500, statements
     assert len(reporters(database)) == count

@@ -28,7 +28,7 @@ from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.errors import BadRecord
-from hourmark_etl.ledger.reporters import reporters_of
+from hourmark_etl.ledger.reporters import decode_report
 from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, OffsetSpan
 from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
@@ -339,7 +339,9 @@ def test_texts_of_control_records_are_such_as_every_ledger_takes(tmp_path: Path)
     (origin,) = pq.read_table(tmp_path / file.path).column("origin").to_pylist()
     assert origin == "range of a\ufffdb: /x\ufffd [0, 10) generation 0"
     source = SourceReport("s\0", None, 0, 0)
-    (told,) = reporters_of(host_report(1, host_name="w\0", incarnation="i\0", sources=(source,)), 1)
+    (told,) = decode_report(
+        host_report(1, host_name="w\0", incarnation="i\0", sources=(source,)), 1
+    )
     assert (told.source, told.host_name, told.incarnation) == ("s\ufffd", "w\ufffd", "i\ufffd")
 
 

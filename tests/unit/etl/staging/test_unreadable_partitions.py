@@ -10,7 +10,12 @@ from tests.support.simulator.world import World
 
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
-from hourmark_etl.ledger.read_errors import ReadError, end_errors, read_errors, record_errors
+from hourmark_etl.ledger.read_errors import (
+    ReadError,
+    clear_passed_errors,
+    read_errors,
+    record_errors,
+)
 from hourmark_etl.model import ClosingPhase
 
 
@@ -46,7 +51,7 @@ def test_a_type_closes_once_its_partition_was_staged_beyond_the_error(world: Wor
     p = fail(world, events_topic("click"))
     settle(world, FIRST_HOUR)
     with world.database.transaction() as connection:
-        end_errors(connection, {p: 8})
+        clear_passed_errors(connection, {p: 8})
     assert not read_errors(world.database)
     settle(world)
     assert manifest(world, "click").grade.value == "proved"

@@ -26,7 +26,7 @@ from hourmark_etl.staging.files import (
     EVENT_SCHEMA,
     ID_MAX,
     IdRange,
-    Rows,
+    RowSlice,
     read_all,
     read_note,
     read_rows,
@@ -93,9 +93,9 @@ def read(storage: MemoryStorage, path: str) -> list[list[dict[str, object]]]:
     """Whole, by two id ranges, and a part of it."""
     halves = [IdRange(0, MIDDLE - 1), IdRange(MIDDLE, ID_MAX)]
     found = [
-        read_rows(storage, path, [Rows(0, ROWS)], COLUMNS, within) for within in (None, *halves)
+        read_rows(storage, path, [RowSlice(0, ROWS)], COLUMNS, within) for within in (None, *halves)
     ]
-    found.append(read_rows(storage, path, [Rows(40, 3), Rows(150, 2)], COLUMNS))
+    found.append(read_rows(storage, path, [RowSlice(40, 3), RowSlice(150, 2)], COLUMNS))
     return [rows.to_pylist() for rows, _ in found]
 
 
@@ -115,7 +115,7 @@ def test_a_column_that_a_file_of_an_older_version_does_not_have_is_null(
     older = table().drop_columns(["value_hash"])
     path = write_rows(storage, "f/x", older, NOTE).path
     assert read_all(storage, path, ["value_hash", "offset"]).column("value_hash").null_count == ROWS
-    found, _ = read_rows(storage, path, [Rows(40, 3)], ["event_id", "value_hash"], IdRange())
+    found, _ = read_rows(storage, path, [RowSlice(40, 3)], ["event_id", "value_hash"], IdRange())
     assert (
         found.column("value_hash").to_pylist() == [None] * 3 and len(found.column("event_id")) == 3
     )
@@ -133,7 +133,7 @@ def test_a_file_says_what_it_holds(storage: MemoryStorage, known: dict[str, int]
     (events,) = (dataclasses.replace(g, value_sum=known.get("value_sum")) for g in GROUPS)
     note = dataclasses.replace(NOTE, groups=(events,), audit_groups=(audit,))
     path = write_rows(storage, "f/x", table(), note).path
-    assert read_note(storage, path) == note.at(path)
+    assert read_note(storage, path) == note.with_path(path)
     assert read_note(storage, path).groups[0].path == path
     no_rows = StagedNote(ledger="uuid", kind="audit", rows=0)
     assert (
@@ -197,11 +197,11 @@ def test_few_requests_fetch_what_is_asked_for_and_no_more(
     monkeypatch.setattr(storage, "open", counted)
     if "large" in request.node.name:
         monkeypatch.setattr(verified, "_TAIL_BYTES", 8 << 10)  # more than its footer
-        read_rows(storage, path, [Rows(40, 3)], ("event_id",))
+        read_rows(storage, path, [RowSlice(40, 3)], ("event_id",))
         assert len(asked) == 2
         assert asked[1] < 1000
     else:
-        read_rows(storage, path, [Rows(0, ROWS)], COLUMNS)
+        read_rows(storage, path, [RowSlice(0, ROWS)], COLUMNS)
         assert asked == [len(storage.read(path))]
 
 

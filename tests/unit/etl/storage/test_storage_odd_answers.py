@@ -12,14 +12,14 @@ import pytest
 from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, do, done_but_lost, lost
 
 from hourmark.errors import Unavailable
-from hourmark_etl.staging.consumer import cause_of
+from hourmark_etl.staging.consumer import parse_cause
 from hourmark_etl.storage import (
     AlreadyExists,
     BadBlocks,
-    Entry,
-    Lost,
+    ContentLost,
     NotFound,
     Storage,
+    StorageEntry,
     StorageError,
     webhdfs_http,
 )
@@ -67,7 +67,7 @@ CASES = [
     Case(
         "LISTSTATUS",
         lambda s: s.list(""),
-        [Entry("file", 7, False), Entry("folder", 0, True)],
+        [StorageEntry("file", 7, False), StorageEntry("folder", 0, True)],
         always,
     ),
     *(Case(o, lambda s: s.read("file"), b"content", always) for o in ("OPEN", "OPEN data")),
@@ -185,7 +185,7 @@ def test_success_exactly_if_it_happened(
         assert not isinstance(error, AlreadyExists | NotFound), (
             "nothing stood at the target, and the source did"
         )
-        assert not isinstance(error, Lost), "the server's trouble is no damage"
+        assert not isinstance(error, ContentLost), "the server's trouble is no damage"
         done = case.happened(hdfs)
         assert not done or case.result is not None or case.operation in ("MKDIRS", "DELETE"), (
             "it happened, and is no success"
@@ -234,7 +234,7 @@ def test_a_staging_query_that_met_a_dead_datanode_begins_again(
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  "
         f"File x\n{name}: {caught.value}"
     )
-    assert isinstance(cause_of(text), Unavailable)
+    assert isinstance(parse_cause(text), Unavailable)
 
 
 def check_blocks(handler: Handler, _: str) -> bool:
@@ -254,7 +254,7 @@ def test_a_file_without_any_replica_is_lost_by_the_namenodes_own_word(
     hdfs.troubles = [("OPEN", check_blocks), ("GETFILEBLOCKLOCATIONS", no_hosts)]
     with pytest.raises(BadBlocks) as caught:
         storage.read("file")
-    assert isinstance(caught.value, Lost)
+    assert isinstance(caught.value, ContentLost)
 
 
 def test_a_file_whose_replicas_are_all_corrupt_is_lost(hdfs: FakeHdfs, storage: Storage) -> None:
@@ -272,7 +272,7 @@ def test_no_file_is_lost_while_no_datanode_lives(hdfs: FakeHdfs, storage: Storag
     hdfs.lives = False
     with pytest.raises(StorageError) as caught:
         storage.read("file")
-    assert not isinstance(caught.value, Lost)
+    assert not isinstance(caught.value, ContentLost)
 
 
 @pytest.mark.parametrize("pauses", [2, 3])
@@ -294,4 +294,4 @@ def test_no_file_is_lost_whose_only_datanode_was_excluded(
     hdfs.troubles = [("OPEN", down)] * 99
     with pytest.raises(StorageError) as caught:
         storage.read("file")
-    assert not isinstance(caught.value, Lost)
+    assert not isinstance(caught.value, ContentLost)

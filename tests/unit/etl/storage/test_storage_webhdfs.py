@@ -90,10 +90,10 @@ def test_a_namenode_that_says_later_is_asked_again(
         ),
         (
             (403, "IOException", "Failed to find datanode, suggest to check cluster health."),
-            webhdfs_http.Lost,
+            webhdfs_http.OutcomeUnknown,
         ),
         ((403, "IOException", "what nobody has heard of"), StorageError),
-        ((500, "NullPointerException", ""), webhdfs_http.Lost),
+        ((500, "NullPointerException", ""), webhdfs_http.OutcomeUnknown),
     ],
 )
 @pytest.mark.parametrize("operation", ["CREATE", "CREATE data", "RENAME"])
@@ -192,7 +192,7 @@ def test_a_file_into_a_folder_that_is_there_takes_four_requests(
 def test_a_file_that_nobody_looks_for_takes_three_requests_and_two_to_read(
     hdfs: FakeHdfs, storage: Storage
 ) -> None:
-    storage.write_new("attempt/file", b"content", unseen=True)
+    storage.write_new("attempt/file", b"content", unpublished=True)
     assert hdfs.asked == ["CREATE", "CREATE data", "GETFILESTATUS"]
     hdfs.asked.clear()
     assert storage.read("attempt/file", size=7) == b"content"
@@ -205,11 +205,11 @@ def test_of_a_file_that_nobody_looks_for_nothing_is_left_either(
 ) -> None:
     hdfs.troubles = [(operation, refusing(403, "AccessControlException"))]
     with pytest.raises(AccessDenied):
-        storage.write_new("file", b"content", unseen=True)
+        storage.write_new("file", b"content", unpublished=True)
     assert not storage.exists("file")
     hdfs.stored_max = 3
     with pytest.raises(StorageError, match="7 bytes were sent, 3 are stored"):
-        storage.write_new("file", b"content", unseen=True)
+        storage.write_new("file", b"content", unpublished=True)
     assert not storage.exists("file")
 
 
@@ -217,7 +217,7 @@ def test_nor_is_what_stood_there_before_removed(hdfs: FakeHdfs, storage: Storage
     storage.write_new("file", b"first")
     hdfs.troubles = [("CREATE data", refusing(403, "FileAlreadyExistsException"))]
     with pytest.raises(AlreadyExists):
-        storage.write_new("file", b"second", unseen=True)
+        storage.write_new("file", b"second", unpublished=True)
     assert storage.read("file") == b"first"
 
 

@@ -25,7 +25,7 @@ from tests.support.rules import ledger_of_click
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.overview import Fixed, fixed_hours
+from hourmark_etl.ledger.overview import FixedHours, fixed_hours
 from hourmark_etl.model import AUDIT, HourState, StagedBatch
 from hourmark_etl.telemetry.gauges import (
     LagWindow,
@@ -37,7 +37,7 @@ from hourmark_etl.telemetry.gauges import (
 )
 from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Staged
 
-OPEN = {"click": Fixed(HOUR.start_s, HOUR.start_s)}
+OPEN = {"click": FixedHours(HOUR.start_s, HOUR.start_s)}
 SERVICE, TAILER = service(), tailer(pending_bytes=7, lost_bytes=3, unknown_losses=2)
 
 
@@ -50,7 +50,7 @@ def batch(*groups: tuple[str, int, int]) -> StagedBatch:
     )
 
 
-def staged(fixed: dict[str, Fixed], *groups: tuple[str, int, int]) -> Staged:
+def staged(fixed: dict[str, FixedHours], *groups: tuple[str, int, int]) -> Staged:
     return staged_of(batch(*groups), fixed, 3600, 1.0, END)
 
 
@@ -74,7 +74,7 @@ def test_events_of_closed_hours_are_late_by_the_time_since_the_end_of_their_hour
 
 
 def test_events_of_an_hour_that_is_sealed_and_not_yet_published_are_falsely_late() -> None:
-    fixed = {"click": Fixed(HOUR.start_s, HOUR.end_s)}
+    fixed = {"click": FixedHours(HOUR.start_s, HOUR.end_s)}
     groups = (
         ("click", HOUR.start_s - 3600, 2),
         ("click", HOUR.start_s, 4),
@@ -88,14 +88,14 @@ def test_what_is_fixed_follows_the_frontier_through_its_states(tmp_path: Path) -
     database = ledger_of_click(f"sqlite:///{tmp_path}/ledger.sqlite")
     lease = database.acquire("closer")
 
-    def fixed() -> Fixed:
+    def fixed() -> FixedHours:
         return fixed_hours(database, 3600)["click"]
 
-    assert fixed() == Fixed(HOUR.start_s, HOUR.start_s)
+    assert fixed() == FixedHours(HOUR.start_s, HOUR.start_s)
     ledger.freeze(database, lease, ledger.frontiers(database, 3600), TOPICS)
-    assert fixed() == Fixed(HOUR.start_s, HOUR.end_s)
+    assert fixed() == FixedHours(HOUR.start_s, HOUR.end_s)
     ledger.seal(database, lease, {"click": [seal()] * 2}, ledger.frontiers(database, 3600))
-    assert fixed() == Fixed(HOUR.start_s, HOUR.end_s + 3600)
+    assert fixed() == FixedHours(HOUR.start_s, HOUR.end_s + 3600)
     database.close()
 
 

@@ -1,12 +1,12 @@
-"""The way of a ledger back to an older version: its tables step down, or a copy from before is put
-back.
+"""Returns a ledger to an older version: a downgrade of its tables, or a restored copy.
 
-Both are one transaction, after a copy of what is there now, and raise the epochs of all leases: a
-driver that still runs can change nothing more. Commit number and epochs never fall, so no name that
-one of them is part of is ever given twice.
+Both are one transaction, after a copy of the current ledger was made, and raise the epochs of all
+leases, so a driver that still runs can change nothing. Commit numbers and epochs never decrease, so
+no name that contains one is used twice.
 
-    step down   what closed since stays closed; what only later versions know is dropped
-    put back    only where nothing was closed, sealed or declared since: positions go back, and topics are staged again from there
+    downgrade   closed hours stay closed; data that only later versions know is dropped
+    restore     only if nothing was closed, sealed or declared since; topics are staged again from
+                the copy's positions
 """
 
 from __future__ import annotations
@@ -18,24 +18,32 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.backups import back_up, beside, put_rows_back, revision_in
-from hourmark_etl.ledger.database import available
+from hourmark_etl.ledger.backups import back_up, copy_revision, open_with_copy, restore_rows
+from hourmark_etl.ledger.database import translate_database_errors
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 from hourmark_etl.model import HourState
 
 _COMMIT: Final = tables.meta.c.key == "commit"
 
 
-def step_down(url: str, revision: int, may: Callable[[Connection], None] = lambda _: None) -> str:
-    """Take the tables back to the revision; the copy that was made before.
+def downgrade_ledger(
+    url: str, revision: int, check: Callable[[Connection], None] = lambda _: None
+) -> str:
+    """Downgrade the ledger's tables to a schema version, and return the copy that was made first.
 
-    `may` raises where it may not be, as it stands now.
+    Args:
+        url: URL of the ledger.
+        revision: Target schema version.
+        check: Called in the transaction before any change; raises an exception to abort.
+
+    Raises:
+        Unavailable: The database does not respond, or the copy cannot be made.
     """
     changing, _ = open_engine(url)
     try:
-        with available(url), changing.begin() as connection:
+        with translate_database_errors(url), changing.begin() as connection:
             lock_for_migration(connection)
-            may(connection)
+            check(connection)
             copy = back_up(connection)
             migrations.downgrade(connection, revision)
             _fence(connection, _commit(connection))
@@ -44,26 +52,37 @@ def step_down(url: str, revision: int, may: Callable[[Connection], None] = lambd
         changing.dispose()
 
 
-def put_back(
+def restore_copy(
     url: str,
     name: str,
     newest: int | None = None,
-    may: Callable[[Connection], None] = lambda _: None,
+    check: Callable[[Connection], None] = lambda _: None,
 ) -> tuple[int, str]:
-    """Put the copy of that name in place of what is there: its revision, and the copy of what was
-    there.
+    """Replace the ledger's content with a copy.
 
-    `newest`: of the revisions that whoever goes on with it can open. Finding, with all reasons,
-    where something closed since, or may have. `may`: see `step_down`.
+    Args:
+        url: URL of the ledger.
+        name: File path (SQLite) or schema name (PostgreSQL) of the copy.
+        newest: Newest schema version that the software to be used can open; None for no limit.
+        check: Called in the transaction before any change; raises an exception to abort.
+
+    Returns:
+        The schema version of the copy, and the copy that was made of the replaced content.
+
+    Raises:
+        Finding: The copy belongs to another ledger, has a newer version, or hours were closed or
+            sealed or rules put in force since; the message has all reasons.
+        UsageError: There is no such copy.
+        Unavailable: The database does not respond, or a copy cannot be made.
     """
     changing, _ = open_engine(url)
     try:
-        with available(url):
+        with translate_database_errors(url):
             _check_same_ledger(changing, name)
-        with available(url), beside(changing, name) as (connection, schema):
+        with translate_database_errors(url), open_with_copy(changing, name) as (connection, schema):
             lock_for_migration(connection)
-            may(connection)
-            revision = revision_in(connection, schema)
+            check(connection)
+            revision = copy_revision(connection, schema)
             if newest is not None and revision > newest:
                 raise Finding(
                     f"{name} has schema version {revision}, and the version that is to go on "
@@ -84,7 +103,7 @@ def put_back(
             if revision != migrations.revision_of(connection):
                 migrations.downgrade(connection, revision)
             held = list(connection.execute(select(tables.leases.c.name)).scalars())
-            put_rows_back(connection, schema)
+            restore_rows(connection, schema)
             known = set(connection.execute(select(tables.leases.c.name)).scalars())
             if new := [{"name": lease, "epoch": 0} for lease in held if lease not in known]:
                 connection.execute(insert(tables.leases), new)
@@ -95,7 +114,7 @@ def put_back(
 
 
 def _check_same_ledger(engine: Engine, name: str) -> None:
-    with beside(engine, name) as (connection, schema):
+    with open_with_copy(engine, name) as (connection, schema):
         one, other = (
             connection.execute(
                 select(tables.meta.c.value).where(tables.meta.c.key == "uuid"),
@@ -110,7 +129,6 @@ def _check_same_ledger(engine: Engine, name: str) -> None:
 
 
 def _since(connection: Connection, schema: str) -> Iterator[str]:
-    """What was done since the copy that must not be undone."""
     of_copy = {"schema_translate_map": {None: schema}}
     buckets = select(tables.buckets.c.type, tables.buckets.c.hour)
     closed = {*connection.execute(buckets)} - {
@@ -144,6 +162,5 @@ def _commit(connection: Connection, schema: str | None = None) -> int:
 
 
 def _fence(connection: Connection, commit: int) -> None:
-    """The next commit is this one, and it has taken all leases."""
     connection.execute(update(tables.meta).where(_COMMIT).values(value=str(commit + 1)))
     connection.execute(update(tables.leases).values(epoch=commit + 1))

@@ -1,7 +1,4 @@
-"""How the database of a ledger stands, before anything is asked of the ledger.
-
-Makes none, and migrates none.
-"""
+"""The state of a ledger's database, read without creating or migrating it."""
 
 from __future__ import annotations
 
@@ -20,11 +17,15 @@ _CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Standing:
-    """`is_current`: of this version; `is_ledger`: of any.
+class DatabaseStatus:
+    """The state of a ledger's database.
 
-    Of PostgreSQL, `settings`: those that were asked for; `answers`: to questions about rights,
-    likewise; `clock_ms`: its clock.
+    Attributes:
+        settings: PostgreSQL settings by name; empty for SQLite.
+        answers: Results of the permission queries; empty for SQLite.
+        clock_ms: Clock of the PostgreSQL server, Unix milliseconds; None for SQLite.
+        is_current: Whether it holds a ledger of this version.
+        is_ledger: Whether it holds a ledger of any version.
     """
 
     settings: Mapping[str, str]
@@ -34,11 +35,19 @@ class Standing:
     is_ledger: bool
 
 
-def standing(
-    url: str, settings: Iterable[str] = (), questions: Iterable[str] = ()
-) -> Standing | None:
-    """None where there is no file of that name. Unavailable, saying why, where it cannot be
-    read.
+def read_database_status(
+    url: str, settings: Iterable[str] = (), conditions: Iterable[str] = ()
+) -> DatabaseStatus | None:
+    """Return the state of a ledger's database, or None if an SQLite file does not exist.
+
+    Args:
+        url: URL of the ledger.
+        settings: Names of PostgreSQL settings to read.
+        conditions: Boolean SQL expressions to evaluate on PostgreSQL, such as permission checks.
+
+    Raises:
+        Unavailable: The database cannot be read; the message states why.
+        ConfigError: The URL is invalid.
     """
     file = sqlite_file(url)
     if file is not None and not file.is_file():
@@ -59,12 +68,12 @@ def standing(
                 if file
                 else {
                     ask: bool(connection.execute(text(f"SELECT {ask}")).scalar())
-                    for ask in questions
+                    for ask in conditions
                 }
             )
             clock_ms = None if file else int(connection.execute(text(_CLOCK)).scalar_one())
             is_current = migrations.is_current(connection)
-            return Standing(
+            return DatabaseStatus(
                 told,
                 told_rights,
                 clock_ms,
