@@ -24,9 +24,9 @@ import zstandard
 
 from bench.structuring import run
 from hourmark.avro.datum import Datum
-from hourmark.avro.datum_check import program_of
-from hourmark.avro.framing import event_schema, frame
-from hourmark.config.groups import Storage
+from hourmark.avro.datum_check import event_program
+from hourmark.avro.framing import event_schema, framing_header
+from hourmark.config.groups import StorageSettings
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
@@ -73,7 +73,7 @@ def make_events(count: int) -> Events:
     texts = np.array([list(_after_id(n)) for n in range(997)], np.uint8)[
         random.integers(0, 997, count)
     ]
-    framing = np.broadcast_to(np.frombuffer(frame(1), np.uint8), (count, 5))
+    framing = np.broadcast_to(np.frombuffer(framing_header(1), np.uint8), (count, 5))
     return Events(keys, np.concatenate([framing, keys[:, :16], texts], axis=1))
 
 
@@ -116,14 +116,14 @@ def measure() -> dict[str, float]:
 def _measure(folder: Path) -> dict[str, float]:
     events, storage = make_events(EVENTS), LocalDisk(folder)
     plan = StagePlan(
-        storage=Storage(root=f"file://{folder}"),
+        storage=StorageSettings(root=f"file://{folder}"),
         folder="_staging/one",
         bucket_seconds=3600,
         types={"events.click": "click"},
         audits={"audit": FIRST_SITE},
         hosts={"hosts"},
         schema_types={1: "click"},
-        programs={1: program_of(json.dumps(SCHEMA))},
+        programs={1: event_program(json.dumps(SCHEMA))},
     )
     each = EVENTS // BATCHES
     tables = [events.table(n * each, (n + 1) * each) for n in range(BATCHES)]
@@ -140,7 +140,7 @@ def _measure(folder: Path) -> dict[str, float]:
         (written,) = write_hours(
             Runner(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits
         )
-        assert sum(f.records for f in written.files) == EVENTS and not written.trouble
+        assert sum(f.records for f in written.files) == EVENTS and not written.publish_error
 
     staged = EVENTS + each
     content = events.values[:, 5:].tobytes()

@@ -35,12 +35,12 @@ from tests.support.service.live import Serving
 from bench import delivery_shapes, delivery_tailed
 from bench.delivery_bare import write
 from bench.delivery_load import RANGE_BYTES, Posting, event_type, postings, send
-from hourmark.config.loading import Config, home, load_config
+from hourmark.config.loading import Config, load_config, stack_state_dir
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
-from hourmark_declare.apply import apply
-from hourmark_declare.servers import applied_rules, servers
+from hourmark_declare.apply import apply_declarations
+from hourmark_declare.servers import open_targets, read_applied_rules
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
 from hourmark_delivery_service.queue.kafka_queue import producer_settings
 from hourmark_infra.stack import Stack
@@ -57,7 +57,9 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         stack = (
-            Stack.load(home()) if load_state(home()) else Stack.load_or_make(home(), mirror=False)
+            Stack.load(stack_state_dir())
+            if load_state(stack_state_dir())
+            else Stack.load_or_make(stack_state_dir(), mirror=False)
         )
         stack.up()
         self.config: Config = load_config(stack.layout.config_file)
@@ -98,7 +100,7 @@ class Bench:
 
     def bare(self, ranges: list[Posting]) -> dict[str, float]:
         """The same of the bare program with what these become."""
-        rules = applied_rules(self.config)
+        rules = read_applied_rules(self.config)
         assert rules is not None
         compiled = CompiledRules(rules)
         parsed = (
@@ -141,12 +143,12 @@ class Bench:
         )
         storage = self.config.storage.model_copy(update={"root": f"file://{self.folder}/root"})
         mine = self.config.model_copy(update={"etl": etl, "storage": storage})
-        first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
+        first = Hour.containing(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
         declared = Declarations(
             [event_type(self.name), DEAD_LETTERS], [Source(name=self.name, types=[self.name])]
         )
-        with servers(mine, lambda _: None) as outside:
-            return apply(outside, declared, first, may_remove=True).revision
+        with open_targets(mine, lambda _: None) as outside:
+            return apply_declarations(outside, declared, first, may_remove=True).revision
 
 
 def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -> float:

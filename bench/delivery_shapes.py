@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
@@ -246,7 +246,7 @@ def _rules(shape: Shape) -> CompiledRules:
     }
     source = Source(name="s", types=[declared.name], format=shape.format)
     return CompiledRules(
-        Rules(sequence=1, types=versions, sources={"s": source}, parsing=Parsing())
+        Rules(sequence=1, types=versions, sources={"s": source}, parsing=ParsingSettings())
     )
 
 

@@ -113,7 +113,7 @@ def data_set(
 def past_hour(hours: int) -> Hour:
     """The first of so many hours that are over."""
     now_ms = time.time_ns() // 1_000_000
-    return Hour.of(now_ms - (hours + 2) * BUCKET_SECONDS * 1000, BUCKET_SECONDS)
+    return Hour.containing(now_ms - (hours + 2) * BUCKET_SECONDS * 1000, BUCKET_SECONDS)
 
 
 def line(kind: str, name: str, delivered: Delivered, found: Round) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from types import TracebackType
 from typing import Any
 
 from bench.etl_traffic import declared
-from hourmark.config.loading import Config, home, load_config
+from hourmark.config.loading import Config, load_config, stack_state_dir
 from hourmark.config.toml_text import render_toml
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
-from hourmark_declare.apply import apply
-from hourmark_declare.servers import servers
+from hourmark_declare.apply import apply_declarations
+from hourmark_declare.servers import open_targets
 from hourmark_etl.storage import open_storage
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.state import load_state
@@ -35,7 +35,7 @@ class Site:
     """
 
     def __init__(self, home_folder: Path | None = None, *, local: bool = False) -> None:
-        folder = home_folder or home()
+        folder = home_folder or stack_state_dir()
         stack = (
             Stack.load(folder) if load_state(folder) else Stack.load_or_make(folder, mirror=False)
         )
@@ -64,9 +64,9 @@ class Site:
         types = [declared(name, partitions, payload) for name in names]
         self._types += names
         declared_now = Declarations([*types, DEAD_LETTERS], [Source(name="app", types=list(names))])
-        with servers(self.config, _silently) as outside:
+        with open_targets(self.config, _silently) as outside:
             # Contenders' ledgers, each of its own, have published revisions meanwhile.
-            applied = apply(
+            applied = apply_declarations(
                 outside, declared_now, first_hour, may_remove=True, may_refuse=True, may_adopt=True
             )
         self.schema_ids |= applied.schema_ids

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Producer
 
-from hourmark.avro.framing import FRAMING_SIZE, frame, unframe
+from hourmark.avro.framing import FRAMING_SIZE, framing_header, unframe
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import client_settings
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
@@ -195,7 +195,7 @@ def report(caught_up_at_ms: int) -> bytes:
     now_ms = time.time_ns() // 1_000_000
     sources = (SourceReport(API_SOURCE, caught_up_at_ms, 0, 0),)
     return (
-        frame(1)
+        framing_header(1)
         + HostReport(
             host_id=_SERVICE,
             host_name="bench",
@@ -410,7 +410,7 @@ def _audit(
             promised=promised[index],
             blanks=0,
         )
-        records.append((bytes(range_id), frame(1) + record.encode()))
+        records.append((bytes(range_id), framing_header(1) + record.encode()))
     return records
 
 

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import Storage
 
 AT_ONCE: Final = 8  # as many buckets as closing publishes side by side

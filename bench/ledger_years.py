@@ -19,10 +19,17 @@ from typing import Any, Final
 from sqlalchemy import insert, select, update
 from tests.support.rules import put_rules
 
-from hourmark.config.groups import Etl, Kafka, KafkaCluster
+from hourmark.config.groups import EtlSettings, KafkaCluster, KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark.records.manifest import (
+    BucketEvidence,
+    BucketFile,
+    BucketOffset,
+    Grade,
+    HourTotals,
+    Manifest,
+)
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
@@ -52,13 +59,13 @@ def _hex(number: int, digits: int) -> str:
 
 def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manifest:
     """A manifest as closing writes them."""
-    late = {str(hour.before()): 7} if number % 10 == 0 and number else {}
+    late = {str(hour.previous()): 7} if number % 10 == 0 and number else {}
     return Manifest(
         type=event_type,
         hour=str(hour),
         bucket_seconds=_HOUR_S,
         grade=Grade.PROVED,
-        evidence=Evidence(
+        evidence=BucketEvidence(
             method="sums",
             cut_at_ms=hour.end_ms + 1000,
             audit_records=3,
@@ -79,10 +86,10 @@ def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manife
         late=late,
         duplicates_removed=number % 7,
         unaudited=0,
-        books={str(hour): Book(rows=100, events=100, promised=100, unaudited=0)},
+        books={str(hour): HourTotals(rows=100, events=100, promised=100, unaudited=0)},
         id_sum=_hex(number, 16),
         offsets=[
-            Offsets(
+            BucketOffset(
                 topic=f"edge.events.{event_type}",
                 topic_id="AbCdEfGhIjKlMnOpQrStUv",
                 partition=p,
@@ -95,7 +102,7 @@ def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manife
         attempt=_hex(~number, 32),
         closed_at_ms=hour.end_ms + 5000,
         software="hourmark 0.4.0",
-    ).sealed()
+    ).with_own_digest()
 
 
 def hour_at(first: Hour, n: int) -> Hour:
@@ -143,7 +150,7 @@ def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
         (now_s - _HOUR_S * hours) // DAY_S * DAY_S, _HOUR_S
     )  # a whole day is packed in one row
     hours = (now_s - first.start_s) // _HOUR_S
-    config = Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=url))
+    config = Config(kafka=KafkaSettings(central=KafkaCluster()), etl=EtlSettings(ledger=url))
     names = [f"type-{n:04d}" for n in range(types)]
     declared = [EventType(name=name, fields=[{"name": "number", "type": "long"}]) for name in names]
     put_rules(config, declared, [Source(name="app", types=names)], first)
@@ -239,7 +246,7 @@ def main() -> None:
             f"{time.monotonic() - began:.0f} s{size}",
             flush=True,
         )
-        config = Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=url))
+        config = Config(kafka=KafkaSettings(central=KafkaCluster()), etl=EtlSettings(ledger=url))
         with database:
             for name, cpu_s in ask(database, config, first):
                 print(f"{name:50} {cpu_s:6.3f} s of CPU", flush=True)

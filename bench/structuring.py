@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import fastavro
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, Source
 from hourmark.rules.revision import Rules, TypeVersion
@@ -71,7 +71,7 @@ def measure() -> dict[str, float]:
             sequence=1,
             types=versions,
             sources={"app": Source(name="app", types=["page-viewed"])},
-            parsing=Parsing(),
+            parsing=ParsingSettings(),
         )
     )
     objects = payloads()

@@ -47,11 +47,11 @@ import zstandard
 
 from bench import delivery_tailed
 from bench.tailer_sink import Sink
-from hourmark.config.groups import Tailer
-from hourmark_producer.send.follower import ZSTD_LEVEL
+from hourmark.config.groups import TailerSettings
+from hourmark_producer.send.file_shipper import ZSTD_LEVEL
 
 LINE_BYTES: Final = 300
-RANGE_BYTES: Final = Tailer().range_bytes
+RANGE_BYTES: Final = TailerSettings().range_bytes
 _WITHIN_S: Final = 600.0
 _IDLE_S: Final = 60.0  # three full looks at this many
 _APPENDS: Final = 10
@@ -343,7 +343,7 @@ def memory(bench: Bench, say: Say, megabytes: float) -> None:
 
 def latency(bench: Bench, say: Say, seconds: float) -> None:
     """MB a second of one file while each answer takes a while."""
-    for most in (1, Tailer().ranges_in_flight):
+    for most in (1, TailerSettings().ranges_in_flight):
         bench.set(ranges_in_flight=most)
         for answer_s in (0.02, 0.1):
             log = bench.logs / f"one-{most}-{answer_s}.log"

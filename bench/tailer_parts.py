@@ -25,8 +25,8 @@ import hourmark_producer.checkpoint.spooled_ranges
 import hourmark_producer.files.examination
 import hourmark_producer.send.client
 import hourmark_producer.send.connections
-import hourmark_producer.send.follower
-from hourmark_producer.send.follower import Press, Presses
+import hourmark_producer.send.file_shipper
+from hourmark_producer.send.file_shipper import RangeCompressor, RangeCompressorPool
 
 REST: Final = (
     "cutting"  # what a step of a file takes beside all parts: its rules, its objects, its threads
@@ -71,10 +71,10 @@ class _Compressor:
 
 def count(parts: Parts) -> None:
     """All that a range comes by."""
-    parts.put(REST, hourmark_producer.send.follower.Follower, "step")
+    parts.put(REST, hourmark_producer.send.file_shipper.FileShipper, "step")
     parts.put(
         "reading",
-        hourmark_producer.send.follower,
+        hourmark_producer.send.file_shipper,
         "look_into",
         "is_anchored",
         "read_at",
@@ -87,15 +87,15 @@ def count(parts: Parts) -> None:
     )
     parts.put("hashing", hourmark_producer.checkpoint.generations.Beginning, "of")
     parts.put("HTTP: sending", hourmark_producer.send.connections, "_send")
-    parts.put("HTTP: all else", hourmark_producer.send.client.ServiceLink, "send_range")
-    parts.put("HTTP: all else", hourmark_producer.send.client.RangeSent, "answer")
-    made = Presses._new
+    parts.put("HTTP: all else", hourmark_producer.send.client.DeliveryServiceClient, "send_range")
+    parts.put("HTTP: all else", hourmark_producer.send.client.SentRange, "result")
+    made = RangeCompressorPool._new
 
     def new(self: Any) -> Any:
         press = made(self)
-        return Press(_Compressor(parts, press.compressor), press.room)  # type: ignore[arg-type]
+        return RangeCompressor(_Compressor(parts, press.zstd), press.buffer)  # type: ignore[arg-type]
 
-    Presses._new = new  # type: ignore[method-assign]
+    RangeCompressorPool._new = new  # type: ignore[method-assign]
 
 
 def main() -> None:

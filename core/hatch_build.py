@@ -1,6 +1,6 @@
-"""Puts the compiled module into the wheel.
+"""Build hook of hatchling that adds the compiled module to the wheel.
 
-Where it cannot be compiled, the wheel is one of Python alone, and says so.
+If it cannot be compiled, the wheel contains only Python code, and a warning is shown.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _ZIG = "ziglang>=0.13"
 
 
 class NativeHook(BuildHookInterface):
-    """One module for all versions of Python (its stable ABI), so one wheel a platform."""
+    """A build hook that makes one wheel for each platform, for all versions of Python (stable ABI)."""
 
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """A compiler, where the machine has none."""
+        """Return the build dependencies: a C compiler, if the machine has none."""
         return [] if native_build.installed_compiler() else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile: into the tree for an editable installation, else into the wheel alone."""
+        """Compile the module into the source tree (editable installation) or into the wheel."""
         if version == "editable":
             self._compile(Path(self.root) / _PLACE)
             return
@@ -47,7 +47,7 @@ class NativeHook(BuildHookInterface):
 
     # hatchling's
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Nothing is left behind."""
+        """Delete the temporary folder of the build."""
         if version != "editable":
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -1,8 +1,7 @@
-"""Compiles `native/` into the module `_native`, with whatever C compiler there is, else with that
-of the wheel `ziglang`.
+"""Compilation of `native/` into the extension module `_native`.
 
-Nothing of Python's own is needed for it: `native/python_abi.h` declares the stable ABI, so one file
-serves Python 3.11 and later.
+It uses an installed C compiler, or else that of the wheel `ziglang`. Python's headers are not
+needed: `native/python_abi.h` declares the stable ABI, so one file works with Python 3.11 and later.
 """
 
 from __future__ import annotations
@@ -35,13 +34,15 @@ FLAGS = (
 
 
 class CannotCompile(Exception):
-    """Says why."""
+    """The module could not be compiled; the message says why."""
 
 
 @functools.cache
 def installed_compiler() -> tuple[str, ...] | None:
-    """The machine's own: $CC, cc, gcc or clang, if it can compile and link; None if there is
-    none.
+    """Return the command of the installed C compiler.
+
+    Returns:
+        The first of $CC, cc, gcc and clang that can compile and link; None if there is none.
     """
     for command in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
         if (
@@ -54,15 +55,18 @@ def installed_compiler() -> tuple[str, ...] | None:
 
 
 def zig_compiler() -> tuple[str, ...]:
-    """That of the wheel; it compiles for the very processor that it runs on, unless it is told
-    otherwise.
+    """Return the command of the C compiler in the wheel `ziglang`, for a baseline processor.
+
+    By default, it would compile for the processor that it runs on.
     """
     return (sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")
 
 
 def digest() -> str:
-    """Of all sources; the module says which it was made of, and `hourmark/native.py` which it
-    takes.
+    """Return the digest of all C sources, as 16 hex digits.
+
+    The compiled module contains the digest of its sources, and `hourmark/native.py` the one it
+    accepts.
     """
     hashed = hashlib.blake2b(digest_size=8)
     for path in sorted(SOURCES.glob("*.[ch]")):
@@ -71,7 +75,16 @@ def digest() -> str:
 
 
 def compile_module(target: Path, compiler: tuple[str, ...], *more: str) -> None:
-    """Write the module to `target`, whole or not at all. CannotCompile says why not."""
+    """Compile the module to a file, which is replaced only on success.
+
+    Args:
+        target: The file.
+        compiler: Command of the compiler, such as that of `installed_compiler`.
+        more: Further compiler arguments.
+
+    Raises:
+        CannotCompile: The compiler does not run or fails.
+    """
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
     undefined = (
         ("-undefined", "dynamic_lookup") if platform.system() == "Darwin" else ()

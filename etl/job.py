@@ -1,5 +1,6 @@
-"""The driver's main program for `spark-submit etl/job.py --config hourmark.toml`; `hourmark etl
-run` is the same.
+"""Entry point for `spark-submit etl/job.py --config hourmark.toml`.
+
+`hourmark etl run` starts the same driver without spark-submit.
 """
 
 from hourmark_etl.driver import main

@@ -21,7 +21,7 @@ from tests.support.ending import (
     pytest_unconfigure,
 )
 
-from hourmark.config.groups import Buckets
+from hourmark.config.groups import BucketSettings
 from hourmark.config.loading import Config, load_config
 from hourmark.config.redaction import forget_secrets
 from hourmark_infra.stack import Stack
@@ -77,5 +77,5 @@ def config(stack: Stack) -> Config:
     has one length for all.
     """
     return load_config(stack.layout.config_file).model_copy(
-        update={"parsing": Buckets(bucket_seconds=60)}
+        update={"parsing": BucketSettings(bucket_seconds=60)}
     )

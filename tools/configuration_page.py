@@ -4,6 +4,7 @@ tools.configuration_page`, after each change.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hourmark.config.groups import Limits, TailedSource
+from hourmark.config.groups import EventTimeLimits, TailedSource
 from hourmark.config.loading import PREFIX, Config
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -51,7 +52,7 @@ def settings_without_description() -> list[str]:
     groups: list[tuple[str, type[BaseModel]]] = [
         ("", Config),
         ("tailer.sources.", TailedSource),
-        ("limits.", Limits),
+        ("limits.", EventTimeLimits),
     ]
     return [
         name
@@ -88,8 +89,8 @@ def _sections(model: type[BaseModel], keys: tuple[str, ...]) -> Iterator[str]:
             yield f"## `[[tailer.sources]]`\n\n{_said(TailedSource)}\n"
             yield _table(TailedSource, None)
         if name == "parsing":
-            yield f"## `[limits]` in `types/sources.toml`\n\n{_said(Limits)}\n"
-            yield _table(Limits, None)
+            yield f"## `[limits]` in `types/sources.toml`\n\n{_said(EventTimeLimits)}\n"
+            yield _table(EventTimeLimits, None)
 
 
 def _table(model: type[BaseModel], keys: tuple[str, ...] | None) -> str:
@@ -134,7 +135,7 @@ def _description(field: FieldInfo) -> str:
 
 
 def _said(model: type[BaseModel]) -> str:
-    return (model.__doc__ or "").strip()
+    return inspect.cleandoc(model.__doc__ or "")
 
 
 def _allowed(schema: dict[str, Any]) -> str:

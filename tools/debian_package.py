@@ -28,7 +28,7 @@ from tools.bundled import bundled, listed
 from tools.sbom import document
 from tools.uv import uv
 
-from hourmark.commands.completion import SHELLS, script
+from hourmark.commands.completion import SHELLS, completion_script
 from hourmark_infra import jars
 from hourmark_infra.java.find import java_executable
 
@@ -270,7 +270,10 @@ def _place_parts(package: Package, tree: Path, version: str) -> None:
         f"{documents}/copyright": package.filled("copyright"),
         f"{documents}/licences.txt": listed(parts),
         f"{documents}/sbom.cdx.json": document(package.full_name, version, parts),
-        **{f"{library}/completion/hourmark.{shell}": script(shell) + "\n" for shell in SHELLS},
+        **{
+            f"{library}/completion/hourmark.{shell}": completion_script(shell) + "\n"
+            for shell in SHELLS
+        },
     }
     for place, text in texts.items():
         target = tree / place

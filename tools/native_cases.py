@@ -11,7 +11,7 @@ import string
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
@@ -451,7 +451,7 @@ def random_case(rng: random.Random) -> Case:
     source = Source(
         name="app", types=["j", "t-ext"], catch_all="t-ext" if rng.random() < 0.2 else None
     )
-    parsing = Parsing(bucket_seconds=rng.choice((60, 3600)))
+    parsing = ParsingSettings(bucket_seconds=rng.choice((60, 3600)))
     oddness = rng.choice((0, 0, 0.01, 0.1))
     body = b"".join(
         _line(rng, fields, oddness).replace(b"\n", b" ") + b"\n"

@@ -14,9 +14,9 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from hourmark.config.groups import KafkaCluster
-from hourmark.kafka.clients import Partition, serves
+from hourmark.kafka.clients import Partition, supports_native_client
 from hourmark.kafka.committed_reader import CommittedReader
-from hourmark.kafka.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
+from hourmark.kafka.packed_reader import NO_KEY, NO_VALUE, PackedReader, PackedRecords
 from hourmark.kafka.partitions_reader import PartitionsReader
 
 Record = tuple[int, bytes | None, bytes | None]  # offset, key, value
@@ -24,7 +24,7 @@ _RECORDS: Final = 600
 _SIZES: Final = (0, 1, 24, 100, 5000)
 
 
-def rows_of(records: Packed) -> list[Record]:
+def rows_of(records: PackedRecords) -> list[Record]:
     """Each of them, taken out of its columns."""
     count = len(records)
     key_ends, value_ends = (
@@ -44,7 +44,7 @@ def rows_of(records: Packed) -> list[Record]:
 def read_at_random(module: ModuleType, seed: int) -> int:
     """How many records were compared. AssertionError where a column differs from the message."""
     rng = random.Random(seed)
-    assert serves(module)
+    assert supports_native_client(module)
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
     (broker,) = producer.list_topics(timeout=10).brokers.values()
     cluster = KafkaCluster(bootstrap=f"{broker.host}:{broker.port}")
@@ -95,6 +95,6 @@ def _read(
 def _rows(records: Any) -> Iterator[Record]:
     return (
         iter(rows_of(records))
-        if isinstance(records, Packed)
+        if isinstance(records, PackedRecords)
         else ((m.offset(), m.key(), m.value()) for m in records)
     )

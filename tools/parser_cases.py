@@ -28,7 +28,7 @@ from tools.parser_texts import (
     TIMES,
 )
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 
@@ -194,7 +194,7 @@ _SOURCES: Final = (
 )
 
 
-def _revision(sequence: int, parsing: Parsing, dead_letters: TypeVersion) -> Rules:
+def _revision(sequence: int, parsing: ParsingSettings, dead_letters: TypeVersion) -> Rules:
     versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(_TYPES, 1)}
     return Rules(
         sequence=sequence,
@@ -216,11 +216,11 @@ _OTHERS: Final = TypeVersion(
     ),
     len(_TYPES) + 2,
 )
-USUAL: Final = _revision(1, Parsing(), _OURS)
+USUAL: Final = _revision(1, ParsingSettings(), _OURS)
 ALL_TIMES: Final = _revision(
-    2, Parsing(lateness_seconds=200 * 366 * 86_400, bucket_seconds=60), _OURS
+    2, ParsingSettings(lateness_seconds=200 * 366 * 86_400, bucket_seconds=60), _OURS
 )
-OTHER: Final = _revision(3, Parsing(lateness_seconds=60, future_seconds=0), _OTHERS)
+OTHER: Final = _revision(3, ParsingSettings(lateness_seconds=60, future_seconds=0), _OTHERS)
 REVISIONS: Final = (USUAL, ALL_TIMES, OTHER)
 
 

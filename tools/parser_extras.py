@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tools.parser_cases import NOW_MS, Case
 
-from hourmark.config.groups import Parsing
-from hourmark.records.ranges import range_fields
+from hourmark.config.groups import ParsingSettings
+from hourmark.records.ranges import encode_range_fields
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 
@@ -51,7 +51,7 @@ _RULES: Final = Rules(
     sequence=1,
     types={t.name: TypeVersion(t, n) for n, t in enumerate(_TYPES, 1)},
     sources={s.name: s for s in _SOURCES},
-    parsing=Parsing(),
+    parsing=ParsingSettings(),
 )
 REVISIONS: Final = (_RULES,)
 
@@ -125,12 +125,12 @@ def _records() -> Iterator[Case]:
     for source, start in itertools.product(_SOURCES, _STARTS):
         yield _range("records", _LINES, source=source.name, record_start=start, start=7)
     for source, said in itertools.product(_SOURCES, _SAID[1:]):
-        yield _range("fields", _LINES, source=source.name, fields=range_fields(said))
+        yield _range("fields", _LINES, source=source.name, fields=encode_range_fields(said))
         yield _range(
             "records with fields",
             _LINES,
             source=source.name,
-            fields=range_fields(said),
+            fields=encode_range_fields(said),
             record_start=r"^\d{4}-",
         )
     for part in ("chunk", "last-chunk"):
@@ -145,7 +145,12 @@ def _containers() -> Iterator[Case]:
         (*_SOURCES, Source(name="nowhere", types=["text"])), _SAID
     ):
         yield _range(
-            "container", _CRI, source=source.name, format="cri", fields=range_fields(said), start=7
+            "container",
+            _CRI,
+            source=source.name,
+            format="cri",
+            fields=encode_range_fields(said),
+            start=7,
         )
     for part in ("chunk", "last-chunk"):
         yield _range("pieces of a container", _CRI, source="text", format="cri", part=part)

@@ -1,4 +1,4 @@
-"""`python -m hourmark`."""
+"""Entry point of `python -m hourmark`."""
 
 from hourmark.cli import main
 

@@ -1,4 +1,7 @@
-"""The compiled module: `native/` has its source, `native.py` uses it. ValueError is for what it cannot take."""
+"""The compiled module: its source is in `native/`, and `native.py` loads it.
+
+Functions raise ValueError for invalid arguments.
+"""
 
 from collections.abc import Callable
 from typing import Any, NewType
@@ -20,40 +23,44 @@ _Described = tuple[bytes, bytes, bytes, bytes, int, int, int, int, int, int, int
 _Pack = tuple[int, bytes, bytes, bytes]  # number of a type, keys, values, ends of values
 
 def sources() -> str:
-    """The digest of the sources that it was made of."""
+    """Return the digest of the C sources that the module was compiled from."""
 
 def program(program: bytes, /) -> Program:
-    """A schema's program, checked."""
+    """Check a schema's program and return it in the form used by `source`."""
 
 def source(types: tuple[_Type, ...], /) -> Source:
-    """A source's types, sorted by name."""
+    """Return a source with these types, sorted by name."""
 
 def range(source: Source, described: _Described, /) -> Range:
-    """What all lines of a range share."""
+    """Return what all lines of a byte range have in common."""
 
 def read(
     range: Range, body: bytes, at: int, lines_max: int, bytes_max: int, /
 ) -> tuple[int, bool, list[_Pack], bytes, bytes, bytes, int]:
-    """Read lines from `at` on.
+    """Parse lines from `at` on.
 
-    Returns where it stopped, whether it is sure of all up to a limit, records by type, ids (16 bytes each), places (8), value
-    hashes (8, native byte order), and the size of all values.
+    Returns the position where it stopped, whether it is certain of the result up to a limit, packed
+    records by type, ids (16 bytes each), places (8 bytes each), value hashes (8 bytes each, native
+    byte order), and the total size of the values.
     """
 
 def promises(
     ids: bytes, places: bytes, hashes: bytes, seed: int, /
 ) -> list[tuple[bytes, int, int, int]]:
-    """Return each distinct place with the count of its distinct ids, the sum of their last 8 bytes, and the sum of the hashes of
-    distinct pairs of id and hash; sums modulo 2^64.
+    """Return the promise of each distinct place: its number of distinct ids, and two sums.
+
+    The sums are those of the last 8 bytes of the ids, and of the hashes of distinct pairs of id and
+    hash, modulo 2^64.
     """
 
 def value_hashes(
     seeds: Buffer, offsets: Buffer, offset_bytes: int, skip: int, content: Buffer, /
 ) -> bytes:
-    """Return XXH64 of each value of an Arrow binary column, without its first `skip` bytes: 8 bytes each, native byte order.
+    """Return the XXH64 hash of each value of an Arrow binary column without its first `skip` bytes.
 
-    `seeds` has 8 bytes for each value, in native byte order; `offsets` one entry more, of `offset_bytes` (4 or 8) bytes.
-    Raises ValueError if the offsets do not describe such a column within `content`.
+    Each hash has 8 bytes in native byte order. `seeds` has 8 bytes for each value, in native byte
+    order. `offsets` has one entry more than there are values, of `offset_bytes` (4 or 8) bytes
+    each. Raises ValueError if the offsets do not describe such a column within `content`.
     """
 
 def check_datums(
@@ -69,20 +76,27 @@ def check_datums(
     content: Buffer,
     /,
 ) -> bytes:
-    """Return a verdict (one byte) for each value of an Arrow binary column, as `hourmark.avro.datum_check.check_datums` has it.
+    """Return a one-byte verdict for each value of an Arrow binary column.
 
-    `ids` has the schema ids that have programs, ascending, 4 bytes each; program i is `words[starts[i] : starts[i + 1]]`, in
-    words of 4 bytes; `starts` has 8 bytes each. Raises ValueError if the buffers do not describe such a column, or such programs.
+    See `hourmark.avro.datum_check.check_datums`. `ids` has the schema ids with programs, ascending,
+    4 bytes each. Program i is `words[starts[i] : starts[i + 1]]`, in words of 4 bytes; `starts` has
+    8 bytes each. Raises ValueError if the buffers do not describe such a column or programs.
     """
 
 def tally(reports: int, tell: Callable[[Any], object], /) -> Callable[[Any, object], None]:
-    """A callback for so many delivery reports, `(error or None, message)`; `tell` gets every error, and the last report's."""
+    """Return a callback that counts `reports` delivery reports, `(error or None, message)`.
+
+    `tell` is called for every error and for the last report.
+    """
 
 def kafka(path: bytes, /) -> bool:
-    """Find librdkafka's functions where the loaded file at `path` has them; whether all are there."""
+    """Find librdkafka's functions in the loaded library at `path`; return whether all exist."""
 
 def sender() -> Sender | None:
-    """That of the producer made last by this thread, with this module among its plugins; once."""
+    """Return the sender of the producer that this thread created last with this module as a plugin.
+
+    Returns None if there is none, or if it was returned before.
+    """
 
 def send(
     sender: Sender,
@@ -95,13 +109,18 @@ def send(
     tell: Callable[..., object],
     /,
 ) -> tuple[int, int, bool]:
-    """Hand records over: the next, for which there was no room; why another was refused (0: none was); whether any are under way.
+    """Enqueue records for sending.
 
-    `tell` comes back from `news`.
+    Returns the index of the next record, for which there was no room; librdkafka's error of a
+    rejected record (0 if none was); and whether any records are in flight. `news` returns `tell`.
     """
 
 def news(sender: Sender, /) -> tuple[Callable[..., object], int, int, bool] | None:
-    """Of what one `send` handed over: `tell`; how many failed since it was asked last, and why; whether all have ended."""
+    """Return the progress of one `send` call; None if there is none to report.
+
+    Returns its `tell`, the number of records that failed since the last call, their error, and
+    whether all records are done.
+    """
 
 # topic, partition; offsets; keys and values: where each begins and the last ends (int32), and their bytes; by record: 1 no key,
 # 2 no value, empty where all have both
@@ -110,21 +129,24 @@ _Told = tuple[int, bytes, int, int, bytes]  # librdkafka's error, topic, partiti
 _Places = tuple[tuple[bytes, int, int], ...]  # topic, partition, offset
 
 def reader(settings: tuple[tuple[bytes, bytes], ...], /) -> Reader:
-    """A consumer of librdkafka's own, which is given its partitions. ValueError says which setting it refuses."""
+    """Create a librdkafka consumer without partitions.
+
+    Raises ValueError with the name of a setting that librdkafka rejects.
+    """
 
 def assign(reader: Reader, partitions: _Places, /) -> int:
-    """Read these from these offsets on, and no others; librdkafka's error, or 0."""
+    """Read exactly these partitions from these offsets on, and return librdkafka's error or 0."""
 
 def leave(reader: Reader, partitions: _Places, /) -> int:
-    """Read no more of these."""
+    """Stop reading these partitions."""
 
 def consume(
     reader: Reader, records: int, timeout_ms: int, /
 ) -> tuple[list[_Run], list[_Told]] | int:
-    """What came, within the time; or librdkafka's error."""
+    """Return the records and events that arrive within the time limit, or librdkafka's error code."""
 
 def close(reader: Reader, /) -> None:
-    """Leave the cluster. It is of no use afterwards."""
+    """Close the consumer, which cannot be used afterwards."""
 
 def blake2b(text: bytes, digest_size: int, /) -> bytes:
-    """For tests."""
+    """Return the BLAKE2b digest of a text; used by tests only."""

@@ -1,8 +1,8 @@
-"""The command line: a table of commands, each found in its room only when it is run.
+"""The command line: a table of commands, each imported from its distribution when it is run.
 
-The rooms are imported by name at run time, so `hourmark tail` on a log host never loads Spark, and
-this package imports no room. A command's module defines a `click.Command`; results go to stdout,
-progress and logs to stderr. Exit codes: 0, 1 (a finding or a fault), 2 (wrong use).
+Commands are imported by name at run time, so `hourmark tail` on a log host never loads Spark, and
+this package depends on no other distribution. A command's module defines a `click.Command`. Results
+go to stdout, progress and logs to stderr. Exit codes: 0, 1 (a finding or an error), 2 (wrong use).
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from click.shell_completion import CompletionItem
 
 from hourmark.config.redaction import install_redaction, redact
 from hourmark.errors import HourmarkError, UsageError
-from hourmark.printing import called
+from hourmark.printing import launcher_command
 from hourmark.process.stopping import hold_reloads
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module:attribute, one line of help shown without loading the room)
     "demo": (
         "hourmark_verify.demo.cli:demo",
-        "The whole path on a local stack: real files to closed, proved buckets.",
+        "Run the whole pipeline on a local stack, from log files to closed buckets.",
     ),
     "test": ("hourmark_infra.checks.cli:test", "Run every check and the whole test suite."),
     "bench": (
         "hourmark_infra.checks.bench:bench",
-        "Run a benchmark of this checkout, side by side with its peers.",
+        "Run a benchmark of this checkout, compared with similar products.",
     ),
     "size": (
         "hourmark_evaluate.sizing.cli:size",
-        "How many machines a load takes, by component, and what bounds each.",
+        "Estimate how many machines a load needs, and what limits each component.",
     ),
     "chaos": (
         "hourmark_infra.checks.chaos:chaos",
-        "Faults by the hundred, on a world of their own, and a judge.",
+        "Inject hundreds of faults into an isolated stack and check the results.",
     ),
     "evaluate": (
         "hourmark_evaluate.cli:command",
-        "What Kafka does today, tried on a local stack or on your clusters.",
+        "Measure how Kafka behaves, on a local stack or on your clusters.",
     ),
     "up": (
         "hourmark_infra.stack.cli:up",
@@ -51,81 +51,84 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "status": (
         "hourmark_infra.stack.cli:status",
-        "Show the local stack's servers, and how Hourmark's own components stand.",
+        "Show the status of the local stack's servers and of Hourmark's components.",
     ),
-    "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started; data stays."),
+    "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started and keep its data."),
     "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
     "completion": (
         "hourmark.commands.completion:completion",
-        "The script by which bash, zsh or fish completes `hourmark`.",
+        "Print the completion script for bash, zsh or fish.",
     ),
     "config": (
         "hourmark.commands.config_show:config_group",
-        "Settings: which are in force, and where each is from.",
+        "Show the settings in force and the origin of each value.",
     ),
     "doctor": (
         "hourmark_declare.doctor.cli:doctor",
-        "Ask servers and machine for what Hourmark needs: what is wrong.",
+        "Check that servers and this machine provide what Hourmark needs.",
     ),
     "rollback": (
         "hourmark.rollback.cli:rollback",
-        "Whether an older version could go on from here.",
+        "Check whether an older version can run with the present data.",
     ),
     "init": (
         "hourmark_declare.init_cli:init",
-        "Propose a configuration for log files, from their lines.",
+        "Propose a configuration for log files, based on their lines.",
     ),
     "run": (
         "hourmark_infra.running.cli:run",
-        "Run all components of a configuration together, on one machine.",
+        "Run all components of a configuration on one machine.",
     ),
-    "types": ("hourmark_declare.cli:types", "Event types: apply, list, check."),
+    "types": ("hourmark_declare.cli:types", "Apply, list and check event types."),
     "token": (
         "hourmark_delivery_service.access.cli:token",
-        "Tokens of those who may post to delivery services: create, list, revoke.",
+        "Create, list and revoke access tokens of the delivery service.",
     ),
     "tail": ("hourmark_producer.cli:tail", "Run the File Tailer on a log host."),
     "serve": ("hourmark_delivery_service.cli:serve", "Run the Event Delivery Service."),
     "mirror": (
         "hourmark_mirror.cli:mirror",
-        "MirrorMaker 2: run it, show its lag, verify and watch it.",
+        "Run, verify and watch MirrorMaker 2, and show its lag.",
     ),
     "canary": (
         "hourmark.commands.canary:canary",
-        "One quiet event a minute, and how far the last one came.",
+        "Send one test event a minute, and show how far the last one came.",
     ),
-    "etl": ("hourmark_etl.cli:etl", "The PySpark job from the central cluster to closed buckets."),
+    "etl": (
+        "hourmark_etl.cli:etl",
+        "Run the PySpark job that closes buckets from the central cluster.",
+    ),
     "ledger": (
         "hourmark_etl.operators.ledger:ledger",
-        "The ETL's ledger: check it, recreate a lost one, up and down a version.",
+        "Check the ETL's ledger, recreate a lost one, or migrate its schema.",
     ),
     "bucket": (
         "hourmark_etl.operators.bucket:bucket",
-        "Hourly buckets: list, show, verify, print; why one is open, force one.",
+        "List, show, verify and print hourly buckets; explain or force an open one.",
     ),
     "dead-letters": (
         "hourmark_etl.operators.dead_letters:dead_letters",
-        "Lines that became no events: counted, and one by one.",
+        "Count and list the lines that could not become events.",
     ),
     "audit": (
         "hourmark_etl.operators.audit:audit",
-        "The books: what was promised, and what became of it.",
+        "Compare what audit records promised with what buckets contain.",
     ),
     "trace": (
         "hourmark_etl.operators.trace:trace",
-        "Where a line, an event or a record is by now, from host to bucket.",
+        "Show where a line, an event or a record is, from host to bucket.",
     ),
     "judge": (
         "hourmark_verify.judge.cli:judge",
-        "Compare source files with buckets and dead letters, sharing no code with either.",
+        "Compare source files with buckets and dead letters, with independent code.",
     ),
 }
 
 ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
 
 
-# Rooms of other Debian packages on this machine; packaging/debian/hourmark fills it, and has their
-# commands run by them.
+# Distributions in other Debian packages on this machine, which run their own commands;
+# packaging/debian/hourmark fills this set.
 ELSEWHERE: set[str] = set()
 
 
@@ -133,14 +136,19 @@ def _is_installed(room: str) -> bool:
     return room in ELSEWHERE or importlib.util.find_spec(room) is not None
 
 
-# What a command needs that does not come with its room by itself.
+# Extras that a command needs in addition to its distribution.
 EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(
     ("ledger", "bucket", "dead-letters", "audit", "trace"), "[arrow]"
 )
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A click group that imports a command only when it is used.
+
+    Args:
+        table: By command name, its `module:attribute` and its line of help.
+        attrs: Keyword arguments of `click.Group`.
+    """
 
     def __init__(self, table: Mapping[str, tuple[str, str]], **attrs: object) -> None:
         # click's own keyword arguments, passed on unchanged
@@ -162,8 +170,10 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; UsageError says what to install where something that it loads as it runs
-        is not there.
+        """Run the selected command.
+
+        Raises:
+            UsageError: A required package is not installed; the message says how to install it.
         """
         try:
             return super().invoke(ctx)
@@ -175,9 +185,7 @@ class LazyGroup(click.Group):
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What may follow: commands whose room is installed, told from the table alone, as click
-        would load each.
-        """
+        """Return completions for the commands that are installed, without importing them."""
         offered = [
             CompletionItem(name, help=help_line)
             for name, (module, help_line) in self._table.items()
@@ -204,23 +212,27 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="hourmark")
 def root() -> None:
-    """Log events from files on many hosts into hourly buckets on HDFS: each exactly once, each
-    bucket closed with a proof.
+    """Deliver log events from files into hourly buckets on HDFS, each event exactly once.
+
+    Each bucket is closed with a proof that it is complete.
 
     Start with:  ./hourmark demo
     """
 
 
 def main() -> None:
-    """Entry point of `hourmark`: shows a `HourmarkError` as one message and exits with its code."""
+    """Run the command line; entry point of `hourmark`.
+
+    A `HourmarkError` is printed as one redacted message, and the process exits with its exit code.
+    """
     install_redaction()
     if sys.argv[1:2] == ["tail"]:
-        hold_reloads()  # loading what it needs takes most of a second
+        hold_reloads()  # importing the tailer takes most of a second
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be UTF-8
     try:
         root(standalone_mode=True)
     except HourmarkError as error:
-        text = redact(str(error)).replace("`hourmark ", f"`{called()} ")
+        text = redact(str(error)).replace("`hourmark ", f"`{launcher_command()} ")
         click.echo(f"hourmark: {text}", err=True)
         sys.exit(error.exit_code)

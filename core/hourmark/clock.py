@@ -1,6 +1,4 @@
-"""Time as a dependency: nothing in Hourmark asks the operating system for it except through
-`Clock`.
-"""
+"""Time as a dependency: all code that needs the time takes a `Clock`."""
 
 from __future__ import annotations
 
@@ -9,23 +7,23 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for what is written down, monotonic time for how long something took."""
+    """A source of wall-clock time, monotonic time and delays; tests use a fake one."""
 
     def now_ms(self) -> int:
-        """Unix time in milliseconds."""
+        """Return the current time in Unix milliseconds."""
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back; only differences mean anything."""
+        """Return seconds of a clock that never goes back; only differences are meaningful."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait; a fake clock moves on instead."""
+        """Wait for a number of seconds. A fake clock advances instead."""
         ...
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """A clock that reads the operating system's time."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -1,41 +1,41 @@
-"""The tree of errors, and the exit code each ends a command with.
+"""The exception hierarchy, and the exit code of a command that ends with each.
 
-    HourmarkError
-    ├── UsageError          wrong use: a setting, an argument, a type file               exit 2
+    HourmarkError                                                                        exit 1
+    ├── UsageError          an argument, a setting or a declaration is invalid           exit 2
     │   ├── ConfigError
     │   └── TypeFileError
-    ├── Finding             a check found something that must not be                     exit 1
-    └── Unavailable         a server cannot be reached or refuses for now                exit 1
+    ├── Finding             a check found a violation                                    exit 1
+    └── Unavailable         a server cannot be reached, or refuses for now               exit 1
 
-Every message names what was wrong and ends with the next step to take.
+Every message states what is wrong and ends with the next step.
 """
 
 from __future__ import annotations
 
 
 class HourmarkError(Exception):
-    """Base of all errors that a user is shown as one message, without a traceback."""
+    """Base of all errors that are shown to users as one message, without a traceback."""
 
     exit_code = 1
 
 
 class UsageError(HourmarkError):
-    """The command, its arguments or its files are wrong; running it again unchanged cannot help."""
+    """A command, its arguments or its files are invalid. Running it again unchanged fails again."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """A setting is missing or wrong; the message names it, its value and what is allowed."""
+    """A setting is missing or invalid; the message has its name, its value and what is allowed."""
 
 
 class TypeFileError(UsageError):
-    """An event type's or source's declaration is wrong; the message names file and field."""
+    """The declaration of an event type or source is invalid; the message has file and field."""
 
 
 class Finding(HourmarkError):
-    """A check has found something that breaks a promise or needs an operator."""
+    """A check found a violation of a guarantee, or a condition that needs an operator."""
 
 
 class Unavailable(HourmarkError):
-    """A server cannot be reached or refuses for now; trying again may help."""
+    """A server cannot be reached or refuses for now. A retry may succeed."""

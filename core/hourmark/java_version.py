@@ -1,6 +1,6 @@
-"""Which version of Java an executable is.
+"""Detection of a Java executable's version.
 
-Kafka 4, Spark 4.1 and Hadoop 3.5 are tested with those that are allowed.
+Kafka 4, Spark 4.1 and Hadoop 3.5 are tested with the versions in `ALLOWED`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from typing import Final
 ALLOWED: Final = (17, 21)
 
 
-def version_of(java: Path) -> int | None:
-    """Major version, or None where it does not run."""
+def java_major_version(java: Path) -> int | None:
+    """Return the major version of a Java executable, or None if it cannot be run."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_version(done.stderr + done.stdout) if done.returncode == 0 else None
+    return parse_java_version(done.stderr + done.stdout) if done.returncode == 0 else None
 
 
-def parse_version(words: str) -> int | None:
-    """Major version in the words of `java -version`: `openjdk version "17.0.15" …`, `java version
-    "1.8.0_202"`.
+def parse_java_version(output: str) -> int | None:
+    """Return the major version in the output of `java -version`, or None if there is none.
+
+    Args:
+        output: Text such as `openjdk version "17.0.15" …` or `java version "1.8.0_202"`.
     """
-    match = re.search(r'version "(?:1\.)?(\d+)', words)
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else None

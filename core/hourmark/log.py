@@ -1,4 +1,4 @@
-"""Logging of every daemon: one plain line an occurrence, on stderr. A logger has its module's name."""
+"""Logging of all processes: one line for each message, on stderr. Loggers are named after modules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 
 
 class _OneLine(RedactingFormatter):
-    """Messages without control characters: a newline in the name of a file begins no line of the
-    log. Tracebacks stay.
+    """A formatter that escapes control characters, so that a message occupies one line.
+
+    Tracebacks keep their lines.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -23,10 +24,11 @@ class _OneLine(RedactingFormatter):
 
 
 def set_up_logging(level: str) -> None:
-    """Send everything of `level` and above to stderr, times in UTC; libraries only from WARNING on.
+    """Configure logging to stderr with times in UTC, and install redaction of secrets.
 
-    Neither log lines nor tracebacks on stderr show a secret of the settings from then on
-    (`redaction`).
+    Args:
+        level: Lowest level that is logged, such as `info`. Other libraries log warnings and errors
+            only.
     """
     install_redaction()
     handler = logging.StreamHandler()

@@ -1,7 +1,7 @@
-"""The compiled module, made of `core/native`: what is done to each line and each record, for the
-rooms that have many of them.
+"""Loading of the compiled module, which processes lines and records in bulk.
 
-It is never needed: where there is none, its users do the same in Python, at several times the CPU.
+The module is optional: without it, its users run equivalent Python code at several times the CPU
+cost. Its source is in `core/native`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ SOURCES: Final = "ac0dfbdb77123ccb"  # the digest of `core/native`, as `native_b
 
 
 _ALONE: Final = (
-    "Python does its work alone, at several times the CPU. Next step: install hourmark anew; "
-    "its wheel or a C compiler holds "
-    "what is missing"
+    "Python code is used instead, at several times the CPU cost. Next step: reinstall hourmark; "
+    "its wheel contains the module, and a C compiler "
+    "can build it"
 )
 
 
-def load() -> tuple[ModuleType | None, str]:
-    """The module; or None, and why."""
+def load_native_module() -> tuple[ModuleType | None, str]:
+    """Import the compiled module.
+
+    Returns:
+        The module and an empty string; or None and the reason, if it is missing or was compiled
+        from different sources.
+    """
     try:
         from hourmark import _native
     except ImportError as error:
@@ -30,4 +35,4 @@ def load() -> tuple[ModuleType | None, str]:
     return _native, ""
 
 
-MODULE, WHY_NOT = load()
+MODULE, WHY_NOT = load_native_module()

@@ -1,4 +1,4 @@
-"""What commands print: for programs, and of themselves."""
+"""Helpers for the output of commands, for people and for programs."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from typing import Final
 
 import click
 
-# C0 and C1 controls, what Unicode takes for ends of lines, and surrogates (os.fsdecode has them for
-# bytes that are not UTF-8)
+# C0 and C1 controls, Unicode line separators, and surrogates (os.fsdecode produces them for bytes
+# that are not UTF-8)
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on stdout, for programs."
 )
 
 
-def called() -> str:
-    """What is typed to run Hourmark, for a shell: its launcher says how it was called; where it is
-    installed it has a name.
+def launcher_command() -> str:
+    """Return the command with which the user runs Hourmark, quoted for a shell.
+
+    It is `$HOURMARK_CALLED`, which the launcher script sets, or `hourmark`.
     """
     return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
 
 
 def printable(text: str) -> str:
-    """Return the text as one line: control characters, and bytes of a name that are not UTF-8, are
-    escaped as in Python.
-    """
+    """Return the text on one line, with control characters and invalid UTF-8 escaped as in Python."""
     return _UNPRINTABLE.sub(_escaped, text)
 
 
@@ -41,16 +40,16 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else repr(match[0])[1:-1]
 
 
-def say_json(value: object) -> None:
-    """One object, on one line of stdout."""
+def print_json(value: object) -> None:
+    """Print a value as JSON on one line of stdout."""
     click.echo(json.dumps(value))
 
 
-def plain(value: object) -> object:  # one case for each kind of Avro value
-    """An Avro value as JSON.
+def to_json_value(value: object) -> object:  # one case for each kind of Avro value
+    """Return an Avro value as a value that `json.dumps` accepts.
 
-    Bytes are a string where they are UTF-8, otherwise {"base64": "…"} (lone surrogates would be
-    lost in most JSON readers); times are ISO 8601; numbers that are not finite are strings.
+    Bytes become a string if they are UTF-8, otherwise {"base64": "…"}. Times become ISO 8601.
+    Numbers that are not finite, decimals, dates and UUIDs become strings.
     """
     match value:
         case bytes():
@@ -62,9 +61,9 @@ def plain(value: object) -> object:  # one case for each kind of Avro value
         case dt.datetime():
             return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         case Mapping():
-            return {str(name): plain(item) for name, item in value.items()}
+            return {str(name): to_json_value(item) for name, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [to_json_value(item) for item in value]
         case _:
             return str(value)  # decimals, dates, times of day, UUIDs
 

@@ -1,8 +1,10 @@
-"""The state folder of a tailer, a service or a mirror: what makes it the same one after a restart,
-and no two at once.
+"""The state folder of a tailer, a service or a mirror.
 
-lock       held while the process runs; holds its process id
-host-id    32 hex digits, minted once, never changed
+It preserves the component's identity over restarts, and its lock prevents two processes from using
+it at once.
+
+lock       locked while the process runs; contains its process id
+host-id    32 hex digits, created once, never changed
 """
 
 from __future__ import annotations
@@ -21,9 +23,13 @@ from hourmark.records.ranges import HEX_128
 
 
 class StateFolder:
-    """The folder that the setting `<group>.state_dir` names.
+    """The folder in which a component keeps its identity and its lock.
 
-    ConfigError, naming it, where it cannot be used.
+    All methods except `holder` raise ConfigError if the folder cannot be used.
+
+    Args:
+        path: The folder.
+        group: Name of the settings group with `state_dir`, such as `tailer`, for error messages.
     """
 
     def __init__(self, path: Path, group: str) -> None:
@@ -32,8 +38,10 @@ class StateFolder:
         self._host_id_file = path / "host-id"
 
     def lock(self) -> IO[bytes]:
-        """Hold the folder until this is closed; ConfigError names the process that holds it
-        already.
+        """Lock the folder until the returned file is closed; create it if it does not exist.
+
+        Raises:
+            ConfigError: Another process holds the lock; the message has its process id.
         """
         with self._usable():
             self.path.mkdir(parents=True, exist_ok=True)
@@ -54,8 +62,10 @@ class StateFolder:
             return lock
 
     def holder(self) -> int | None:
-        """The process that holds the folder now; None where nobody does, or where this user may not
-        look.
+        """Return the id of the process that holds the lock.
+
+        Returns:
+            None if no process holds it, its id is unknown, or this user may not read the folder.
         """
         with (
             contextlib.suppress(FileNotFoundError, PermissionError),
@@ -68,7 +78,11 @@ class StateFolder:
         return None
 
     def host_id(self) -> str | None:
-        """The host id; None before the first start."""
+        """Return the host id, or None before the first start.
+
+        Raises:
+            ConfigError: The file does not contain a host id.
+        """
         with self._usable():
             if not self._host_id_file.exists():
                 return None
@@ -82,8 +96,8 @@ class StateFolder:
             )
         return text
 
-    def keep_host_id(self, host_id: str) -> str:
-        """Write it down, durably; returns it."""
+    def save_host_id(self, host_id: str) -> str:
+        """Write the host id durably and return it."""
         with self._usable():
             write_durably(self._host_id_file, f"{host_id}\n".encode())
         return host_id
@@ -101,10 +115,7 @@ class StateFolder:
 
 
 def _take(lock: IO[bytes]) -> None:
-    """Hold it; BlockingIOError if another does.
-
-    Who looks for a holder has it for a moment, so it is tried again.
-    """
+    # `StateFolder.holder` locks the file for a moment, so a failed attempt is repeated.
     for pause_s in (0.01, 0.05):
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

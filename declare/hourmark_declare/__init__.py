@@ -1,5 +1,5 @@
-"""`hourmark types`: what is declared in files, applied to ledger, schema registry and clusters.
+"""`hourmark types`: applies declared event types to ledger, schema registry and Kafka clusters.
 
-The one room that knows others: the ledger (`hourmark_etl.ledger`), where rules live first, and the
-parsing of the service, which tries each type.
+This package uses other components: the ledger (`hourmark_etl.ledger`), which is the first place
+where rules are stored, and the parsing of the delivery service, with which each type is tried.
 """

@@ -1,14 +1,15 @@
-"""Applies declarations: schemas, then topics, then the ledger, then the topic of rules; in this
-order, so that whoever sees the new revision finds all it names. Each step can be repeated after a
-crash.
+"""Applies declarations to schema registry, topics, ledger and the topic of rules, in this order.
 
-The ledger decides: rules, schemas and frontier rows are put in one transaction, if nobody else came
-first. The topic `hourmark.types` is a copy of the ledger's rules for delivery services: whatever it
-lacks is published, whoever put it.
+The order guarantees that a reader of a new revision finds everything it refers to. Each step can be
+repeated after a crash.
 
-A schema id means one thing for ever. Before a new id is asked for, the registry must still give the
-known ids for what they were given for: one that was recreated, or restored from an older copy,
-would give them a second meaning.
+The ledger is authoritative: rules, schemas and frontier rows are stored in one transaction, unless
+another process was faster. The topic `hourmark.types` is a copy of the ledger's rules for delivery
+services; anything it lacks is published, regardless of which process stored it.
+
+A schema id never changes its meaning. Before a new id is requested, the registry must still return
+the known ids for the known schemas. A registry that was recreated, or restored from an older copy,
+would assign them a second meaning.
 """
 
 from __future__ import annotations
@@ -21,58 +22,86 @@ from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka.topic_names import AUDIT, HOSTS
 from hourmark.records import audit, host_reports
 from hourmark.records.hours import Hour
-from hourmark.rules.change import check_change, check_sizes, next_rules
+from hourmark.rules.change import check_change, check_record_sizes, next_rules
 from hourmark.rules.event_types import Declarations, EventType
-from hourmark.rules.narrowing import check_lines
+from hourmark.rules.narrowing import check_refused_lines
 from hourmark.rules.revision import (
     KnownSchema,
     Record,
     Rules,
     RulesBook,
-    check_second_meaning,
-    order_of,
+    check_same_meaning,
+    revision_order,
 )
-from hourmark_declare.avro_evolution import why_unreadable
-from hourmark_declare.registry_repair import Registry, repair_registry
-from hourmark_declare.samples import Samples, check_samples
+from hourmark_declare.avro_evolution import find_incompatibility
+from hourmark_declare.registry_repair import RegistryClient, repair_registry
+from hourmark_declare.samples import SampleLines, check_samples
 from hourmark_etl.ledger.rules import LedgerRules
 
 _Done = TypeVar("_Done")
-# What services write beside events: asked for by them, registered here.
-_OWN: Final = (KnownSchema.of(AUDIT, audit.SCHEMA), KnownSchema.of(HOSTS, host_reports.SCHEMA))
+# Schemas from_schema the control records that services write besides events; services only look them up.
+_OWN: Final = (
+    KnownSchema.from_schema(AUDIT, audit.SCHEMA),
+    KnownSchema.from_schema(HOSTS, host_reports.SCHEMA),
+)
 
 
 class RulesTopic(Protocol):
-    """The topic `hourmark.types`."""
+    """Topic of rules revisions (`hourmark.types`) on one edge cluster."""
 
     def read(self) -> RulesBook:
-        """All that it holds."""
+        """Read all records of the topic; the book is empty if there are none.
+
+        Raises:
+            Unavailable: The cluster does not answer.
+        """
         ...
 
     def publish(self, records: Sequence[Record]) -> None:
-        """Return once all in-sync replicas have them."""
+        """Append records and return once all in-sync replicas have them.
+
+        Args:
+            records: Keys and values, appended in this order.
+
+        Raises:
+            Unavailable: The cluster does not acknowledge them.
+        """
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outside:
-    """What declarations are applied to. `topics`: of rules, one at each edge.
+class ApplyTargets:
+    """Servers to which declarations are applied.
 
-    `make_topics`: makes those of the types that are missing, and tells which. `record_bytes_max`:
-    of the topic of rules.
+    Attributes:
+        ledger: Rules in the ledger.
+        registry: Schema registry.
+        topics: Topics of rules, one for each edge.
+        create_topics: Creates the missing topics of these types and returns their names.
+        report: Receives one line of progress at a time.
+        record_bytes_max: Largest record that the topic of rules accepts.
     """
 
     ledger: LedgerRules
-    registry: Registry
+    registry: RegistryClient
     topics: Sequence[RulesTopic]
-    make_topics: Callable[[Sequence[EventType]], list[str]]
-    say: Callable[[str], None]
+    create_topics: Callable[[Sequence[EventType]], list[str]]
+    report: Callable[[str], None]
     record_bytes_max: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Applied:
-    """What an application did."""
+class ApplyResult:
+    """Result of applying declarations.
+
+    Attributes:
+        revision: Id of the rules revision in force.
+        new_revision: Whether the declarations differ from the previous revision.
+        schema_ids: Schema id of each type.
+        topics_created: Names of the created topics.
+        new_types: Names of the types added by this revision.
+        first_hour: First hour of the new types.
+    """
 
     revision: str
     new_revision: bool
@@ -83,9 +112,14 @@ class Applied:
 
 
 @dataclasses.dataclass(frozen=True)
-class Repaired:
-    """What a repair did: records that the ledger took from the topic, schemas registered again,
-    records published again.
+class RepairResult:
+    """Result of a repair.
+
+    Attributes:
+        revision: Id of the rules revision in force; None if no types were ever applied.
+        adopted: Number of records that the ledger took from the topic of rules.
+        registered: Type name of each schema that was registered again, by schema id.
+        published: Number of records that were published again.
     """
 
     revision: str | None
@@ -94,56 +128,67 @@ class Repaired:
     published: int
 
 
-def apply(
-    outside: Outside,
+def apply_declarations(
+    targets: ApplyTargets,
     declared: Declarations,
     first_hour: Hour,
     *,
     may_remove: bool = False,
     may_refuse: bool = False,
     may_adopt: bool = False,
-    samples: Samples | None = None,
-) -> Applied:
-    """Make everything outside agree with the declarations.
+    samples: SampleLines | None = None,
+) -> ApplyResult:
+    """Apply declarations to registry, topics, ledger and the topic of rules.
 
-    Raises what stops it; running it again goes on.
+    Checks everything that may be refused before it registers anything. After an error, calling it
+    again continues where it stopped.
 
-    `first_hour`: of new types. `may_remove`: types and sources in force may be left out; their
-    topics, buckets and older ranges stay as they are. `may_refuse`: lines that are events now may
-    become dead letters; else `samples`, too, must stay events. `may_adopt`: as for `repair`.
-    Whatever may be refused is asked before anything is registered.
+    Args:
+        targets: Servers to apply to.
+        declared: Types, sources and limits.
+        first_hour: First hour of new types, which also defines the bucket length.
+        may_remove: Allow types and sources in force to be left out; their topics and buckets
+            remain.
+        may_refuse: Allow lines that are events now to become dead letters.
+        may_adopt: Allow the ledger to take unknown revisions from the topic of rules.
+        samples: Lines that must remain events, unless `may_refuse` is set.
+
+    Raises:
+        UsageError: The declarations cannot replace the rules in force.
+        Finding: Registry or topic of rules contradict the ledger.
+        Unavailable: A server does not answer.
     """
-    book, _ = _known(outside, first_hour, may_adopt=may_adopt)
-    latest, known = book.latest, outside.ledger.schemas()
+    book, _ = _known(targets, first_hour, may_adopt=may_adopt)
+    latest, known = book.latest, targets.ledger.schemas()
     check_change(latest, declared, first_hour.length_s, may_remove=may_remove)
-    check_lines(latest, declared, may_refuse=may_refuse)
+    check_refused_lines(latest, declared, may_refuse=may_refuse)
     if samples is not None and not may_refuse:
         events = check_samples(latest, declared, samples)
-        outside.say(
+        targets.report(
             f"{events} of {len(samples.lines)} sample lines of source {samples.source} are events"
         )
-    check_sizes(
+    check_record_sizes(
         next_rules(book, declared, {t.name: 0 for t in declared.types}, first_hour.length_s),
-        outside.record_bytes_max,
+        targets.record_bytes_max,
     )
-    wanted = [*(KnownSchema.of(t.name, t.schema()) for t in declared.types), *_OWN]
+    wanted = [*(KnownSchema.from_schema(t.name, t.schema()) for t in declared.types), *_OWN]
     _check_reads(wanted, known, latest)
-    _check_known(outside.registry, known, wanted, latest)
-    created = outside.make_topics(declared.types)
-    outside.say(f"topics: {len(created)} created, the others checked")
-    ids = _registered(outside.registry, known, wanted)
-    outside.say(f"{len(declared.types)} schemas are registered")
+    _check_known(targets.registry, known, wanted, latest)
+    created = targets.create_topics(declared.types)
+    targets.report(f"topics: {len(created)} created, the others checked")
+    ids = _registered(targets.registry, known, wanted)
+    targets.report(f"{len(declared.types)} schemas are registered")
     rules = next_rules(book, declared, ids, first_hour.length_s)
-    new_types = outside.ledger.put(
+    new_types = targets.ledger.put(
         rules, latest, first_hour, {ids[own.event_type]: own for own in _OWN}
     )
-    outside.say(f"frontiers: {len(new_types)} new types begin at {first_hour}")
-    _publish_missing(outside)
-    _check_in_force(outside, rules)
-    outside.say(
+    targets.report(f"frontiers: {len(new_types)} new types begin at {first_hour}")
+    _publish_missing(targets)
+    _check_in_force(targets, rules)
+    targets.report(
         f"rules revision {rules.id} " + ("published" if rules is not latest else "stands already")
     )
-    return Applied(
+    return ApplyResult(
         revision=rules.id,
         new_revision=rules is not latest,
         schema_ids={t.name: ids[t.name] for t in declared.types},
@@ -153,17 +198,25 @@ def apply(
     )
 
 
-def repair(outside: Outside, first_hour: Hour, *, may_adopt: bool = False) -> Repaired:
-    """Write again what the topic of rules or the registry lost, under the same names and ids.
+def repair_rules(
+    targets: ApplyTargets, first_hour: Hour, *, may_adopt: bool = False
+) -> RepairResult:
+    """Restore what the topic of rules or the registry lost, with the same names and ids.
 
-    Changes no rules.
+    The ledger is the source. Rules in force do not change. Attempts every part, even if another one
+    failed.
 
-    `may_adopt`: a ledger that is an older copy takes what it lacks from the topic; types new to it
-    begin at `first_hour`. Each part is tried, whatever became of the others; the first that failed
-    is raised. Finding where the registry gives known ids to other schemas: that cannot be undone
-    from here.
+    Args:
+        targets: Servers to repair.
+        first_hour: First hour of types that the ledger adopts.
+        may_adopt: Allow a ledger that is an older copy to take missing revisions from the topic.
+
+    Raises:
+        Finding: The registry has assigned known ids to other schemas, which must be resolved there,
+            or the topic has revisions that the ledger does not know.
+        Unavailable: A server does not answer; the first error is raised.
     """
-    book, adopted = _known(outside, first_hour, may_adopt=may_adopt)
+    book, adopted = _known(targets, first_hour, may_adopt=may_adopt)
     types = [t.declaration for t in book.latest.types.values()] if book.latest is not None else []
     failed: list[Exception] = []
 
@@ -174,41 +227,45 @@ def repair(outside: Outside, first_hour: Hour, *, may_adopt: bool = False) -> Re
             failed.append(error)
             return otherwise
 
-    part(lambda: outside.make_topics([]), list[str]())  # that of rules, before those of types
-    published = part(lambda: _publish_missing(outside), 0)
-    outside.say(f"published {published} records again")
+    part(
+        lambda: targets.create_topics([]), list[str]()
+    )  # the topic of rules, before those of types
+    published = part(lambda: _publish_missing(targets), 0)
+    targets.report(f"published {published} records again")
     registered = part(
-        lambda: repair_registry(outside.registry, outside.ledger.schemas()),
+        lambda: repair_registry(targets.registry, targets.ledger.schemas()),
         dict[int, KnownSchema](),
     )
-    outside.say(f"registered {len(registered)} schemas again, under the same ids")
-    part(lambda: outside.make_topics(types), list[str]())
+    targets.report(f"registered {len(registered)} schemas again, under the same ids")
+    part(lambda: targets.create_topics(types), list[str]())
     if failed:
         raise failed[0]
     names = {schema_id: schema.event_type for schema_id, schema in registered.items()}
-    return Repaired(book.latest.id if book.latest is not None else None, adopted, names, published)
-
-
-def _known(outside: Outside, first_hour: Hour, *, may_adopt: bool) -> tuple[RulesBook, int]:
-    """The ledger's rules, after it took what only the topics have; and how many records that
-    was.
-    """
-    adopted = sum(
-        _adopted(outside, topic.read(), first_hour, may_adopt=may_adopt) for topic in outside.topics
+    return RepairResult(
+        book.latest.id if book.latest is not None else None, adopted, names, published
     )
-    return outside.ledger.book(), adopted
 
 
-def _adopted(outside: Outside, published: RulesBook, first_hour: Hour, *, may_adopt: bool) -> int:
-    book = outside.ledger.book()
+def _known(targets: ApplyTargets, first_hour: Hour, *, may_adopt: bool) -> tuple[RulesBook, int]:
+    """Return the ledger's rules after adopting revisions from the topics, and the number adopted."""
+    adopted = sum(
+        _adopted(targets, topic.read(), first_hour, may_adopt=may_adopt) for topic in targets.topics
+    )
+    return targets.ledger.book(), adopted
+
+
+def _adopted(
+    targets: ApplyTargets, published: RulesBook, first_hour: Hour, *, may_adopt: bool
+) -> int:
+    book = targets.ledger.book()
     if published.unusable:
-        *_, last = named = sorted(published.unusable, key=order_of)
+        *_, last = named = sorted(published.unusable, key=revision_order)
         raise Finding(
             f"hourmark.types holds revisions that this software cannot read: {', '.join(named)} "
             f"({published.unusable[last]}); a "
             "later one wrote them: upgrade this one"
         )
-    unknown = sorted(published.ids - book.ids, key=order_of)
+    unknown = sorted(published.ids - book.ids, key=revision_order)
     if not unknown:
         return 0
     if book.latest is not None and not may_adopt:
@@ -219,35 +276,38 @@ def _adopted(outside: Outside, published: RulesBook, first_hour: Hour, *, may_ad
             "they another site's, or another "
             "ledger's? Then kafka.edge or etl.ledger is wrong. Nothing was changed"
         )
-    adopted = outside.ledger.adopt(published, first_hour)
-    outside.say(f"the ledger took {adopted} records from the topic of rules")
+    adopted = targets.ledger.adopt(published, first_hour)
+    targets.report(f"the ledger took {adopted} records from the topic of rules")
     return adopted
 
 
-def _publish_missing(outside: Outside) -> int:
-    """Types before revisions: an uncompacted topic then makes nobody wait."""
+def _publish_missing(targets: ApplyTargets) -> int:
+    """Publish the records that a topic of rules lacks, and return their number.
+
+    Types come before revisions, so that readers of an uncompacted topic need not wait for them.
+    """
     records = sorted(
-        outside.ledger.book().records.items(), key=lambda record: record[0].startswith("rules/")
+        targets.ledger.book().records.items(), key=lambda record: record[0].startswith("rules/")
     )
     published = 0
-    for topic in outside.topics:
-        standing = topic.read().records
-        if missing := [record for record in records if record[0] not in standing]:
+    for topic in targets.topics:
+        present = topic.read().records
+        if missing := [record for record in records if record[0] not in present]:
             topic.publish(missing)
             published += len(missing)
     return published
 
 
-def _check_in_force(outside: Outside, rules: Rules) -> None:
-    for topic in outside.topics:
-        _refuse_others(outside, topic.read().latest, rules)
+def _check_in_force(targets: ApplyTargets, rules: Rules) -> None:
+    for topic in targets.topics:
+        _refuse_others(targets, topic.read().latest, rules)
 
 
-def _refuse_others(outside: Outside, latest: Rules | None, rules: Rules) -> None:
+def _refuse_others(targets: ApplyTargets, latest: Rules | None, rules: Rules) -> None:
     if (
         latest is not None
         and latest.id != rules.id
-        and outside.ledger.book().get(latest.id) is None
+        and targets.ledger.book().get(latest.id) is None
     ):
         raise Finding(
             f"revision {rules.id} is in this ledger, but services use {latest.id}, which "
@@ -259,8 +319,12 @@ def _refuse_others(outside: Outside, latest: Rules | None, rules: Rules) -> None
 def _check_reads(
     wanted: Sequence[KnownSchema], known: Mapping[int, KnownSchema], latest: Rules | None
 ) -> None:
-    """UsageError where closed buckets could not be read with a type as it is now, whichever version
-    they were written with.
+    """Raise UsageError if closed buckets could not be read with the new schema of a type.
+
+    Args:
+        wanted: Schemas to apply.
+        known: Schemas of the ledger by schema id, including all earlier versions.
+        latest: Rules in force; None before the first revision.
     """
     in_force = {name: t.meaning for name, t in latest.types.items()} if latest is not None else {}
     for new in wanted:
@@ -270,7 +334,7 @@ def _check_reads(
             if (
                 old.event_type == new.event_type
                 and old.text
-                and (why := why_unreadable(old.schema, new.schema))
+                and (why := find_incompatibility(old.schema, new.schema))
             ):
                 raise UsageError(
                     f"{new.event_type}: what was written under schema id {schema_id} cannot be "
@@ -282,13 +346,14 @@ def _check_reads(
 
 
 def _check_known(
-    registry: Registry,
+    registry: RegistryClient,
     known: Mapping[int, KnownSchema],
     wanted: Sequence[KnownSchema],
     latest: Rules | None,
 ) -> None:
-    """UsageError where the registry no longer knows what it gave ids for: of all that is wanted or
-    in force, and the last id.
+    """Raise UsageError if the registry does not return the ids that it assigned to known schemas.
+
+    Checks the ids of wanted schemas, of the rules in force, and the highest known id.
     """
     ids = {schema.meaning: schema_id for schema_id, schema in known.items()}
     asked = {ids[s.meaning] for s in wanted if s.meaning in ids}
@@ -307,11 +372,12 @@ def _check_known(
 
 
 def _registered(
-    registry: Registry, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema]
+    registry: RegistryClient, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema]
 ) -> dict[str, int]:
-    """The id of each type and control topic.
+    """Register the wanted schemas and return the schema id of each type and control topic.
 
-    Finding where the registry gives a new one an id that stands for something else.
+    Raises:
+        Finding: The registry returned an id that already belongs to another schema.
     """
     ids = {schema.meaning: schema_id for schema_id, schema in known.items()}
     meanings = {schema_id: schema.meaning for schema_id, schema in known.items()}
@@ -319,7 +385,7 @@ def _registered(
     for schema in wanted:
         schema_id = ids.get(schema.meaning) or registry.register(schema.topic, schema.schema)
         try:
-            check_second_meaning(
+            check_same_meaning(
                 schema_id, meanings.setdefault(schema_id, schema.meaning), schema.meaning
             )
         except ValueError as error:

@@ -1,9 +1,8 @@
-"""Whether one schema can read what another wrote, by Avro's rules of schema resolution (Apache's
-own checker), and more.
+"""Checks whether one Avro schema can read data written with another.
 
-Asked here and not of the registry alone: a registry that was recreated has forgotten what was
-written before. The checker looks at encodings; what values mean is looked at here: a unit, a scale,
-and which of two fields an alias takes.
+Applies Avro's schema resolution (Apache's own checker), independent of the registry: a recreated
+registry has forgotten earlier versions. The checker compares encodings; this module also compares
+meanings: logical type, scale, and which of two fields an alias refers to.
 """
 
 from __future__ import annotations
@@ -20,12 +19,18 @@ from avro.schema import parse
 from hourmark.avro.framing import Schema
 
 _TEXTS: Final = ("bytes", "string")
-_MEANING: Final = ("logicalType", "scale")  # of a type; a decimal's precision may grow
+_MEANING: Final = ("logicalType", "scale")  # what must not change; a decimal's precision may grow
 
 
-def why_unreadable(written: Schema, reader: Schema) -> str | None:
-    """Why `reader` cannot read what was written with `written`, naming the field; None where it
-    can.
+def find_incompatibility(written: Schema, reader: Schema) -> str | None:
+    """Return why a schema cannot read data written with another one, naming the field.
+
+    Args:
+        written: Record schema of the written data.
+        reader: Record schema to read with.
+
+    Returns:
+        Description of the first problem; None if the data can be read with the same meaning.
     """
     reader = _with_full_aliases(reader, "")
     found = ReaderWriterCompatibilityChecker().get_compatibility(_parsed(reader), _parsed(written))  # type: ignore[no-untyped-call]
@@ -39,12 +44,17 @@ def _parsed(schema: Schema) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", AvroWarning
-        )  # logical types that it does not know change no encoding
+        )  # unknown logical types do not affect the encoding
         return parse(json.dumps(schema))
 
 
 def _other_meanings(written: Schema, reader: Schema) -> Iterator[str]:
-    """Fields whose values would be taken for others."""
+    """Yield a description of each field whose values would be read with another meaning.
+
+    Args:
+        written: Record schema of the written data.
+        reader: Record schema to read with.
+    """
     fields = {f["name"]: f for f in written["fields"]}
     for field in reader["fields"]:
         found = [name for name in (field["name"], *field.get("aliases", ())) if name in fields]
@@ -67,17 +77,11 @@ def _other_meanings(written: Schema, reader: Schema) -> Iterator[str]:
 
 
 def _is_or_has(kind: Any, name: str) -> bool:
-    """Whether a field's type is this one or a union with it, and has not the other of bytes and
-    string beside it.
-    """
     branches = kind if isinstance(kind, list) else [kind]
     return name in branches and not any(other in branches for other in _TEXTS if other != name)
 
 
 def _meanings(kind: Any) -> list[Any]:
-    """What the numbers, bytes and texts within a type stand for, in order; None where they are
-    plain.
-    """
     if isinstance(kind, list):
         return sorted((m for branch in kind for m in _meanings(branch)), key=repr)
     if not isinstance(kind, Mapping):
@@ -90,9 +94,7 @@ def _meanings(kind: Any) -> list[Any]:
 
 
 def _with_full_aliases(schema: Any, namespace: str) -> Any:
-    """Aliases of named types as full names, relative to their namespace: the checker compares them
-    so.
-    """
+    """Return a copy of the schema with full names as aliases, as the Avro checker compares them."""
     if isinstance(schema, list):
         return [_with_full_aliases(branch, namespace) for branch in schema]
     if not isinstance(schema, Mapping):
@@ -113,7 +115,6 @@ def _with_full_aliases(schema: Any, namespace: str) -> Any:
 
 
 def _field(reader: Schema, location: str) -> str:
-    """`/fields/7/type` as a reader knows it."""
     _, *parts = location.split("/")
     if parts[:1] == ["fields"] and len(parts) > 1:
         return f"field {reader['fields'][int(parts[1])]['name']}"

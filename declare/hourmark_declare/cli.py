@@ -1,4 +1,4 @@
-"""`hourmark types`: apply, list, check, try."""
+"""Command group `hourmark types`: apply, list, check, repair and try."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import Declarations
-from hourmark_declare.folder import declarations, dir_option
-from hourmark_declare.try_cli import samples_of, try_
+from hourmark_declare.folder import dir_option, load_declarations
+from hourmark_declare.try_cli import read_sample_lines, try_
 
 if TYPE_CHECKING:
-    from hourmark_declare.samples import Again
+    from hourmark_declare.samples import ReparsedDeadLetters
 
 _first_hour_option = click.option(
     "--first-hour",
@@ -31,9 +31,7 @@ _first_hour_option = click.option(
 
 @click.group()
 def types() -> None:
-    """Event types and sources: check the declarations, try them on lines, apply them, list what is
-    applied.
-    """
+    """Manage event types and sources: check declarations, try them on lines, apply and list them."""
 
 
 types.add_command(try_)
@@ -44,7 +42,7 @@ types.add_command(try_)
 @click.option(
     "--live",
     is_flag=True,
-    help="Ask the edge, too: which lines became dead letters, and would again?",
+    help="Also parse recent dead letters at the edge again with these declarations.",
 )
 @click.option(
     "--since",
@@ -55,23 +53,24 @@ types.add_command(try_)
 @json_option
 @config_option
 def check(config: Config, folder: Path | None, live: bool, since: str, as_json: bool) -> None:
-    """Check declarations: without any server, or, with --live, against the lines that come.
+    """Check the declarations without a server or, with --live, against recent dead letters.
 
-    --live parses the dead letters of the last hour again under these declarations. Exit code 1 if any would be one again: a
-    source or field is mistyped, here or in what writes the lines. `hourmark dead-letters show` has the lines.
+    --live parses the dead letters of the last hour again under these declarations. Exits with code
+    1 if any of them would become a dead letter again: a source or field is wrong, either here or in
+    the program that writes the lines. `hourmark dead-letters show` prints the lines.
 
     \b
     Examples:
       hourmark types check --dir types
       hourmark types check --live --since 10m
     """
-    declared = declarations(folder or config.types.dir)
+    declared = load_declarations(folder or config.types.dir)
     again = _parsed_again(config, declared, since) if live else None
     if as_json:
         found = (
             {} if again is None else {"dead_letters": [dataclasses.asdict(kind) for kind in again]}
         )
-        say_json(
+        print_json(
             {
                 "types": [t.name for t in declared.types],
                 "sources": [s.name for s in declared.sources],
@@ -84,12 +83,12 @@ def check(config: Config, folder: Path | None, live: bool, since: str, as_json: 
         )
         for kind in again or ():
             click.echo(str(kind))
-    if any(kind.stays for kind in again or ()):
+    if any(kind.stay_dead_letters for kind in again or ()):
         raise SystemExit(1)
 
 
-def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Again]:
-    from hourmark_declare.samples import parsed_again
+def _parsed_again(config: Config, declared: Declarations, since: str) -> list[ReparsedDeadLetters]:
+    from hourmark_declare.samples import reparse_dead_letters
     from hourmark_etl.operators.letters import Letters, Wanted, moment_ms
     from hourmark_etl.operators.letters_read import RECORDS_MAX, of_topic
 
@@ -98,7 +97,7 @@ def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Ag
     except ValueError as error:
         raise UsageError(f"--since: {error}") from error
     letters = Letters(wanted, of_topic(config.kafka.edge, RECORDS_MAX, _say), whole=False)
-    again = parsed_again(declared, letters)
+    again = reparse_dead_letters(declared, letters)
     _say(str(letters))
     return again
 
@@ -110,21 +109,21 @@ def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Ag
 @click.option(
     "--remove",
     is_flag=True,
-    help="Leave out types and sources in force that are not declared here.",
+    help="Remove types and sources in force that are not declared here.",
 )
 @click.option(
     "--refuse-lines",
     is_flag=True,
-    help="Lines that are events now may become dead letters: no program writes them.",
+    help="Allow lines that are events now to become dead letters.",
 )
 @click.option(
     "--lines",
     "sample",
     type=click.File("rb"),
-    help="Sample lines that come now: refuse what they would not satisfy.",
+    help="Sample of current lines, which must remain events.",
 )
 @click.option(
-    "--source", help="With --lines: the declared source that they are of. Default: the only one."
+    "--source", help="With --lines: the declared source of the lines. Default: the only one."
 )
 @config_option
 def apply(
@@ -137,11 +136,12 @@ def apply(
     source: str | None,
     as_json: bool,
 ) -> None:
-    """Register schemas, make topics, add frontier rows, publish the rules revision. Can be repeated.
+    """Register schemas, create topics, add frontier rows and publish a rules revision.
 
-    Refused, and nothing changed, where closed buckets could not be read any more, or where lines that are events under the rules
-    in force would become dead letters: a default or a field that was taken away, a type that a source lost. Whether a changed
-    pattern fits the lines that come, only lines can tell: --lines.
+    Can be repeated. Changes nothing if closed buckets could no longer be read, or if lines that are
+    events under the current rules would become dead letters: a removed default or field, or a type
+    that a source no longer carries. Whether a changed pattern matches the current lines can only be
+    checked with sample lines: --lines.
 
     \b
     Examples:
@@ -150,21 +150,21 @@ def apply(
       hourmark types apply --refuse-lines
     """
     from hourmark_declare.apply import (
-        apply as apply_types,
-    )  # needs Kafka's client; `check` does not
-    from hourmark_declare.servers import servers
+        apply_declarations as apply_types,  # needs Kafka's client; `check` does not
+    )
+    from hourmark_declare.servers import open_targets
 
-    declared = declarations(folder or config.types.dir)
+    declared = load_declarations(folder or config.types.dir)
     if source and sample is None:
-        raise UsageError("--source says what --lines are of: name a file of lines too")
-    samples = samples_of(declared, sample, source) if sample else None
-    with servers(config, _say) as outside:
-        first = first_hour_of(config, first_hour, is_new=outside.ledger.book().latest is None)
+        raise UsageError("--source names the source of --lines: name a file of lines as well")
+    samples = read_sample_lines(declared, sample, source) if sample else None
+    with open_targets(config, _say) as targets:
+        first = resolve_first_hour(config, first_hour, is_new=targets.ledger.book().latest is None)
         applied = apply_types(
-            outside, declared, first, may_remove=remove, may_refuse=refuse_lines, samples=samples
+            targets, declared, first, may_remove=remove, may_refuse=refuse_lines, samples=samples
         )
     if as_json:
-        say_json(dataclasses.asdict(applied))
+        print_json(dataclasses.asdict(applied))
     else:
         click.echo(f"rules revision {applied.revision} is in force for {len(declared.types)} types")
 
@@ -173,29 +173,30 @@ def apply(
 @click.option(
     "--adopt",
     is_flag=True,
-    help="The ledger is an older copy: take from hourmark.types what it lacks.",
+    help="The ledger is an older copy: add what it lacks from hourmark.types.",
 )
 @_first_hour_option
 @json_option
 @config_option
 def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -> None:
-    """Write again what the topic hourmark.types or the schema registry lost, under the same names and ids. Can be repeated.
+    """Restore the topic hourmark.types and the schema registry from the ledger.
 
-    The ledger has all of it. Rules in force stay as they are; declarations are not read. An empty registry is given the same
-    ids again; one that gives them to other schemas is refused.
+    Can be repeated. Names and ids stay the same, rules in force do not change, and declarations are
+    not read. An empty registry gets the same ids again; a registry that has assigned them to other
+    schemas is refused.
 
     \b
     Examples:
       hourmark types repair --json
       hourmark types repair --adopt --first-hour 2026-11-21T05
     """
-    from hourmark_declare.apply import repair as repair_types
-    from hourmark_declare.servers import servers
+    from hourmark_declare.apply import repair_rules as repair_types
+    from hourmark_declare.servers import open_targets
 
-    with servers(config, _say) as outside:
-        repaired = repair_types(outside, first_hour_of(config, first_hour), may_adopt=adopt)
+    with open_targets(config, _say) as targets:
+        repaired = repair_types(targets, resolve_first_hour(config, first_hour), may_adopt=adopt)
     if as_json:
-        say_json(dataclasses.asdict(repaired))
+        print_json(dataclasses.asdict(repaired))
     else:
         click.echo(
             f"rules revision {repaired.revision} is in force"
@@ -212,9 +213,9 @@ def list_types(config: Config, as_json: bool) -> None:
 
     Example:  hourmark types list --json
     """
-    from hourmark_declare.servers import applied_rules
+    from hourmark_declare.servers import read_applied_rules
 
-    rules = applied_rules(config)
+    rules = read_applied_rules(config)
     if rules is None:
         raise UsageError("no types are applied yet; begin with `hourmark types apply --dir types`")
     rows = [
@@ -227,7 +228,7 @@ def list_types(config: Config, as_json: bool) -> None:
         for name, t in sorted(rules.types.items())
     ]
     if as_json:
-        say_json({"revision": rules.id, "types": rows, "sources": sorted(rules.sources)})
+        print_json({"revision": rules.id, "types": rows, "sources": sorted(rules.sources)})
         return
     click.echo(f"rules revision {rules.id}; sources: {', '.join(sorted(rules.sources)) or 'none'}")
     for row in rows:
@@ -237,14 +238,28 @@ def list_types(config: Config, as_json: bool) -> None:
         )
 
 
-def first_hour_of(config: Config, label: str | None, *, is_new: bool = False) -> Hour:
-    """`is_new`: nothing was ever applied, so that the configured first hour holds, where no other
-    is asked for.
+def resolve_first_hour(config: Config, label: str | None, *, is_new: bool = False) -> Hour:
+    """Return the first hour for new types from the command line, the configuration or the clock.
+
+    Args:
+        config: Configuration with `types.first_hour` and the bucket length.
+        label: Value of --first-hour, such as `2026-11-21T05`; None if absent.
+        is_new: Nothing was applied before, so `types.first_hour` applies if `label` is None.
+
+    Returns:
+        The current hour if no other source applies.
+
+    Raises:
+        UsageError: The value is not an hour.
     """
     length_s = config.parsing.bucket_seconds
     wanted = label or (config.types.first_hour if is_new else None)
     try:
-        return Hour.parse(wanted, length_s) if wanted else Hour.of(SystemClock().now_ms(), length_s)
+        return (
+            Hour.parse(wanted, length_s)
+            if wanted
+            else Hour.containing(SystemClock().now_ms(), length_s)
+        )
     except ValueError as error:
         raise UsageError(f"{'--first-hour' if label else 'types.first_hour'}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""The folder of declarations that a command is about."""
+"""Folder of declarations that a command reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hourmark.errors import TypeFileError
-from hourmark.rules.event_types import Declarations, read_folder
+from hourmark.rules.event_types import Declarations, read_declarations
 from hourmark.rules.revision import TypeVersion
 from hourmark_delivery_service.parsing.compiled import CompiledType
 
@@ -19,11 +19,14 @@ dir_option = click.option(
 )
 
 
-def declarations(folder: Path) -> Declarations:
-    """What the folder declares, tried as the delivery service will use it; TypeFileError says what
-    it could not.
+def load_declarations(folder: Path) -> Declarations:
+    """Read the declarations of a folder and compile each type as the delivery service does.
+
+    Raises:
+        TypeFileError: A file is invalid, or a type cannot be compiled; the message lists all such
+            types.
     """
-    declared = read_folder(folder)
+    declared = read_declarations(folder)
     problems = [
         problem
         for t in declared.types

@@ -1,4 +1,4 @@
-"""`hourmark init`: a configuration for log files, proposed from their lines."""
+"""`hourmark init`: proposes a configuration for log files from their lines."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ import click
 from click.core import ParameterSource
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Limits
+from hourmark.config.groups import EventTimeLimits
 from hourmark.errors import UsageError
-from hourmark.printing import called, json_option, say_json
+from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.process.durable import write_durably
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import SYSLOG
-from hourmark_declare.proposing.adding import Existing
-from hourmark_declare.proposing.beginning import first_hour
-from hourmark_declare.proposing.choosing import Proposal, propose
-from hourmark_declare.proposing.sample import read_sample
-from hourmark_declare.proposing.times import prefixed, stamped
-from hourmark_declare.proposing.writing import (
+from hourmark_declare.proposing.config_files import (
     SETTINGS,
     SOURCES,
-    Choices,
-    files_of,
-    lateness_seconds,
+    ConfigChoices,
+    render_files,
+    required_lateness_s,
 )
-from hourmark_declare.zones import checked_zone, machine_zone
+from hourmark_declare.proposing.existing_config import ExistingConfig
+from hourmark_declare.proposing.file_sample import read_sample
+from hourmark_declare.proposing.first_hours import choose_first_hour
+from hourmark_declare.proposing.selection import Proposal, propose
+from hourmark_declare.proposing.timestamps import find_common_timestamp, find_timestamp
+from hourmark_declare.zones import machine_zone, validate_zone
 
-_FOLDER: Final = Path("pipeline")  # which `hourmark run` takes by itself
+_FOLDER: Final = Path("pipeline")  # the default of `hourmark run`
 
 
 @click.command("init")
@@ -49,7 +49,7 @@ _FOLDER: Final = Path("pipeline")  # which `hourmark run` takes by itself
     help="Folder to write.",
 )
 @click.option(
-    "--name", help="Of the source and its type, where there is one file. Default: the file's name."
+    "--name", help="Name of the source and its type, for a single file. Default: the file's name."
 )
 @click.option(
     "--bucket-seconds",
@@ -85,11 +85,14 @@ def init(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Look at log files, and propose how their lines become events. Needs no server.
+    """Analyze log files and propose a configuration that turns their lines into events.
 
-    Each form that is known (JSON, logfmt, access logs, syslog, columns, lines or records that begin with a time) is tried on
-    the first and last lines by the delivery service's own parsing; the one that fits is shown, with what becomes of the lines.
-    Nothing is written before that was seen, and no file is written over: files that are named later join the folder.
+    Needs no server. Tries each known format (JSON, logfmt, access logs, syslog, columns, lines or
+    records that begin with a timestamp) on the first and last lines, with the parsing of the
+    delivery service. Shows the best format and what becomes of the lines.
+
+    Writes nothing before confirmation and never overwrites a file; additional log files are added
+    to an existing folder.
 
     \b
     Examples:
@@ -106,10 +109,10 @@ def init(
             f"--bucket-seconds {bucket_seconds}: allowed are whole minutes that divide an "
             "hour, such as 60 or 3600"
         )
-    zone = machine_zone() if zone is None else checked_zone(zone)
-    there = Existing.read(out)
+    zone = machine_zone() if zone is None else validate_zone(zone)
+    there = ExistingConfig.read(out)
     if there is not None:
-        _joining(there, files)
+        _check_addable(there, files)
         bucket_seconds = there.bucket_seconds
     names = [name] if name is not None else _names(files, there.names if there else ())
     samples = [read_sample(file.absolute()) for file in files]
@@ -121,17 +124,17 @@ def init(
     first = (
         _parsed(begins, bucket_seconds)
         if begins
-        else first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
+        else choose_first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
     )
-    choices = Choices(first, zone, storage, now_ms)
-    begun = there.begins(first, now_ms) if there else first
+    choices = ConfigChoices(first, zone, storage, now_ms)
+    begun = there.choose_first_hour(first, now_ms) if there else first
     written = (
-        there.with_(proposals, zone, now_ms, begun)
+        there.render_extended(proposals, zone, now_ms, begun)
         if there
-        else files_of(proposals, out.absolute(), choices)
+        else render_files(proposals, out.absolute(), choices)
     )
     if as_json:
-        say_json(
+        print_json(
             {
                 "proposals": [_as_json(p) for p in proposals],
                 "files": {str(out / path): text for path, text in written.items()},
@@ -142,18 +145,17 @@ def init(
         for path, text in written.items():
             click.echo(f"\n--- {out / path}\n{text}", nl=False)
         click.echo()
-    if yes or (not as_json and _asked()):
+    if yes or (not as_json and _confirmed()):
         _write(out, written, joins=there is not None)
         click.echo(
-            f"written to {out}; what runs it: {called()} {shlex.join(['run', *_named(out)])}",
+            f"written to {out}; what runs it: {launcher_command()} {shlex.join(['run', *_named(out)])}",
             err=True,
         )
     elif not as_json:
         click.echo("nothing was written; --yes writes", err=True)
 
 
-def _joining(there: Existing, files: Sequence[Path]) -> None:
-    """UsageError where it cannot be added to as the command line has it."""
+def _check_addable(there: ExistingConfig, files: Sequence[Path]) -> None:
     context = click.get_current_context()
     for option, setting in (
         ("bucket_seconds", "parsing.bucket_seconds"),
@@ -165,17 +167,16 @@ def _joining(there: Existing, files: Sequence[Path]) -> None:
                 f"{there.folder} is there already; {setting} stands in its {SETTINGS}, so "
                 "leave the option out"
             )
-    there.refuse_followed(file.absolute() for file in files)
+    there.refuse_tailed_files(file.absolute() for file in files)
 
 
 def _named(out: Path) -> list[str]:
-    """What `hourmark run` must be told to find it."""
     return [] if out == _FOLDER else ["--config", str(out / SETTINGS)]
 
 
-def _show(proposals: Sequence[Proposal], choices: Choices, begun: Hour | None) -> None:
+def _show(proposals: Sequence[Proposal], choices: ConfigChoices, begun: Hour | None) -> None:
     for p in proposals:
-        click.echo(_told(p))
+        click.echo(_summary(p))
         for one in p.examples[:1]:
             event = (
                 f"{one.type} {one.time} {one.host} {one.fields}"
@@ -183,16 +184,16 @@ def _show(proposals: Sequence[Proposal], choices: Choices, begun: Hour | None) -
                 else f"dead letter {one.reason}: {one.detail}"
             )
             click.echo(f"  its first: {event[:300]}")
-    days = lateness_seconds(proposals, choices.now_ms) // 86_400
-    default = days * 86_400 <= Limits().lateness_seconds
+    days = required_lateness_s(proposals, choices.now_ms) // 86_400
+    default = days * 86_400 <= EventTimeLimits().lateness_seconds
     click.echo(
         f"lines may be {days} days old, "
         f"{'which is the default' if default else 'for the oldest that is there'}"
     )
-    click.echo(_begins(choices.first_hour.length_s, begun))
+    click.echo(_bucket_text(choices.first_hour.length_s, begun))
 
 
-def _begins(length_s: int, first: Hour | None) -> str:
+def _bucket_text(length_s: int, first: Hour | None) -> str:
     length = (
         "an hour" if length_s == 3600 else f"{length_s // 60} minute{'s' if length_s > 60 else ''}"
     )
@@ -214,7 +215,7 @@ def _parsed(label: str, bucket_seconds: int) -> Hour:
         raise UsageError(f"--first-hour: {error}") from error
 
 
-def _told(p: Proposal) -> str:
+def _summary(p: Proposal) -> str:
     parts = [f"{p.fitting:,} of {p.records:,} sample records fit"]
     parts += [f"{p.caught:,} others are kept whole"] if p.caught else []
     parts += [
@@ -226,20 +227,17 @@ def _told(p: Proposal) -> str:
     )
     return (
         f"{p.sample.path}: {p.candidate.form}; "
-        f"{', '.join(parts)}{'' if p.oldest else _unread(p.sample.lines)}"
+        f"{', '.join(parts)}{'' if p.oldest else _unread_time_hint(p.sample.lines)}"
     )
 
 
-def _unread(lines: Sequence[bytes]) -> str:
-    """What to do about a time that most lines bear, and that is not read; nothing where they bear
-    none.
-    """
-    if (found := prefixed(lines)) is None or found.share <= 0.5:
+def _unread_time_hint(lines: Sequence[bytes]) -> str:
+    if (found := find_common_timestamp(lines)) is None or found.share <= 0.5:
         return ""
     time = next(
         line[at.start : at.end].decode(errors="replace")
         for line in lines
-        if (at := stamped(line)) is not None
+        if (at := find_timestamp(line)) is not None
     )
     do = (
         "name its zone, such as --zone Europe/Berlin"
@@ -263,28 +261,24 @@ def _as_json(p: Proposal) -> dict[str, Any]:
     }
 
 
-def _asked() -> bool:
+def _confirmed() -> bool:
     return sys.stdin.isatty() and click.confirm("Write these files?", default=True, err=True)
 
 
 def _write(out: Path, written: Mapping[Path, str], *, joins: bool) -> None:
-    """UsageError, and nothing is written, where one is there already that is not added to."""
     added_to = (SETTINGS, SOURCES) if joins else ()
     if there := [out / path for path in written if path not in added_to and (out / path).exists()]:
         raise UsageError(
-            f"{there[0]} is there already; name another folder with --out, or remove {out} first"
+            f"{there[0]} already exists; name another folder with --out, or remove {out} first"
         )
     for path, text in sorted(
         written.items(), key=lambda item: item[0] == SETTINGS
-    ):  # the settings last: they name the others
+    ):  # the settings last, because they refer to the others
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         write_durably(out / path, text.encode(), mode=0o644)
 
 
 def _names(files: Sequence[Path], others: Collection[str]) -> list[str]:
-    """One for each file, from its own; numbered where two would have the same, or one has it
-    already.
-    """
     names: list[str] = []
     for file in files:
         stem = re.sub(

@@ -1,10 +1,9 @@
-"""Gives a registry that was recreated, or restored from an older copy, the ids that the rules know;
-no event changes its id.
+"""Restores the schema ids of a registry that was recreated or restored from an older copy.
 
-Registries give ids in the order of registration, and few let a client choose (Confluent's in its
-mode IMPORT does, Apicurio's does not). So schemas are registered in the order of their ids, and
-where an id between them was somebody else's, a placeholder takes it. What the registry holds beyond
-that is not touched. It must be nobody else's while this runs.
+Events keep their schema ids. Registries assign ids in the order of registration, and few let the
+client choose (Confluent's mode IMPORT does, Apicurio does not). Schemas are therefore registered in
+the order of their ids, and placeholders fill ids that belonged to other clients. Other schemas in
+the registry are not changed. No other client may register schemas meanwhile.
 """
 
 from __future__ import annotations
@@ -17,38 +16,72 @@ from hourmark.avro.framing import NAMESPACE, Schema, fingerprint, plain_spelling
 from hourmark.errors import Finding
 from hourmark.rules.revision import KnownSchema
 
-PLACEHOLDERS: Final = "hourmark.placeholder"  # begins their subjects
+PLACEHOLDERS: Final = "hourmark.placeholder"  # prefix of their subjects
 
 
-class Registry(Protocol):
-    """`hourmark.avro.registry.SchemaRegistry`."""
+class RegistryClient(Protocol):
+    """Schema registry operations that applying and repairing need.
+
+    Implemented by `hourmark.avro.registry.SchemaRegistry`.
+    """
 
     def register(self, topic: str, schema: Schema) -> int:
-        """The schema's id, given now where it is new."""
+        """Register a schema under the topic's subject.
+
+        Args:
+            topic: Topic whose subject `<topic>-value` gets the schema.
+            schema: Avro record schema.
+
+        Returns:
+            Its schema id, which is new unless the schema was registered before.
+
+        Raises:
+            Unavailable: The registry does not answer.
+        """
         ...
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """The schema's id, or None where it has none."""
+        """Return the id of a schema under the topic's subject; None if it is not registered there.
+
+        Raises:
+            Unavailable: The registry does not answer.
+        """
         ...
 
     def schema(self, schema_id: int) -> Schema | None:
-        """The schema of that id, or None."""
+        """Return the schema with this id; None if the registry has none.
+
+        Raises:
+            Unavailable: The registry does not answer.
+        """
         ...
 
 
-def repair_registry(registry: Registry, known: Mapping[int, KnownSchema]) -> dict[int, KnownSchema]:
-    """Register what is missing; what that was.
+def repair_registry(
+    registry: RegistryClient, known: Mapping[int, KnownSchema]
+) -> dict[int, KnownSchema]:
+    """Register missing schemas under the ids that the ledger knows, and return those registered.
 
-    Finding, before anything is registered, if an id stands for something else.
+    Args:
+        registry: Schema registry.
+        known: Schemas of the ledger, by schema id.
+
+    Returns:
+        Schemas that were registered again, by schema id; empty if none was missing.
+
+    Raises:
+        Finding: An id belongs to another schema (nothing is registered then), or the registry
+            assigned another id than the known one.
+        Unavailable: The registry does not answer.
     """
     missing = {}
     for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):
         standing = registry.schema(schema_id)
         if standing is not None and fingerprint(plain_spelling(standing)) != schema.fingerprint:
             raise Finding(
-                f"the schema registry says that id {schema_id} stands for "
+                f"the schema registry assigns id {schema_id} to "
                 f"{standing.get('name')} ({fingerprint(standing)}), the "
-                f"ledger knows it as {schema.meaning}: this cannot be mended there. Restore a "
+                f"ledger knows it as {schema.meaning}: this cannot be repaired there. Restore a "
                 "copy of the registry, or set "
                 "registry.url to an empty one and run this again; nothing was registered"
             )
@@ -68,8 +101,7 @@ def repair_registry(registry: Registry, known: Mapping[int, KnownSchema]) -> dic
     return missing
 
 
-def _fill(registry: Registry, schema_id: int) -> None:
-    """Take the ids below `schema_id` that nobody has, so that it is given next."""
+def _fill(registry: RegistryClient, schema_id: int) -> None:
     given = 0
     while given < schema_id - 1 and registry.schema(schema_id - 1) is None:
         unique = uuid.uuid4().hex

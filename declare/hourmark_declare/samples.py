@@ -1,6 +1,4 @@
-"""Lines that came, under new declarations: samples that were events before, and dead letters that
-are at hand. Pure.
-"""
+"""Parses existing lines under new declarations: sample lines, and dead letters. No I/O."""
 
 from __future__ import annotations
 
@@ -12,35 +10,51 @@ from typing import Any, Final
 
 from hourmark.avro.framing import unix_ms
 from hourmark.errors import UsageError
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.rules.event_types import Declarations
 from hourmark.rules.revision import Rules
-from hourmark_declare.trying import Place, Trial
+from hourmark_declare.line_trial import LineTrial, ReadContext
 
 _TOLD: Final = 5
 EVENT, BLANK, UNKNOWN = "event", "blank", "unknown"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Samples:
-    """Lines of a declared source, LFs taken off, and where they would have been read."""
+class SampleLines:
+    """Sample lines of a declared source, with the context in which they would have been read.
+
+    Attributes:
+        source: Name of the source.
+        lines: Lines without their line feeds.
+        context: Host, time and time zone of reading.
+    """
 
     source: str
     lines: Sequence[bytes]
-    place: Place
+    context: ReadContext
 
 
-def check_samples(latest: Rules | None, declared: Declarations, samples: Samples) -> int:
-    """How many of the lines are events under the declarations.
+def check_samples(latest: Rules | None, declared: Declarations, samples: SampleLines) -> int:
+    """Return how many sample lines are events under the new declarations.
 
-    UsageError, naming lines, where one that is an event under the rules in force would become a
-    dead letter.
+    Args:
+        latest: Rules in force; None before the first revision.
+        declared: New declarations.
+        samples: Lines to parse.
+
+    Raises:
+        UsageError: A line that is an event under the rules in force would become a dead letter; the
+            message names up to 5 lines.
     """
-    after = [*Trial.of(declared).of_lines(samples.source, samples.lines, samples.place)]
+    after = [
+        *LineTrial.from_declarations(declared).parse_lines(
+            samples.source, samples.lines, samples.context
+        )
+    ]
     if latest is not None:
         events = {
             t.line
-            for t in Trial(latest).of_lines(samples.source, samples.lines, samples.place)
+            for t in LineTrial(latest).parse_lines(samples.source, samples.lines, samples.context)
             if t.is_event
         }
         if refused := [t for t in after if t.reason is not None and t.line in events]:
@@ -56,11 +70,17 @@ def check_samples(latest: Rules | None, declared: Declarations, samples: Samples
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Again:
-    """Dead letters of one kind, and what these declarations make of their lines.
+class ReparsedDeadLetters:
+    """Group of dead letters of the same kind, and the result of parsing them again.
 
-    `now`: `event`, `blank`, a reason, or `unknown`: what cannot be parsed again here, as `detail`
-    says.
+    Attributes:
+        source: Declared source of the lines.
+        type: Type that was claimed for them; None if unknown.
+        reason: Reason of the dead letters.
+        now: New result: `event`, `blank`, a dead letter reason, or `unknown` if the lines cannot be
+            parsed again.
+        detail: Details of the new result for the first line.
+        letters: Number of dead letters.
     """
 
     source: str
@@ -71,8 +91,8 @@ class Again:
     letters: int
 
     @property
-    def stays(self) -> bool:
-        """Whether such a line would be a dead letter again."""
+    def stay_dead_letters(self) -> bool:
+        """Return whether these lines would become dead letters again."""
         return self.now not in (EVENT, BLANK, UNKNOWN)
 
     def __str__(self) -> str:
@@ -89,11 +109,19 @@ class Again:
         )
 
 
-def parsed_again(declared: Declarations, letters: Iterable[Mapping[str, Any]]) -> list[Again]:
-    """Dead letters by source, type, reason and what becomes of them now, most frequent first;
-    `detail` is of the first.
+def reparse_dead_letters(
+    declared: Declarations, letters: Iterable[Mapping[str, Any]]
+) -> list[ReparsedDeadLetters]:
+    """Parse dead letters again under new declarations and group the results.
+
+    Args:
+        declared: New declarations.
+        letters: Dead letters as decoded records.
+
+    Returns:
+        One group for each source, type, reason and new result, most frequent first.
     """
-    trial, names = Trial.of(declared), [s.name for s in declared.sources]
+    trial, names = LineTrial.from_declarations(declared), [s.name for s in declared.sources]
     counts, details = (
         collections.Counter[tuple[str, str | None, str, str]](),
         dict[tuple[str, str | None, str, str], str](),
@@ -104,7 +132,7 @@ def parsed_again(declared: Declarations, letters: Iterable[Mapping[str, Any]]) -
         counts[kind] += 1
         details.setdefault(kind, detail)
     return [
-        Again(
+        ReparsedDeadLetters(
             source=source,
             type=of,
             reason=reason,
@@ -116,21 +144,23 @@ def parsed_again(declared: Declarations, letters: Iterable[Mapping[str, Any]]) -
     ]
 
 
-def _now(trial: Trial, names: Sequence[str], letter: Mapping[str, Any]) -> tuple[str, str]:
+def _now(trial: LineTrial, names: Sequence[str], letter: Mapping[str, Any]) -> tuple[str, str]:
     source, reason = letter["declared_source"], letter["reason"]
     if letter["file"] is None:
         return UNKNOWN, f"posted by a program, not read from a file: {letter['detail']}"
     if source not in names:
         near = difflib.get_close_matches(source, names, n=1)
-        return Reason.UNKNOWN_SOURCE.value, f"no source {source} is declared here" + (
+        return DeadLetterReason.UNKNOWN_SOURCE.value, f"no source {source} is declared here" + (
             f"; is {near[0]} meant?" if near else ""
         )
-    if reason == Reason.LINE_TOO_LONG.value or not (
-        letter["raw"] or reason == Reason.EMPTY_LINE.value
+    if reason == DeadLetterReason.LINE_TOO_LONG.value or not (
+        letter["raw"] or reason == DeadLetterReason.EMPTY_LINE.value
     ):
         return UNKNOWN, f"the line is not at hand: {letter['detail']}"
-    place = Place(observed_at_ms=unix_ms(letter["event_time"]), zone="UTC", host=letter["host"])
-    (tried, *_) = trial.of_line(source, letter["raw"], place)
+    context = ReadContext(
+        observed_at_ms=unix_ms(letter["event_time"]), zone="UTC", host=letter["host"]
+    )
+    (tried, *_) = trial.parse_line(source, letter["raw"], context)
     if tried.reason is not None:
         return tried.reason, tried.detail or ""
     return (EVENT if tried.is_event else BLANK), ""

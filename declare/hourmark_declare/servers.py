@@ -1,4 +1,4 @@
-"""The servers that declarations are applied to: registry, the clusters of all sites, ledger."""
+"""Servers to which declarations are applied: registry, the clusters of all sites, ledger."""
 
 from __future__ import annotations
 
@@ -6,66 +6,89 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from hourmark.avro.registry import SchemaRegistry
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.topic_setup import ensure_topics
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Record, Rules, RulesBook
-from hourmark.rules.rules_topic import publish, read_rules
-from hourmark_declare.apply import Outside
+from hourmark.rules.rules_topic import publish_rules, read_rules
+from hourmark_declare.apply import ApplyTargets
 from hourmark_declare.topics import central_topics, edge_topics
 from hourmark_etl.ledger.existing import ledger_to_begin
 from hourmark_etl.ledger.rules import LedgerRules
 
 
-class EdgeTopic:
-    """The topic `hourmark.types` of the edge cluster."""
+class EdgeRulesTopic:
+    """Topic of rules revisions (`hourmark.types`) on the edge cluster of one site."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: KafkaSettings) -> None:
         self._cluster, self._bytes_max = kafka.edge, kafka.max_message_bytes
 
     def read(self) -> RulesBook:
-        """All that it holds."""
+        """Read all records of the topic; the book is empty if there are none.
+
+        Raises:
+            Unavailable: The cluster does not answer.
+        """
         return read_rules(self._cluster)
 
     def publish(self, records: Sequence[Record]) -> None:
-        """Return once all in-sync replicas have them."""
-        publish(self._cluster, records, self._bytes_max)
+        """Append records and return once all in-sync replicas have them.
+
+        Args:
+            records: Keys and values, appended in this order.
+
+        Raises:
+            Unavailable: The cluster does not acknowledge them.
+        """
+        publish_rules(self._cluster, records, self._bytes_max)
 
 
 @contextlib.contextmanager
-def servers(config: Config, say: Callable[[str], None]) -> Iterator[Outside]:
-    """Connections to all of them, as the configuration names them. The ledger is made where there
-    is none, and none is lost.
+def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[ApplyTargets]:
+    """Open connections to the configured registry, clusters and ledger for a `with` block.
+
+    Creates the ledger if none exists, unless buckets or topics show that one was lost.
+
+    Args:
+        config: Configuration.
+        report: Receives one line of progress at a time.
+
+    Raises:
+        Unavailable: A server does not answer.
     """
     with (
         contextlib.closing(SchemaRegistry(config.registry)) as registry,
         ledger_to_begin(config) as ledger,
     ):
 
-        def make_topics(types: Sequence[EventType]) -> list[str]:
+        def create_topics(types: Sequence[EventType]) -> list[str]:
             created: list[str] = []
             for kafka in config.kafka.sites:
                 if (
                     kafka.central is not None
-                ):  # before the edge's: the mirror would make a remote topic, with other settings
+                ):  # before the edge's, or the mirror would create remote topics with other settings
                     created += ensure_topics(
                         Cluster(kafka.central, "central"), central_topics(kafka, types)
                     )
                 created += ensure_topics(Cluster(kafka.edge, "edge"), edge_topics(kafka, types))
             return created
 
-        yield Outside(
+        yield ApplyTargets(
             ledger=LedgerRules(ledger),
             registry=registry,
-            topics=[EdgeTopic(kafka) for kafka in config.kafka.sites],
-            make_topics=make_topics,
-            say=say,
+            topics=[EdgeRulesTopic(kafka) for kafka in config.kafka.sites],
+            create_topics=create_topics,
+            report=report,
             record_bytes_max=config.kafka.max_message_bytes,
         )
 
 
-def applied_rules(config: Config) -> Rules | None:
-    """The revision that services use now, or None before the first `types apply`."""
+def read_applied_rules(config: Config) -> Rules | None:
+    """Return the rules revision in force at the edge; None before the first `types apply`.
+
+    Raises:
+        Unavailable: The edge cluster does not answer.
+    """
     return read_rules(config.kafka.edge).latest

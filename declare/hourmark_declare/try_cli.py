@@ -1,4 +1,4 @@
-"""`hourmark types try`: what would become of sample lines."""
+"""`hourmark types try`: shows the events and dead letters that sample lines would become."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hourmark.errors import UsageError
 from hourmark.printing import json_option
 from hourmark.records.ranges import LINE_BYTES_MAX
 from hourmark.rules.event_types import Declarations
-from hourmark_declare.folder import declarations, dir_option
-from hourmark_declare.samples import Samples
-from hourmark_declare.trying import Place, Trial, Tried, source_of
-from hourmark_declare.zones import checked_zone
+from hourmark_declare.folder import dir_option, load_declarations
+from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext, select_source
+from hourmark_declare.samples import SampleLines
+from hourmark_declare.zones import validate_zone
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 _LINES_MAX: Final = 10_000
@@ -36,13 +36,13 @@ _LINES_MAX: Final = 10_000
     required=True,
     help="File of sample lines; - reads them from stdin.",
 )
-@click.option("--source", help="The declared source that they are of. Default: the only one.")
+@click.option("--source", help="The declared source of the lines. Default: the only one.")
 @click.option(
     "--type", "event_type", help="Try this type alone, in the first source that carries it."
 )
 @click.option(
     "--observed-at",
-    help="When they were read, e.g. 2026-11-21T05:00:00Z, for old samples. Default: now.",
+    help="Time of reading for old samples, e.g. 2026-11-21T05:00:00Z. Default: now.",
 )
 @click.option(
     "--zone", default="UTC", show_default=True, help="Time zone of the host, for times without one."
@@ -52,7 +52,7 @@ _LINES_MAX: Final = 10_000
     default=_LINES_MAX,
     show_default=True,
     type=click.IntRange(1),
-    help="Lines to read at most.",
+    help="Maximum number of lines to read.",
 )
 @dir_option
 @json_option
@@ -68,49 +68,61 @@ def try_(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what would become of sample lines, before anything goes live. Needs no server.
+    """Show the events and dead letters that sample lines would become. Needs no server.
 
-    Each line is parsed as the delivery service would. Exit code 1 if any would become a dead letter.
+    Parses each line as the delivery service does. Exits with code 1 if any line would become a dead
+    letter.
 
     \b
     Examples:
       hourmark types try --lines sample.log --source app
-      hourmark types try --lines /var/log/syslog --type syslog --observed-at 2026-11-21T05:00:00Z --json
+      hourmark types try --lines /var/log/syslog --observed-at 2026-11-21T05:00:00Z --json
     """
 
-    declared = declarations(folder or config.types.dir)
-    place = Place(
+    declared = load_declarations(folder or config.types.dir)
+    context = ReadContext(
         observed_at_ms=_observed_at_ms(observed_at),
-        zone=checked_zone(zone),
+        zone=validate_zone(zone),
         host=socket.gethostname(),
     )
     lines = itertools.islice(_lines(file), limit)
-    wanted = source_of(declared, source, event_type)
-    trial = Trial.of(declared._replace(sources=[wanted]))
-    if _show(trial.of_lines(wanted.name, lines, place), as_json=as_json):
+    wanted = select_source(declared, source, event_type)
+    trial = LineTrial.from_declarations(declared._replace(sources=[wanted]))
+    if _show(trial.parse_lines(wanted.name, lines, context), as_json=as_json):
         raise SystemExit(1)
 
 
-def samples_of(declared: Declarations, file: BinaryIO, source: str | None) -> Samples:
-    """The first lines of a file as samples of a declared source, read here and now.
+def read_sample_lines(declared: Declarations, file: BinaryIO, source: str | None) -> SampleLines:
+    """Read up to 10,000 lines of a file as samples of a declared source.
 
-    UsageError if it is none.
+    The reading context is this host, now, in UTC.
+
+    Args:
+        declared: Declarations with the source.
+        file: Binary file to read.
+        source: Name of the source; None selects the only one.
+
+    Raises:
+        UsageError: The source is not declared, or `source` is None and there are several.
     """
-    place = Place(observed_at_ms=SystemClock().now_ms(), zone="UTC", host=socket.gethostname())
+    context = ReadContext(
+        observed_at_ms=SystemClock().now_ms(), zone="UTC", host=socket.gethostname()
+    )
     lines = [*itertools.islice(_lines(file), _LINES_MAX)]
-    return Samples(source=source_of(declared, source, None).name, lines=lines, place=place)
+    return SampleLines(
+        source=select_source(declared, source, None).name, lines=lines, context=context
+    )
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines without their LF; of one over the hard limit as much as shows that it is."""
+    """Yield lines without their line feeds, cut shortly after the hard length limit."""
     while line := file.readline(LINE_BYTES_MAX + 2):
         yield line.removesuffix(b"\n")
         while not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX + 2:
             line = file.readline(LINE_BYTES_MAX + 2)
 
 
-def _show(tried: Iterable[Tried], *, as_json: bool) -> bool:
-    """Print each line and the sums; whether there is a dead letter."""
+def _show(tried: Iterable[LineResult], *, as_json: bool) -> bool:
     types, reasons = collections.Counter[str](), collections.Counter[str]()
     for one in tried:
         if one.reason is not None:
@@ -125,7 +137,7 @@ def _show(tried: Iterable[Tried], *, as_json: bool) -> bool:
     return bool(reasons)
 
 
-def _told(one: Tried) -> str:
+def _told(one: LineResult) -> str:
     if one.reason is not None:
         return f"{one.line}: dead letter {one.reason}: {one.detail}"
     if one.type is None:

@@ -1,4 +1,4 @@
-"""Time zones that commands are given: one that the service knows, and that of this machine."""
+"""Time zones for commands: validation of a given one, and the zone of this machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ _LINK: Final = Path("/etc/localtime")
 _FOLDER: Final = "/zoneinfo/"
 
 
-def checked_zone(name: str) -> str:
-    """The same name; UsageError where the service knows no such zone."""
+def validate_zone(name: str) -> str:
+    """Check that the delivery service knows a time zone, and return its name.
+
+    Raises:
+        UsageError: The name is not a known IANA time zone.
+    """
     if load_zone(name, PARSER.zones) is None:
         raise UsageError(f"--zone {name}: allowed: an IANA time zone, such as Europe/Vienna")
     return name
 
 
 def machine_zone(link: Path = _LINK) -> str:
-    """Of this machine, as its link says; UTC where it says none that the service knows."""
+    """Return the IANA time zone that `/etc/localtime` links to; `UTC` if it is unknown."""
     _, _, name = str(link.resolve()).partition(_FOLDER)
     return name if name and load_zone(name, PARSER.zones) is not None else "UTC"

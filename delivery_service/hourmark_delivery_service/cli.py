@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hourmark.config.groups import Port
-from hourmark.config.loading import Config, config_option, load_config, named_file
+from hourmark.config.loading import Config, config_option, given_config_file, load_config
 from hourmark.log import set_up_logging
 
 
@@ -37,7 +37,7 @@ def serve(config: Config, port: Port | None, workers: int | None) -> None:
     from hourmark_delivery_service.process.server import run  # Kafka's client is loaded only now
 
     set_up_logging(config.log_level)
-    file = named_file()
+    file = given_config_file()
     given = {
         name: value for name, value in (("port", port), ("workers", workers)) if value is not None
     }

@@ -17,16 +17,16 @@ from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_ope
 from hourmark.commands.component_status import (
     FRESH_MS,
     LOOPBACK,
+    ComponentState,
     ComponentStatus,
-    State,
-    age,
-    must_listen,
+    check_listening,
+    format_age,
 )
-from hourmark.config.groups import Service, ServiceTls
+from hourmark.config.groups import ServiceSettings, ServiceTls
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.kafka.recent_reports import recent_reports
-from hourmark.process.certificates import load_cas, load_pair
+from hourmark.process.certificates import load_ca_certificates, load_certificate
 from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
 
@@ -48,7 +48,7 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     try:
         with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
             return ComponentStatus(
-                State.RUNNING,
+                ComponentState.RUNNING,
                 "; ".join([f"ready at {address}", *_told(answer, "warnings")]),
                 pid,
                 now_ms,
@@ -56,11 +56,19 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     except HTTPError as error:
         with error:
             return ComponentStatus(
-                State.RUNNING, f"answers at {address}, not ready: {_reasons(error)}", pid, now_ms
+                ComponentState.RUNNING,
+                f"answers at {address}, not ready: {_reasons(error)}",
+                pid,
+                now_ms,
             )
     except OSError:
         return _heard_of(
-            config, "service", pid, now_ms, State.NOT_RUNNING, f"does not answer at {address}; "
+            config,
+            "service",
+            pid,
+            now_ms,
+            ComponentState.NOT_RUNNING,
+            f"does not answer at {address}; ",
         )
 
 
@@ -74,21 +82,26 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
         now_ms: Current time in Unix milliseconds.
     """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
-    return _heard_of(config, "tailer", pid, now_ms, State.UNKNOWN)
+    return _heard_of(config, "tailer", pid, now_ms, ComponentState.UNKNOWN)
 
 
 def _heard_of(
-    config: Config, kind: str, pid: int | None, now_ms: int, otherwise: State, told: str = ""
+    config: Config,
+    kind: str,
+    pid: int | None,
+    now_ms: int,
+    otherwise: ComponentState,
+    told: str = "",
 ) -> ComponentStatus:
     try:
-        must_listen(config.kafka.edge, "edge")
+        check_listening(config.kafka.edge, "edge")
         known = status_from_reports(
             [r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms
         )
     except Unavailable as error:
         known = ComponentStatus(otherwise, str(error))
     return ComponentStatus(
-        State.RUNNING if pid else known.state, told + known.detail, pid, known.heard_at_ms
+        ComponentState.RUNNING if pid else known.state, told + known.detail, pid, known.heard_at_ms
     )
 
 
@@ -106,7 +119,13 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
     gone = [r for r in reports if r.goodbye]
     silent = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms > FRESH_MS]
-    state = State.RUNNING if live else State.SILENT if silent else State.NOT_RUNNING
+    state = (
+        ComponentState.RUNNING
+        if live
+        else ComponentState.SILENT
+        if silent
+        else ComponentState.NOT_RUNNING
+    )
     kinds = (("reported", live), ("silent", silent), ("said goodbye", gone))
     detail = (
         "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind) or "no recent reports"
@@ -118,7 +137,7 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
 def _named(what: str, reports: Collection[HostReport], now_ms: int) -> str:
     newest = sorted(reports, key=lambda report: -report.received_at_ms)
     names = [
-        f"{report.host_name} ({age(report.received_at_ms, now_ms)} ago)"
+        f"{report.host_name} ({format_age(report.received_at_ms, now_ms)} ago)"
         for report in newest[:_NAMED_MAX]
     ]
     more = f" and {len(newest) - _NAMED_MAX} more" if len(newest) > _NAMED_MAX else ""
@@ -136,7 +155,7 @@ def _told(answer: IO[bytes], member: str) -> list[str]:
         return []
 
 
-def _address(settings: Service) -> str:
+def _address(settings: ServiceSettings) -> str:
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
     return f"{'http' if settings.tls.certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
@@ -153,7 +172,7 @@ def _opener(settings: ServiceTls) -> OpenerDirector:
     with contextlib.suppress(
         ConfigError
     ):  # then no certificate is trusted, and the error of the request states why
-        load_cas(context, "service.tls.certificate", settings.certificate)
+        load_ca_certificates(context, "service.tls.certificate", settings.certificate)
         if settings.client_ca is not None:
-            load_pair(context, "service.tls", settings.certificate, settings.key)
+            load_certificate(context, "service.tls", settings.certificate, settings.key)
     return build_opener(ProxyHandler({}), HTTPSHandler(context=context))

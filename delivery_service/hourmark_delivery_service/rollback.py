@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hourmark.commands.component_status import must_listen
+from hourmark.commands.component_status import check_listening
 from hourmark.config.loading import Config
 from hourmark.rollback.obstacle import Obstacle
 from hourmark.rollback.rules import unusable_rules
-from hourmark.rollback.version import Older
+from hourmark.rollback.version import OlderVersion
 from hourmark.rules.rules_topic import read_rules
 
 
-def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
+def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     """Yield the rules revisions in Kafka that an older version of the service cannot use.
 
     Args:
@@ -22,5 +22,5 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
     Raises:
         Unavailable: If no Kafka broker can be reached.
     """
-    must_listen(config.kafka.edge, "edge")
+    check_listening(config.kafka.edge, "edge")
     yield from unusable_rules(read_rules(config.kafka.edge).revisions, older)

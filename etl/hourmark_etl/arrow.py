@@ -1,8 +1,7 @@
-"""Reads what staging needs out of Kafka's keys and values, column-wise: no event is decoded, no row
-is looped over.
+"""Columnar operations on record keys and values; no event is decoded and no row is looped over.
 
-Layout of keys: `hourmark.records.record_key`; of values: `hourmark.avro.framing` (Confluent's
-framing).
+The key layout is defined in `hourmark.records.record_key`. Values use Confluent's framing, see
+`hourmark.avro.framing`.
 """
 
 from __future__ import annotations
@@ -27,9 +26,15 @@ Int32s = npt.NDArray[np.int32]
 
 
 class KeyColumns(NamedTuple):
-    """One entry a row: the record key as three big-endian words, and as it is.
+    """Record keys, one row per key, as raw bytes and as three big-endian 64-bit words.
 
-    An id sorts as its two words do.
+    The first two words are the event id: ids sort like the pair (head, low64).
+
+    Attributes:
+        matrix: The raw keys, rows x 24 bytes.
+        head: First word: 48 bits of event time in Unix milliseconds, then 16 other bits.
+        low64: Second word: the last 8 bytes of the event id.
+        ranges: Third word: the range id.
     """
 
     matrix: UInt8s  # rows x 24
@@ -39,22 +44,25 @@ class KeyColumns(NamedTuple):
 
 
 def key_columns(keys: pa.Array) -> KeyColumns:
-    """Split record keys of 24 bytes."""
+    """Split a binary array of 24-byte record keys into columns."""
     offsets, data = binary_buffers(keys)
     matrix = data[offsets[0] : offsets[-1]].reshape(len(keys), KEY_SIZE)
     return KeyColumns(matrix, *(word.astype(np.uint64) for word in matrix.view(">u8").T))
 
 
 def hour_starts_s(heads: UInt64s, length_s: int) -> Int64s:
-    """Where the hour of each id begins; `heads`: the first 8 bytes of the ids, of which 48 bits are
-    Unix milliseconds.
+    """Return the start of each event's hour in Unix seconds.
+
+    Args:
+        heads: The first 8 bytes of each event id; the upper 48 bits are Unix milliseconds.
+        length_s: Length of an hour (a bucket) in seconds.
     """
     seconds = (heads >> np.uint64(16)).astype(np.int64) // 1000
     return seconds - seconds % length_s
 
 
 def schema_ids(values: pa.Array) -> Int32s:
-    """The schema id of each framed value."""
+    """Return the schema id of each framed value of a binary array."""
     offsets, data = binary_buffers(values)
     starts = offsets[:-1]
     ids = np.zeros(len(values), np.int32)
@@ -63,8 +71,8 @@ def schema_ids(values: pa.Array) -> Int32s:
     return ids
 
 
-def in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The column in one piece, not copied where it is one."""
+def to_single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return the column as one contiguous array; copies only if it has several chunks."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -72,29 +80,34 @@ def in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Each combination of values of these columns once, and no other columns."""
+def distinct_values(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return each distinct combination of values of the given columns once.
+
+    The result has no other columns, and its rows are in no particular order.
+    """
     return rows.group_by(list(columns), use_threads=False).aggregate([])
 
 
-def matching(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Rows whose values of these columns stand together in `keys`."""
+def semi_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows whose values in `columns` occur together in `keys`, a left semi join."""
     return rows.join(keys.select(columns), list(columns), join_type="left semi", use_threads=False)
 
 
-def unmatched(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The other rows."""
+def anti_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows whose values in `columns` occur nowhere in `keys` (left anti join)."""
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
 
-def value_hashes(ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip: int = 0) -> UInt64s:
+def value_hashes(
+    ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip_bytes: int = 0
+) -> UInt64s:
     """Return the value hash (`hourmark.avro.value_hash`) of each row.
 
     Args:
         ids_low64: The last 8 bytes of each event id.
         schemas: The schema id of each row.
-        values: Binary column without nulls.
-        skip: How many bytes of each value come before its datum.
+        values: Binary or large_binary array without nulls.
+        skip_bytes: Number of bytes that precede the datum in each value.
     """
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, content = values.buffers()
@@ -102,7 +115,7 @@ def value_hashes(ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip: in
         return np.empty(0, np.uint64)
     offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1]
     data = memoryview(content) if content is not None else memoryview(b"")
-    return datum_hashes(ids_low64, schemas, offsets, data, skip)
+    return datum_hashes(ids_low64, schemas, offsets, data, skip_bytes)
 
 
 def datum_hashes(
@@ -110,29 +123,37 @@ def datum_hashes(
     schemas: Int32s | int,
     offsets: npt.NDArray[Any],
     data: memoryview,
-    skip: int = 0,
+    skip_bytes: int = 0,
 ) -> UInt64s:
-    """Return the same of datums `data[offsets[i] + skip:offsets[i + 1]]`; `offsets` are int32 or
-    int64.
+    """Return the value hash of each datum `data[offsets[i] + skip:offsets[i + 1]]`.
+
+    Args:
+        ids_low64: The last 8 bytes of each event id.
+        schemas: One schema id for all datums, or one for each.
+        offsets: int32 or int64 offsets into `data`, one more than there are datums.
+        data: Buffer that contains all datums.
+        skip_bytes: Number of bytes that precede the datum in each value.
     """
     seeds = np.ascontiguousarray(ids_low64 + np.asarray(schemas).astype(np.uint64))
     if native.MODULE is not None:
         made = native.MODULE.value_hashes(
-            seeds, np.ascontiguousarray(offsets), offsets.itemsize, skip, data
+            seeds, np.ascontiguousarray(offsets), offsets.itemsize, skip_bytes, data
         )
         return np.frombuffer(made, np.uint64)
     bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), seeds.tolist(), strict=True)
-    found = (xxhash.xxh64_intdigest(data[start + skip : end], seed) for start, end, seed in bounds)
+    found = (
+        xxhash.xxh64_intdigest(data[start + skip_bytes : end], seed) for start, end, seed in bounds
+    )
     return np.fromiter(found, np.uint64, len(seeds))
 
 
-def lengths(values: pa.Array) -> Int64s:
-    """Bytes of each value."""
+def value_lengths(values: pa.Array) -> Int64s:
+    """Return the length of each value of a binary array in bytes."""
     return np.diff(binary_buffers(values)[0])
 
 
-def fixed_array(matrix: UInt8s) -> pa.Array:
-    """Rows of bytes as an Arrow column."""
+def fixed_size_binary_array(matrix: UInt8s) -> pa.Array:
+    """Convert a matrix of bytes into an Arrow array of fixed-size binary values, one per row."""
     rows, size = matrix.shape
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(size), rows, [None, pa.py_buffer(np.ascontiguousarray(matrix))]
@@ -140,7 +161,11 @@ def fixed_array(matrix: UInt8s) -> pa.Array:
 
 
 def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
-    """Offsets (one more than rows) and bytes; a null has none."""
+    """Return the offsets and the data of a binary array.
+
+    Value i is `data[offsets[i]:offsets[i + 1]]`. The offsets are int64 and have one entry more than
+    the array. A null has length 0.
+    """
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, data_buffer = values.buffers()
     if not len(values):
@@ -155,8 +180,13 @@ def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> Int64s:
-    """Where, in sorted columns, a new combination of values begins; none where there are no
-    rows.
+    """Return the row indexes at which a new combination of values begins in sorted columns.
+
+    Args:
+        *columns: Arrays of equal length, sorted so that equal combinations are adjacent.
+
+    Returns:
+        Ascending indexes that begin with 0; empty if there are no rows.
     """
     changed = np.zeros(len(columns[0]), bool)
     changed[:1] = True
@@ -166,7 +196,12 @@ def run_starts(*columns: npt.NDArray[Any]) -> Int64s:
 
 
 def schemas_of_runs(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
-    """The distinct schema ids, ascending, of each run of so many rows."""
+    """Return the distinct schema ids of each run of rows, in ascending order.
+
+    Args:
+        counts: Number of rows of each run; the runs are adjacent.
+        schemas: The schema id of each row.
+    """
     run = np.repeat(np.arange(len(counts)), counts)
     changes = run_starts(run, schemas)
     pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
@@ -176,18 +211,18 @@ def schemas_of_runs(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
     return [tuple(ids) for ids in found]
 
 
-def low64s(event_ids: pa.ChunkedArray) -> UInt64s:
-    """The last 8 bytes of each id, unsigned."""
+def low64_of_ids(event_ids: pa.ChunkedArray) -> UInt64s:
+    """Return the last 8 bytes of each event id as an unsigned integer."""
     return _words(event_ids, 2)[:, 1]
 
 
-def range_words(range_ids: pa.ChunkedArray) -> UInt64s:
-    """Range ids as numbers."""
+def range_ids_to_ints(range_ids: pa.ChunkedArray) -> UInt64s:
+    """Return each 8-byte range id as an unsigned integer."""
     return _words(range_ids, 1)[:, 0]
 
 
 def _words(column: pa.ChunkedArray, words: int) -> UInt64s:
-    array = in_one(column)
+    array = to_single_array(column)
     if not len(array):
         return np.empty((0, words), np.uint64)
     data = np.frombuffer(array.buffers()[1], ">u8").reshape(-1, words)[

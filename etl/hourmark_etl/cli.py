@@ -1,4 +1,4 @@
-"""`hourmark etl`: run the job; review records that were set aside; skip what cannot be read."""
+"""Commands of `hourmark etl`: run the job, review set-aside records, skip unreadable offsets."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def etl() -> None:
 @shard_option
 @config_option
 def run(config: Config, shards: tuple[str, ...]) -> None:
-    """Stage what arrives and close hours, until SIGTERM. Killed at any moment, it goes on from the
-    ledger.
+    """Stage new records and close hours until SIGTERM.
+
+    If the process is killed, the next run resumes from the ledger.
 
     Example:  hourmark etl run --config hourmark.toml
     """
@@ -35,10 +36,11 @@ def run(config: Config, shards: tuple[str, ...]) -> None:
 @click.argument("partition", type=click.IntRange(min=0))
 @config_option
 def skip_unreadable(topic: str, partition: int, config: Config) -> None:
-    """Skip offsets of a central topic that cannot be read, up to the first that can.
+    """Skip offsets of a central topic that cannot be read, up to the first readable offset.
 
-    `hourmark bucket why` names topic and partition. The skipped offsets are a gap: hours of what
-    was in them close by `hourmark bucket force` alone, and their buckets name the offsets.
+    `hourmark bucket why` names the topic and partition. The skipped offsets are recorded as a gap.
+    Hours that may have had records in it close only by `hourmark bucket force`, and their manifests
+    name the offsets.
 
     Example:  hourmark etl skip-unreadable edge.events.click 0
     """

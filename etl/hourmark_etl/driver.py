@@ -1,9 +1,10 @@
-"""The driver's main program: stages what arrives and closes hours, until it is told to stop.
+"""The driver's main program: stages new records and closes hours until it is stopped.
 
     hourmark etl run --config hourmark.toml
     PYSPARK_PYTHON=.venv/bin/python spark-submit etl/job.py --config hourmark.toml
 
-Both are the same; it may be killed at any moment and started again: it goes on from the ledger.
+Both commands start the same driver. It can be killed at any time; the next driver resumes from the
+ledger.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from hourmark.kafka.clients import Cluster
 from hourmark.log import set_up_logging
 from hourmark.process.metrics_server import serve_metrics
 from hourmark.process.stopping import stop_on_signals
-from hourmark_etl.beginning import PAUSE_S, awaited, grounds
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
-from hourmark_etl.closing.cut.clusters import Clusters, LedgerProgress
+from hourmark_etl.closing.cut.clusters import KafkaSiteClusters, LedgerProgress
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
-from hourmark_etl.closing.runner import OnSpark
+from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.ledger.batches import type_shards
 from hourmark_etl.ledger.engines import check_moving_driver
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.lost_ends import LostEnds
+from hourmark_etl.recovery.lost_ends import LostEndDetector
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
+from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available
 from hourmark_etl.telemetry.metrics import Metrics
 from hourmark_etl.telemetry.progress import BatchListener, Progress
 from hourmark_etl.topics import CentralTopics
@@ -53,44 +54,55 @@ _LOG = logging.getLogger(__name__)
 
 
 class Driver:
-    """One process that stages, closes and cleans up.
+    """The ETL process: stages records, closes hours and deletes files that are no longer needed.
 
-    What it opens is closed with `opened`, however far it came.
+    Resources are registered with `exit_stack`, so they are closed even if the constructor fails.
 
-    `shards`: what to stage; empty means all. Closing belongs to the driver that stages the default
-    shard, and its control topics.
+    Args:
+        config: The complete configuration.
+        exit_stack: Closes all resources when the driver ends.
+        submitted: Whether spark-submit started the process and therefore controls Spark's settings.
+        shards: Names of the shards to stage; empty means all. Only the driver that stages the
+            default shard also closes hours and deletes files.
     """
 
     def __init__(
-        self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()
+        self,
+        config: Config,
+        exit_stack: ExitStack,
+        *,
+        submitted: bool,
+        shards: Collection[str] = (),
     ) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
         check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
-        found = awaited(lambda: grounds(config, opened), self._clock)
+        found = wait_until_available(
+            lambda: open_startup_resources(config, exit_stack), self._clock
+        )
         self._database, self._storage, self._recorded = found.database, found.storage, found.types
         spark = spark_session(config, submitted=submitted)
-        opened.callback(spark.stop)
+        exit_stack.callback(spark.stop)
         metrics = Metrics()
         self._progress = Progress(
             self._database, metrics, config.parsing.bucket_seconds, self._clock
         )
         spark.streams.addListener(BatchListener(metrics))
-        opened.callback(
+        exit_stack.callback(
             serve_metrics(metrics.registry, "etl", config.etl.metrics_host, config.etl.metrics_port)
         )
-        self._closer = None  # another driver's business: taking its lease would stop it
+        self._closer = None  # another driver closes; taking its lease would stop it
         if not shards or DEFAULT_SHARD in shards:
             ports = self._ports(spark, found.cluster_id, metrics)
-            self._closer = awaited(lambda: Closer(ports, config), self._clock)
-            opened.callback(self._closer.close)
+            self._closer = wait_until_available(lambda: Closer(ports, config), self._clock)
+            exit_stack.callback(self._closer.close)
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
-            opened.callback(heartbeat.stop)
+            exit_stack.callback(heartbeat.stop)
         central, topics = (
             Cluster(config.kafka.central_cluster, "central"),
-            CentralTopics.of(config.kafka, found.types),
+            CentralTopics.from_settings(config.kafka, found.types),
         )
-        self._lost_ends = LostEnds(self._storage, self._database, central, topics)
+        self._lost_ends = LostEndDetector(self._storage, self._database, central, topics)
         self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
         make = functools.partial(
@@ -103,21 +115,31 @@ class Driver:
             self._progress.staged,
         )
         self._consumers = Consumers(make, self._database, shards)
-        opened.callback(self._consumers.stop)
+        exit_stack.callback(self._consumers.stop)
 
     def stop(self) -> None:
-        """`run` returns after its poll; from any thread; not from the handler of a signal."""
+        """Make `run` return after its current iteration.
+
+        Safe to call from any thread, but not from a signal handler.
+        """
         self._stopping.set()
 
     def run(self) -> None:
-        """Poll after poll until `stop`. Raises what stops it: EtlStop, or a finding."""
+        """Stage and close in a loop until `stop` is called.
+
+        Unavailable servers and findings of the closer are retried in the next iteration.
+
+        Raises:
+            EtlStop: The driver must end, for example because another driver replaced it.
+            Finding: A consumer found data that an operator must repair.
+        """
         while not self._stopping.is_set():
             try:
                 self._consumers.check()
                 types = self._types()
             except (
                 Unavailable
-            ) as error:  # the ledger, most likely: what runs goes on, and meets it too
+            ) as error:  # most likely the ledger; running queries continue and notice it too
                 _LOG.warning("the driver waits: %s", error)
                 self._stopping.wait(PAUSE_S)
                 continue
@@ -127,7 +149,9 @@ class Driver:
             if self._closer is not None:
                 self._recorder.poll(self._closer.lease)
                 waits = self._poll(self._closer)
-                if self._lost_ends.is_done:  # what is deleted was read
+                if (
+                    self._lost_ends.is_done
+                ):  # cleanup must not delete files that are still to be compared
                     self._cleaner.poll(self._closer.lease)
             self._progress.polled(waits or "")
             if waits is not None:
@@ -136,10 +160,12 @@ class Driver:
     def _ports(self, spark: SparkSession, cluster_id: str, metrics: Metrics) -> Ports:
         config, database, storage = self._config, self._database, self._storage
         return Ports(
-            engine=Engine(storage, database, config, OnSpark(spark)),
+            engine=Engine(storage, database, config, SparkRunner(spark)),
             storage=storage,
             database=database,
-            sites=lambda lease: Clusters.of(config.kafka, database, lease, self._clock),
+            sites=lambda lease: KafkaSiteClusters.connect(
+                config.kafka, database, lease, self._clock
+            ),
             progress=LedgerProgress(database, cluster_id),
             restage=Restager(config, database, storage).restage,
             metrics=metrics,
@@ -147,17 +173,14 @@ class Driver:
         )
 
     def _poll(self, closer: Closer) -> str | None:
-        """The closer's: what it waits for, human-readable ("": nothing worth a word); None after it
-        closed something.
-        """
         try:
             if not self._lost_ends.is_done:
-                self._lost_ends.look(closer.lease, self._clock.now_ms())
+                self._lost_ends.poll(closer.lease, self._clock.now_ms())
             outcome = closer.step()
         except (
             Unavailable,
             Finding,
-        ) as error:  # staging goes on; closing does when the server, or the operator, is back
+        ) as error:  # staging continues; closing is retried
             return str(error)
         if not isinstance(outcome, Waiting):
             return None
@@ -167,9 +190,6 @@ class Driver:
         return frozenset(type_shards(self._database))
 
     def _record(self) -> bool:
-        """Whether first hours of new types are on storage; where it is away, the next poll tries
-        again.
-        """
         try:
             record_first_hours(self._storage, self._database, self._config.parsing.bucket_seconds)
         except Unavailable as error:
@@ -179,7 +199,16 @@ class Driver:
 
 
 def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
-    """A driver until SIGTERM or SIGINT. Raises what stops it."""
+    """Run one driver until SIGTERM or SIGINT, then release its resources.
+
+    Args:
+        config: The complete configuration.
+        submitted: Whether spark-submit started this process.
+        shards: Names of the shards to stage; empty means all.
+
+    Raises:
+        HourmarkError: The driver could not start or must not continue.
+    """
     if native.WHY_NOT:
         _LOG.warning("%s", native.WHY_NOT)
     with ExitStack() as opened:
@@ -189,7 +218,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
             _LOG.info("stopping on %s", signal.Signals(number).name)
             driver.stop()
 
-        stop_on_signals(on_signal)  # after Spark's session, which sets its own
+        stop_on_signals(on_signal)  # after the Spark session, which installs its own handlers
         driver.run()
 
 
@@ -197,7 +226,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
 @shard_option
 @config_option
 def main(config: Config, shards: tuple[str, ...]) -> None:
-    """Stage and close, as spark-submit starts it."""
+    """Run the driver as the main program of spark-submit."""
     set_up_logging(config.log_level)
     run(config, submitted=True, shards=shards)
 

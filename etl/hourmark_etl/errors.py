@@ -1,15 +1,15 @@
-"""What stops the ETL, and what an operator does about it.
+"""Exceptions of the ETL.
 
-HourmarkError
-└── EtlStop                 the driver ends; a supervisor starts it again from the ledger, unless it says otherwise
-    ├── StaleDriver         another driver has taken over, or offsets are not where this one left them
+HourmarkError └── EtlStop                 ends the driver; the supervisor starts it again from the
+ledger unless the message forbids it
+    ├── StaleDriver         another driver has taken over, or committed offsets differ from those this driver left
     ├── TopicReplaced       a topic was deleted and recreated
-    ├── DataLoss            records are gone before they were staged, or staged again
-    ├── BadRecord           a record of a control topic that no delivery service wrote: its partition waits
-    └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
-OlderLedger (Unavailable)   the ledger is an older version's, and whoever asks may not migrate it
-DamagedRow (Unavailable)    a row of the ledger is not as it was written: what needs it waits until an operator has acted
-Unreadable (a Finding)      a staged file cannot be read: it is staged again from Kafka
+    ├── DataLoss            records were deleted from Kafka before they were staged, or staged again
+    ├── BadRecord           a record of a control topic was not written by a delivery service; its partition waits
+    └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy or another ledger
+OlderLedger (Unavailable)   the ledger has an older version, and the caller may not migrate it
+DamagedRow (Unavailable)    a ledger row does not match its digest; whatever needs it waits for an operator
+Unreadable (Finding)        a staged file cannot be read; its records are staged again from Kafka
 """
 
 from __future__ import annotations
@@ -18,40 +18,51 @@ from hourmark.errors import Finding, HourmarkError, Unavailable
 
 
 class EtlStop(HourmarkError):
-    """The driver must not go on."""
+    """An error after which the driver must not continue."""
 
 
 class StaleDriver(EtlStop):
-    """Another driver has taken over; this one must change nothing more."""
+    """Another driver has taken over; this driver must not change the ledger or storage any more."""
 
 
 class TopicReplaced(EtlStop):
-    """A topic has another id than the ledger remembers: its offsets mean something else."""
+    """A topic's id differs from the id in the ledger, so the ledger's offsets do not apply to it.
+
+    The topic was deleted and recreated.
+    """
 
 
 class DataLoss(EtlStop):
-    """Offsets that are to be read are gone from Kafka.
+    """Offsets that must be read no longer exist in Kafka.
 
-    Staging passes over them, by its next plan, and the ledger keeps them.
+    The ledger records them as an offset gap, and the next staging plan continues after them.
     """
 
 
 class ForeignLedger(EtlStop):
-    """Storage holds what this ledger has not closed: an older copy was restored, or the root is
-    another ledger's.
+    """Storage holds buckets that this ledger has not closed.
+
+    Either an older copy of the ledger was restored, or the storage root belongs to another ledger.
     """
 
 
 class NoLedger(Unavailable):
-    """There is no ledger, it is lost, or it knows no types: it waits for an operator."""
+    """The ledger does not exist, was lost, or contains no event types; an operator must act."""
 
 
 class OlderLedger(Unavailable):
-    """The ledger is of an older version, and a question does not migrate it."""
+    """The ledger has an older schema version, and read-only commands do not migrate it."""
 
 
 class BadRecord(EtlStop):
-    """A record of a control topic that cannot be staged, with its place. Pickles whole."""
+    """A record of a control topic that cannot be staged. It can be pickled.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Partition number.
+        offset: Offset of the record.
+        why: Readable reason.
+    """
 
     def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
         super().__init__(topic, partition, offset, why)
@@ -67,9 +78,12 @@ class BadRecord(EtlStop):
 
 
 class DamagedRow(Unavailable):
-    """A row of the ledger is not as it was written.
+    """A row of the ledger that does not match its digest.
 
-    `event_type`: the type that waits for it, where it is one's.
+    Attributes:
+        table: Name of the table.
+        key: The row's primary key, formatted for messages.
+        event_type: The only event type that needs the row; None if the row is not specific to one.
     """
 
     def __init__(self, table: str, key: str, event_type: str | None = None) -> None:
@@ -87,10 +101,13 @@ class DamagedRow(Unavailable):
 
 
 class Unreadable(Finding):
-    """A staged file that the ledger lists is missing or damaged; `path` is relative to the storage
-    root. Pickles whole.
+    """A staged file that the ledger lists but that is missing or damaged. It can be pickled.
 
-    `event_type`: who asks for it, where that is no type whose next bucket needs it.
+    Attributes:
+        path: Path of the file, relative to the storage root.
+        why: Readable reason.
+        event_type: The event type whose processing requires the file, if that does not follow from
+            the rows in the file; otherwise None.
     """
 
     def __init__(self, path: str, why: str, event_type: str | None = None) -> None:

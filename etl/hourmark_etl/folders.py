@@ -1,4 +1,7 @@
-"""Folders below `storage.root` that belong to no type. Readers pass over what begins with `_`."""
+"""Names of folders in `storage.root` that do not belong to an event type.
+
+Readers of buckets ignore names that begin with `_`.
+"""
 
 from __future__ import annotations
 

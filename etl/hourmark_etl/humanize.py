@@ -1,4 +1,4 @@
-"""How numbers, times and durations are written human-readable."""
+"""Formatting of numbers, times and durations for people."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Final
 _UNITS: Final = ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"))
 
 
-def duration(seconds: float) -> str:
-    """`45 s`, `5 min`, `2.5 h`, `3 days`: the largest unit of which there are two."""
+def format_duration(seconds: float) -> str:
+    """Format a duration in the largest unit of which it has at least two.
+
+    Examples: `45 s`, `5 min`, `2.5 h`, `3 days`.
+    """
     for size, unit in _UNITS:
         if (count := seconds / size) >= 2:
             return (
@@ -20,8 +23,8 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def iso(time_ms: int) -> str:
-    """ISO 8601 in UTC, with milliseconds."""
+def format_iso(time_ms: int) -> str:
+    """Format Unix milliseconds as ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000Z`."""
     return (
         dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
         .isoformat(timespec="milliseconds")
@@ -29,6 +32,12 @@ def iso(time_ms: int) -> str:
     )
 
 
-def counted(count: float, noun: str, plural: str = "") -> str:
-    """`1 file`, `1,200 files`."""
+def format_count(count: float, noun: str, plural: str = "") -> str:
+    """Format a count with its noun in singular or plural: `1 file`, `1,200 files`.
+
+    Args:
+        count: The number; it is rounded to an integer.
+        noun: The singular.
+        plural: The plural, if it is not the singular plus `s`.
+    """
     return f"{count:,.0f} {noun if round(count) == 1 else plural or noun + 's'}"

@@ -1,4 +1,4 @@
-"""What the ledger holds, as domain types."""
+"""Domain types for the contents of the ledger."""
 
 from __future__ import annotations
 
@@ -30,13 +30,19 @@ _COLUMNS: Final = {
     "event_type": "type",
     "hour_s": "hour",
     "datum_bytes": "bytes",
-}  # of fields that are called otherwise
+}  # columns whose names differ from the fields'
 _Record = TypeVar("_Record")
 
 
 def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
-    """A record of values that stand in the order of its fields: a row of a query, or a list in
-    JSON.
+    """Create a dataclass instance from values in the order of its fields.
+
+    Args:
+        kind: The dataclass.
+        values: One value per field, for example a query's row or a JSON list.
+
+    Raises:
+        ValueError: The number of values differs from the number of fields.
     """
     # a dataclass
     names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
@@ -44,44 +50,60 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
 
 
 def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: object) -> _Record:
-    """A record of a row of the ledger. `converted`: fields that are kept there in another form."""
+    """Create a dataclass instance from a ledger row, mapping column names to field names.
+
+    Args:
+        kind: The dataclass.
+        row: A row with a column for each field, also for those in `converted`.
+        **converted: Values by field name that replace the column's, for fields that the ledger
+            stores in another form.
+    """
     # hashable, as all classes
     return kind(**{field: row[column] for field, column in _columns(kind)} | converted)  # type: ignore[arg-type]
 
 
 def to_columns(record: object, **converted: object) -> dict[str, Any]:
-    """The inverse; `converted`: columns."""
+    """Return a dataclass instance as column values of a ledger row.
+
+    Args:
+        record: The dataclass instance.
+        **converted: Values by column name that replace or extend the record's fields.
+    """
     # as above
     return {column: getattr(record, field) for field, column in _columns(type(record))} | converted  # type: ignore[arg-type]
 
 
 @functools.cache
 def _columns(kind: type) -> tuple[tuple[str, str], ...]:
-    """By field."""
     return tuple(
         (field.name, _COLUMNS.get(field.name, field.name)) for field in dataclasses.fields(kind)
     )
 
 
-def storable(text: str) -> str:
-    """As every ledger takes it: PostgreSQL refuses a NUL in a text."""
+def replace_nul(text: str) -> str:
+    """Replace NUL characters by U+FFFD, because PostgreSQL cannot store NUL in text."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def to_signed(value: int) -> int:
-    """A sum modulo 2^64 as SQL and Arrow keep it: a signed 64-bit integer."""
+    """Convert an unsigned sum modulo 2^64 to the signed 64-bit integer with the same bits.
+
+    SQL and Arrow store such sums as signed integers.
+    """
     value %= _MODULUS
     return value - _MODULUS if value >= _MODULUS >> 1 else value
 
 
 def to_unsigned(value: int) -> int:
-    """The inverse of `to_signed`."""
+    """Convert a signed 64-bit integer to the unsigned integer with the same bits."""
     return value % _MODULUS
 
 
-class Phase(enum.StrEnum):
-    """What a type's frontier hour waits for: the phases of a cut in turn; then what keeps it from
-    being proved or published.
+class ClosingPhase(enum.StrEnum):
+    """The condition that the next hour of an event type waits for before it can close.
+
+    The first members are the phases of a cut in order; the others are errors that block proof or
+    publication.
     """
 
     REPORTS = "reports"
@@ -100,20 +122,32 @@ class Phase(enum.StrEnum):
     STORAGE = "storage"
 
 
-class State(enum.Enum):
-    """Of a type's frontier hour."""
+class HourState(enum.Enum):
+    """The state of an event type's frontier hour, which is the oldest hour that is not closed."""
 
     OPEN = "open"
     FROZEN = "frozen"  # groups are listed, not yet proved
-    SEALED = "sealed"  # proved: what the bucket holds is fixed, for ever
+    SEALED = "sealed"  # proved: the bucket's content is fixed permanently
     DAMAGED = (
-        "damaged"  # its row is not as it was written: the type waits for an operator; never stored
+        "damaged"  # its row does not match its digest; the type waits for an operator; never stored
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """The next offset to stage of a partition of the central cluster."""
+class StagingPosition:
+    """The next offset to stage in one partition of the central Kafka cluster.
+
+    Attributes:
+        cluster_id: Kafka cluster id.
+        topic_id: Kafka topic id.
+        topic: Topic name in the central cluster.
+        partition: Partition number.
+        next_offset: Next offset to read; all smaller offsets are staged.
+        shard: Name of the shard that stages the partition.
+        leader_epoch: Leader epoch of the last staged record; None if unknown.
+        epoch_next: Offset after the last staged record; at most `next_offset`, because transaction
+            markers may lie between them. None if unknown.
+    """
 
     cluster_id: str
     topic_id: str
@@ -127,23 +161,30 @@ class Position:
         None
     )
 
-    def at(self, offset: int) -> Position:
-        """Return the position at another offset, of which no epoch is known."""
+    def moved_to(self, offset: int) -> StagingPosition:
+        """Return this position moved to another offset, with an unknown leader epoch."""
         return dataclasses.replace(self, next_offset=offset, leader_epoch=None, epoch_next=None)
 
     @property
-    def of(self) -> Partition:
-        """Of which topic-partition it is the position."""
+    def topic_partition(self) -> Partition:
+        """Return the topic and partition that this position belongs to."""
         return Partition(self.topic, self.partition)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Offsets [start, end) of a partition: what a staged file was read from.
+class OffsetSpan:
+    """The range of offsets [start, end) of a partition that a staged file was read from.
 
-    Attributes: leader_epoch: The leader epoch of the last record in it; None if unknown, or if it
-        has no record. epoch_next: The offset after that record: transaction markers may lie between
-        it and `end`. None if it has no record.
+    Attributes:
+        topic: Topic name in the central cluster.
+        topic_id: Kafka topic id.
+        partition: Partition number.
+        start: First offset.
+        end: Offset after the last one.
+        leader_epoch: Leader epoch of the last record in the range; None if unknown or if the range
+            has no record.
+        epoch_next: Offset after the last record; transaction markers may lie between it and `end`.
+            None if the range has no record.
     """
 
     topic: str
@@ -155,13 +196,17 @@ class Span:
     epoch_next: int | None = None
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> Span:
-        """Return the span of `to_list`; version 0.3.0 wrote no epochs."""
+    def from_list(cls, values: Sequence[Any]) -> OffsetSpan:
+        """Create a span from the output of `to_list`.
+
+        Lists of version 0.3.0, which contain no epochs, are accepted.
+        """
         return cls(**dict(zip((f.name for f in dataclasses.fields(cls)), values, strict=False)))
 
     def to_list(self) -> list[Any]:
-        """Return the fields in turn, without epochs if they are unknown, as version 0.3.0 wrote
-        them.
+        """Return the fields in order as a list for JSON.
+
+        If the leader epoch is unknown, the list ends after `end`, as in version 0.3.0.
         """
         fields = list(dataclasses.astuple(self))
         return fields if self.leader_epoch is not None else fields[:5]
@@ -169,27 +214,42 @@ class Span:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """One file of a batch; its rows are all records of its kind in its spans.
+    """A Parquet file that one task of a staging batch wrote.
 
-    `observed_ms`: of audit records, least and greatest `observed_at` of their ranges.
+    Attributes:
+        path: Path relative to the storage root.
+        kind: `EVENTS` or `AUDIT`.
+        rows: Number of rows: all records of this kind in the spans.
+        spans: The offset ranges that the file was read from.
+        observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds;
+            None for events.
     """
 
     path: str
     kind: str  # EVENTS or AUDIT
     rows: int
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetSpan, ...]
     observed_ms: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedGroup:
-    """Rows of one type and hour in one staged file: [first_row, first_row + rows) of it, sorted by
-    event id.
+    """The rows of one event type and hour in one staged file, sorted by event id.
 
-    `datum_bytes`: of all its datums. `low64_sum`: its digest, the sum modulo 2^64, unsigned, of
-    each row's low 64 bits of an id (its last 8 bytes) and RANGE_WEIGHT times its range id,
-    duplicates counted each time. `value_sum`: the sum modulo 2^64, unsigned, of its rows' value
-    hashes (`hourmark.avro.value_hash`); None in groups that version 0.3.0 staged.
+    Attributes:
+        path: Path of the staged file, relative to the storage root.
+        event_type: Name of the event type.
+        hour_s: Unix seconds at the start of the hour.
+        rows: Number of rows.
+        datum_bytes: Total size of the rows' Avro datums in bytes.
+        low64_sum: Digest: the unsigned sum modulo 2^64, over all rows including duplicates, of the
+            last 8 bytes of the event id plus RANGE_WEIGHT times the range id.
+        schema_ids: Distinct schema ids, ascending.
+        first_row: Index of the first row in the file.
+        first_id: Smallest event id.
+        last_id: Largest event id.
+        value_sum: Unsigned sum modulo 2^64 of the rows' value hashes (`hourmark.avro.value_hash`);
+            None in groups that version 0.3.0 staged.
     """
 
     path: str
@@ -207,83 +267,99 @@ class StagedGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AuditOffsets:
-    """How far promises are meant, site by site: those below the offset of its audit topic on the
-    central cluster.
+    """A limit on audit records: for each site, an offset in its audit topic on the central cluster.
 
-    Each site has an audit topic of its own, and offsets of two topics have no order. So neither
-    have these: they reach others only if they do so at every site. Of a site that they do not name,
-    no promise is meant.
+    The limit includes the audit records below the offset, and none of sites that it does not name.
+    Offsets of different topics cannot be compared, so limits are only partially ordered: one limit
+    reaches another only if it does so for every site.
+
+    Attributes:
+        by_site: Pairs of site and next offset, sorted by site.
     """
 
     by_site: tuple[tuple[str, int], ...] = ()  # sorted
 
     @classmethod
-    def of(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
-        """By site, or of the first site alone, as all of before there were several; a marker's
-        `audit_next` is such a mapping.
+    def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
+        """Create limits from offsets by site.
+
+        Args:
+            offsets: Offsets by site, or one offset for the first site. Older ledgers stored a
+                single number, because they supported one site only.
         """
         known = {FIRST_SITE: offsets} if isinstance(offsets, int) else offsets
         return cls(tuple(sorted((site, int(offset)) for site, offset in known.items())))
 
-    def told(self) -> dict[str, int] | int:
-        """The inverse, in the ledger's JSON: of the first site alone it is a number, which every
-        version reads.
+    def to_json(self) -> dict[str, int] | int:
+        """Return the limits as the ledger stores them in JSON.
+
+        Returns:
+            The offset of the first site if no other site is named, which every version can read;
+            otherwise a mapping from site to offset.
         """
-        return self.at(FIRST_SITE) if not self.further else dict(self.by_site)
+        return self.offset_of(FIRST_SITE) if not self.further_sites else dict(self.by_site)
 
     def in_marker(self) -> dict[str, int]:
-        """By partition of the first site's audit topic, of which there is one, and by further
-        sites.
+        """Return the limits by site for the manifest's field `audit_next`.
+
+        The first site is always present; its key "0" is also its audit topic's only partition.
         """
-        return {FIRST_SITE: self.at(FIRST_SITE), **dict(self.by_site)}
+        return {FIRST_SITE: self.offset_of(FIRST_SITE), **dict(self.by_site)}
 
     @property
-    def further(self) -> dict[str, int]:
-        """Those of all sites but the first."""
+    def further_sites(self) -> dict[str, int]:
+        """Return the offsets of all sites except the first."""
         return {site: offset for site, offset in self.by_site if site != FIRST_SITE}
 
-    def at(self, site: str) -> int:
-        """The site's; 0 where it is not named."""
+    def offset_of(self, site: str) -> int:
+        """Return the offset for a site; 0 if the site is not named."""
         return dict(self.by_site).get(site, 0)
 
     def reaches(self, other: AuditOffsets) -> bool:
-        """Whether all that the other means is meant by these, too."""
-        return all(self.at(site) >= offset for site, offset in other.by_site)
+        """Return whether this limit includes every audit record that the other one includes."""
+        return all(self.offset_of(site) >= offset for site, offset in other.by_site)
 
-    def joined(self, other: AuditOffsets) -> AuditOffsets:
-        """The least that reach both."""
-        return AuditOffsets.of(
+    def maximum(self, other: AuditOffsets) -> AuditOffsets:
+        """Return the larger offset of each site: the smallest limit that reaches both."""
+        return AuditOffsets.from_offsets(
             {
-                site: max(self.at(site), other.at(site))
+                site: max(self.offset_of(site), other.offset_of(site))
                 for site, _ in (*self.by_site, *other.by_site)
             }
         )
 
-    def shared(self, other: AuditOffsets) -> AuditOffsets:
-        """The greatest that both reach."""
-        return AuditOffsets.of(
+    def minimum(self, other: AuditOffsets) -> AuditOffsets:
+        """Return the smaller offset of each site: the largest limit that both reach."""
+        return AuditOffsets.from_offsets(
             {
-                site: min(self.at(site), other.at(site))
+                site: min(self.offset_of(site), other.offset_of(site))
                 for site, _ in (*self.by_site, *other.by_site)
             }
         )
 
 
-NONE_MEANT: Final = AuditOffsets()
+NO_AUDIT_OFFSETS: Final = AuditOffsets()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditGroup:
-    """Promises of one type and hour in one staged file of audit records, from this span of central
-    offsets (inclusive).
+    """The audit records of one event type and hour in one staged file of audit records.
 
-    All of a file are of one site's audit topic.
+    An audit record promises the events of one byte range. All records of a file come from one site.
 
-    `promised` adds up the promised counts, an audit record that occurs twice counted twice.
-    `low64_sum`: the digest that the promised rows would have as a `StagedGroup`: the promised sums,
-    and RANGE_WEIGHT times range id times count. `value_sum`: the sum of those checksums that the
-    promises have, modulo 2^64, unsigned. `unchecked`: promised events without a checksum. Both are
-    None in groups that version 0.3.0 staged, whose promises have no checksums.
+    Attributes:
+        path: Path of the staged file, relative to the storage root.
+        event_type: Name of the event type.
+        hour_s: Unix seconds at the start of the hour.
+        rows: Number of audit records.
+        first_offset: Smallest offset in the central audit topic.
+        last_offset: Largest offset in the central audit topic, inclusive.
+        promised: Sum of the promised event counts; a duplicate audit record counts twice.
+        low64_sum: The `StagedGroup.low64_sum` that the promised events must have.
+        site: The site whose audit topic the records come from.
+        value_sum: Sum modulo 2^64 of the promises' value checksums; None in groups that version
+            0.3.0 staged.
+        unchecked: Number of promised events without a checksum; None if `value_sum` is None.
     """
 
     path: str
@@ -300,8 +376,27 @@ class AuditGroup:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reporter:
-    """The latest report of one source of one host."""
+class ReportedSource:
+    """The latest report of one source on one host.
+
+    Attributes:
+        host_id: Unique id of the host.
+        source: Name of the source.
+        host_name: Host name for messages.
+        kind: Kind of the reporting component, for example `service`.
+        incarnation: Id of the reporter's current incarnation.
+        sequence: Sequence number of the report.
+        received_at_ms: When a delivery service received the report, in Unix milliseconds.
+        caught_up_at_ms: Everything up to this time is delivered; None if it never caught up.
+        pending_bytes: Bytes that are not delivered yet.
+        lost_bytes: Bytes that are lost.
+        goodbye: Whether the source signed off and is no longer awaited.
+        heard_at_ms: When the report was staged, by the driver's clock; for reports that are older
+            than the clock tolerance, the report's own time.
+        waived: Whether a bucket timed out without this source; reset by its next report.
+        unknown_losses: Number of losses of unknown size.
+        unrepeatable: Whether the source's senders cannot resend lost data.
+    """
 
     host_id: str
     source: str
@@ -319,22 +414,25 @@ class Reporter:
     heard_at_ms: int
     waived: bool = False  # a bucket timed out without it; until it reports again
     unknown_losses: int = 0
-    unrepeatable: bool = False  # its senders cannot be asked again
+    unrepeatable: bool = False  # its senders cannot resend
 
     @property
     def name(self) -> str:
-        """Human-readable."""
+        """Return a readable name of kind, host and source for messages."""
         return f"{self.kind} {self.host_name} source {self.source}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
-    """Records in one partition of a topic of events that cannot be in a bucket, all for the same
-    reason.
+    """Records of one partition that cannot be part of a bucket, all for the same reason.
 
     Attributes:
-        topic: Name in the central cluster.
-        offsets: Of the records, ascending; at least one.
+        topic: Topic name in the central cluster.
+        topic_id: Kafka topic id.
+        partition: Partition number.
+        event_type: Event type of the topic.
+        reason: Readable reason.
+        offsets: Offsets of the records, ascending; at least one.
     """
 
     topic: str
@@ -347,30 +445,39 @@ class SetAside:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
-    """What one micro-batch commits, whole or not at all. `folder` holds all its files, and is its
-    name.
+    """The result of one micro-batch, which the ledger commits in one transaction.
+
+    Attributes:
+        folder: Path of the folder that holds all files of the batch; also the batch's name.
+        starts: Positions before the batch.
+        ends: Positions after the batch.
+        files: The files that the batch wrote.
+        groups: Event rows by file, type and hour.
+        audit_groups: Audit records by file, type and hour.
+        reports: Host reports; each inner tuple belongs to one host, in the order of the topic.
+        set_aside: Records that could not be staged.
     """
 
     folder: str
-    starts: tuple[Position, ...]
-    ends: tuple[Position, ...]
+    starts: tuple[StagingPosition, ...]
+    ends: tuple[StagingPosition, ...]
     files: tuple[StagedFile, ...]
     groups: tuple[StagedGroup, ...]
     audit_groups: tuple[AuditGroup, ...]
-    reports: tuple[tuple[Reporter, ...], ...]  # each of one host, in the order of the topic
+    reports: tuple[tuple[ReportedSource, ...], ...]  # each of one host, in the order of the topic
     set_aside: tuple[SetAside, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sums:
-    """What rows, or promises, add up to.
+    """Totals over a set of staged rows or of audit records.
 
     Attributes:
-        records: Audit records.
-        events: Events.
-        digest: The digest of these events' ids and ranges (`StagedGroup.low64_sum`), modulo 2^64.
-        values: The sum of the value hashes of those events whose hash is known, modulo 2^64.
-        unchecked: Events whose value hash is not known.
+        records: Number of audit records.
+        events: Number of events.
+        digest: Digest of the event ids and range ids (`StagedGroup.low64_sum`), modulo 2^64.
+        values: Sum of the known value hashes, modulo 2^64.
+        unchecked: Number of events whose value hash is unknown.
     """
 
     records: int = 0
@@ -400,8 +507,12 @@ class Sums:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OriginHourSums:
-    """What a seal says of one origin hour: distinct ids promised by records it settles, listed ones
-    that nobody promised yet.
+    """Event counts of a seal for one origin hour, which is the hour of the events' timestamps.
+
+    Attributes:
+        hour_s: Unix seconds at the start of the origin hour.
+        promised: Number of distinct event ids that the settled audit records promise.
+        unaudited: Number of listed event ids that no audit record promises yet.
     """
 
     hour_s: int
@@ -410,85 +521,122 @@ class OriginHourSums:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lacking:
-    """Ranges whose rows closed buckets may lack, or may hold in two readings; see
-    `hourmark.records.manifest.Lacks`.
+class IncompleteRanges:
+    """Byte ranges whose events closed buckets may lack or may hold in two different versions.
+
+    See `hourmark.records.manifest.MissingRanges`.
+
+    Attributes:
+        ranges: Range ids in hex.
+        more: Whether further ranges are affected that are not listed.
     """
 
     ranges: tuple[str, ...] = ()  # range ids, hex
     more: bool = False
 
-    def __or__(self, other: Lacking) -> Lacking:
-        """Return what either lacks."""
-        return Lacking(tuple(dict.fromkeys((*self.ranges, *other.ranges))), self.more or other.more)
+    def __or__(self, other: IncompleteRanges) -> IncompleteRanges:
+        """Return the union of both."""
+        return IncompleteRanges(
+            tuple(dict.fromkeys((*self.ranges, *other.ranges))), self.more or other.more
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Seal:
-    """The proof of a bucket: fixed before it is written, and copied into its manifest."""
+    """The proof of a bucket: fixed before the bucket is written and copied into its manifest.
+
+    Attributes:
+        grade: `proved`, `timed_out` or `forced`.
+        method: How completeness was proved.
+        cut_at_ms: When the cut was taken, in Unix milliseconds.
+        audit_next: The audit records that the proof covers.
+        audit_records: Number of audit records.
+        promised: Number of promised events.
+        unaudited: Number of events without an audit record.
+        waived: Readable list of what was waived.
+        offsets: Staging positions at the freeze.
+        listed: Totals of the listed rows, including duplicates; exactly these rows are written.
+        checked: Promised events whose values were verified; None in seals of version 0.3.0.
+        leaves_out: Whether an override allows to omit rows that cannot be written.
+    """
 
     grade: str
     method: str
     cut_at_ms: int
     audit_next: Annotated[
-        AuditOffsets, PlainValidator(AuditOffsets.of), PlainSerializer(AuditOffsets.told)
+        AuditOffsets,
+        PlainValidator(AuditOffsets.from_offsets),
+        PlainSerializer(AuditOffsets.to_json),
     ]
     audit_records: int
     promised: int
     unaudited: int
     waived: tuple[str, ...]
-    offsets: tuple[Position, ...]
+    offsets: tuple[StagingPosition, ...]
     books: tuple[OriginHourSums, ...] = ()  # by origin hour
     listed: Sums = dataclasses.field(
         default_factory=Sums
-    )  # of its listed rows, duplicates and all: these are written, no others
+    )  # totals of listed rows with duplicates; exactly these are written
     lost: Mapping[str, int] = dataclasses.field(
         default_factory=dict
     )  # by source: bytes that hosts know to be lost
     unknown: Mapping[str, int] = dataclasses.field(
         default_factory=dict
-    )  # by source: losses that nobody can measure
-    unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot be asked again
+    )  # by source: number of losses of unknown size
+    unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot resend
     checked: int | None = (
         None  # promised events whose values a checksum proved; None in seals of version 0.3.0
     )
-    leaves_out: bool = False  # rows that cannot be written, as an override says
-    gives_up: bool = False  # what an override ordered after the seal: see `SealedHour`
-    lacks: Lacking | None = None  # None in seals of `proved`, and in those of version 0.3.0
+    leaves_out: bool = False  # an override omits rows that cannot be written
+    gives_up: bool = False  # set by an override after the seal: see `SealedHour`
+    lacks: IncompleteRanges | None = (
+        None  # None in seals of `proved`, and in those of version 0.3.0
+    )
 
 
-def hours_on(hour: Hour, count: int) -> Hour:
-    """The hour `count` hours later."""
+def later_hour(hour: Hour, count: int) -> Hour:
+    """Return the hour that is `count` hours after the given one."""
     return Hour(hour.start_s + count * hour.length_s, hour.length_s)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """The one hour of a type that is next to close; those before it are closed, for ever."""
+    """The oldest hour of an event type that is not closed; all earlier hours are closed.
+
+    Attributes:
+        event_type: Name of the event type.
+        first_hour: The first hour of the type that has a bucket.
+        hour: The frontier hour.
+        state: State of the frontier hour.
+        sources: Names of the sources that may deliver this type.
+        settled_next: Audit records below these offsets are settled for all earlier hours.
+        seal: Seal of the frontier hour; None unless it is sealed.
+        alarm: Readable errors of the type's ledger rows.
+        shard: Shard whose query stages the type.
+        later_seals: Seals of the following hours, if a backlog was sealed together.
+    """
 
     event_type: str
     first_hour: Hour
     hour: Hour
-    state: State
+    state: HourState
     sources: frozenset[str]
-    settled_next: AuditOffsets  # promises below, of hours before `hour`, are kept
+    settled_next: AuditOffsets  # audit records below are settled for hours before `hour`
     seal: Seal | None
     alarm: tuple[str, ...]
-    shard: str = DEFAULT_SHARD  # whose query stages the type
+    shard: str = DEFAULT_SHARD  # the shard whose query stages the type
     later_seals: tuple[
         Seal, ...
-    ] = ()  # of the hours that follow, where a backlog's were sealed together
+    ] = ()  # seals of the following hours, if a backlog was sealed together
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:
-        """Every sealed hour as a frontier of its own, in turn; none where the frontier is not
-        sealed.
-        """
+        """Return one frontier per sealed hour in order; empty if the frontier is not sealed."""
         seals = () if self.seal is None else (self.seal, *self.later_seals)
         return tuple(
             dataclasses.replace(
                 self,
-                hour=hours_on(self.hour, n),
+                hour=later_hour(self.hour, n),
                 seal=seal,
                 later_seals=seals[n + 1 :],
             )

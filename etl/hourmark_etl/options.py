@@ -1,4 +1,4 @@
-"""What the commands have in common on the command line."""
+"""Arguments, options and output helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ shard_option = click.option(
 )
 
 
-def hour_of(label: str, config: Config) -> Hour:
-    """The hour as it is written on the command line; UsageError where it is none of the root's
-    length.
+def parse_hour(label: str, config: Config) -> Hour:
+    """Parse the HOUR argument of a command.
+
+    Args:
+        label: The hour as written on the command line, for example `2026-01-31T12`.
+        config: Provides the bucket length, `parsing.bucket_seconds`.
+
+    Raises:
+        UsageError: The text is not the start of a bucket of this length.
     """
     try:
         return Hour.parse(label, config.parsing.bucket_seconds)
@@ -32,7 +38,7 @@ def hour_of(label: str, config: Config) -> Hour:
         ) from error
 
 
-def say(lines: Iterable[object]) -> None:
-    """Human-readable."""
+def print_lines(lines: Iterable[object]) -> None:
+    """Print each item on a line of its own."""
     for line in lines:
         click.echo(line)

@@ -1,4 +1,4 @@
-"""The Spark session of the ETL, and why its settings are as they are."""
+"""The Spark session of the ETL and the reasons for its settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTINGS: Final = {
     # closing must not wait behind staging, nor staging behind closing
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",  # its line would run through the log lines
+    "spark.ui.showConsoleProgress": "false",  # its progress line would mix with log lines
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     # Staging and closing share their workers: Spark keeps those of SQL and of RDDs apart only where
@@ -41,7 +41,12 @@ _LOCAL: Final = {
 
 
 def spark_session(config: Config, *, submitted: bool) -> SparkSession:
-    """The session; under spark-submit its master and memory stand as submitted."""
+    """Create or return the process's Spark session with the ETL's settings.
+
+    Args:
+        config: Its `etl.spark_conf` overrides the defaults.
+        submitted: Whether spark-submit started this process; then its master and memory are kept.
+    """
     builder = SparkSession.builder.appName("hourmark-etl")
     settings = dict(_SETTINGS)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers import what the driver does
@@ -57,6 +62,9 @@ def spark_session(config: Config, *, submitted: bool) -> SparkSession:
 
 
 def submitted_settings() -> dict[str, str]:
-    """What spark-submit was given, in Spark's names, before there is a session."""
+    """Return the settings that spark-submit passed to this process, by Spark's names.
+
+    It works before a session exists, but only in a process that spark-submit started.
+    """
     SparkContext._ensure_initialized()  # the JVM that started this process knows them
     return dict(SparkConf().getAll())

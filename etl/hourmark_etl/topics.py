@@ -1,5 +1,5 @@
-"""The central cluster's topics as the ETL sees them: which to read, under which ids, from where;
-and what is asked of clusters.
+"""The topics of the central cluster that the ETL reads, their starting positions, and the protocols
+for querying clusters.
 """
 
 from __future__ import annotations
@@ -8,32 +8,40 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.kafka.clients import Cluster, Partition, TopicInfo
 from hourmark.kafka.topic_names import (
     AUDIT,
     HOSTS,
     central_topic,
     edge_topic,
+    event_type_of_topic,
     events_topic,
-    type_of,
 )
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, Position
+from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, StagingPosition
 
 
 @dataclasses.dataclass(frozen=True)
 class CentralTopics:
-    """Names on the central cluster. `aliases`: by site, the prefix of its topics, None where there
-    is no mirror; `types` maps event topics to their types.
+    """The names of all topics that the ETL reads from the central cluster.
+
+    Attributes:
+        aliases: By site, the prefix of the site's topics; None if the site is not mirrored.
+        types: Event type of each event topic, by topic name.
     """
 
     aliases: Mapping[str, str | None]
     types: Mapping[str, str]
 
     @classmethod
-    def of(cls, kafka: Kafka, types: Collection[str] = ()) -> CentralTopics:
-        """The control topics, and those of these types, of every site."""
+    def from_settings(cls, kafka: KafkaSettings, types: Collection[str] = ()) -> CentralTopics:
+        """Create the topic names of every configured site.
+
+        Args:
+            kafka: The KafkaSettings settings with all sites.
+            types: Event types whose topics to include; the control topics are always included.
+        """
         first = kafka.edge_alias if kafka.mirrored else None
         aliases = {FIRST_SITE: first, **{alias: alias for alias in kafka.further_edges}}
         return cls(
@@ -47,69 +55,86 @@ class CentralTopics:
 
     @property
     def audits(self) -> dict[str, str]:
-        """Where audit records arrive: topic → site."""
+        """Return the site of each topic with audit records, by topic name."""
         return {central_topic(AUDIT, alias): site for site, alias in self.aliases.items()}
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Where host reports arrive."""
+        """Return the names of the topics with host reports."""
         return frozenset(central_topic(HOSTS, alias) for alias in self.aliases.values())
 
     @property
     def all(self) -> list[str]:
-        """Everything that is staged."""
+        """Return the names of all topics: events, audit records and host reports."""
         return [*self.types, *self.audits, *sorted(self.hosts)]
 
-    def of_shard(self, shard: str) -> list[str]:
-        """What the shard's query stages: the types' topics; promises and reports go with the
-        default shard, for all.
+    def for_shard(self, shard: str) -> list[str]:
+        """Return the names of the topics that a shard's query stages.
+
+        Every shard stages its event topics; only the default shard also stages the control topics.
         """
         return self.all if shard == DEFAULT_SHARD else [*self.types]
 
-    def of_types(self) -> dict[str, list[str]]:
-        """The topics of each type."""
+    def by_type(self) -> dict[str, list[str]]:
+        """Return the topic names of each event type."""
         found: dict[str, list[str]] = {}
         for topic, event_type in self.types.items():
             found.setdefault(event_type, []).append(topic)
         return found
 
     def at_edge(self, topic: str) -> str:
-        """The topic's name at its edge; ValueError for one of a site that is not configured."""
+        """Return the name of a central topic at its edge site.
+
+        Raises:
+            ValueError: The topic belongs to a site that is not configured.
+        """
         alias, dot, _ = topic.partition(".")
         return edge_topic(
             topic, alias if dot and alias in self.aliases.values() else self.aliases[FIRST_SITE]
         )
 
     def type_of(self, topic: str) -> str | None:
-        """The type whose central topic this is; None for a control topic."""
-        return type_of(self.at_edge(topic))
+        """Return the event type of a central topic; None for a control topic."""
+        return event_type_of_topic(self.at_edge(topic))
 
 
-def new_positions(
+def resolve_positions(
     central: Cluster,
     topics: Collection[str],
-    known: Collection[Position],
+    known_positions: Collection[StagingPosition],
     shard: str,
     required: Collection[str],
-) -> tuple[list[Position], list[str]]:
-    """Return positions of all partitions of the topics, and the topics that are missing.
+) -> tuple[list[StagingPosition], list[str]]:
+    """Return the staging position of each partition, and the topics that do not exist.
 
-    The positions are the ledger's, and offset 0, for the shard, for those new to it. EtlStop if one
-    of `required` is missing.
+    A partition that the ledger does not know starts at offset 0.
+
+    Args:
+        central: The central cluster.
+        topics: Names of the topics.
+        known_positions: Positions that the ledger has.
+        shard: Shard of new positions.
+        required: Topics that must exist.
+
+    Returns:
+        The positions, and the sorted names of missing topics.
+
+    Raises:
+        EtlStop: A required topic does not exist.
     """
     infos = central.topics(topics)
     absent = sorted(set(topics) - set(infos))
     if missing := [t for t in absent if t in required]:
         raise EtlStop(
             f"the {central.name} cluster lacks the topics {missing}; run `hourmark types "
-            "apply`, which makes them"
+            "apply`, which creates them"
         )
-    by_id = {(p.topic_id, p.partition): p for p in known}
+    by_id = {(p.topic_id, p.partition): p for p in known_positions}
     cluster_id = central.cluster_id()
     found = [
         by_id.get(
             (info.topic_id, partition),
-            Position(
+            StagingPosition(
                 cluster_id=cluster_id,
                 topic_id=info.topic_id,
                 topic=info.name,
@@ -125,31 +150,38 @@ def new_positions(
 
 
 class SiteCluster(Protocol):
-    """`hourmark.kafka.clients.Cluster`, as far as the ETL asks one."""
+    """The operations of a Kafka cluster that closing needs (`hourmark.kafka.clients.Cluster`)."""
 
     @property
     def name(self) -> str:
-        """Human-readable."""
+        """Return the readable name of the cluster."""
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Those of `names` that exist."""
+        """Return the metadata of those topics that exist, by name."""
 
     def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Log start offsets."""
+        """Return the log start offset of each partition."""
 
     def ends(
         self, partitions: Sequence[Partition], *, committed: bool = True
     ) -> Mapping[Partition, int]:
-        """Last stable offsets, or high watermarks."""
+        """Return the end offset of each partition.
+
+        Args:
+            partitions: The partitions to query.
+            committed: True for last stable offsets, False for high watermarks.
+        """
 
 
-class Central(SiteCluster, Protocol):
-    """The central one."""
+class CentralCluster(SiteCluster, Protocol):
+    """The operations of the central Kafka cluster that closing needs."""
 
     def cluster_id(self) -> str:
-        """The id the cluster was formatted with."""
+        """Return the Kafka cluster id."""
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> Collection[Partition]:
-        """Those whose logs lost records before this offset, by the leader epoch of the record
-        before it.
+        """Return the partitions whose log was truncated below an offset.
+
+        Args:
+            begins: By partition, the offset and the leader epoch of the record before it.
         """

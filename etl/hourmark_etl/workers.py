@@ -1,8 +1,8 @@
-"""Spark's daemon of Python workers on the driver's machine (`spark.python.daemon.module`): what
-tasks need is loaded once, before it forks them, and not by each of them.
+"""Spark's daemon for Python workers on the driver's machine (`spark.python.daemon.module`).
 
-For other workers than those of tasks, which Spark asks of the source, a daemon of their own is
-started: they need none of it.
+It imports the modules that tasks need once, before it forks workers, so that not every worker
+imports them. Spark starts a separate daemon for workers that do not run tasks; those need none of
+these modules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.daemon import manager
 
-from hourmark_etl.reused import spare_loaded
+from hourmark_etl.worker_reuse import freeze_loaded_modules
 
 _TASKS: Final = "pyspark.worker"
 # Staging and closing, as tasks do it; pandas, because Arrow asks for it before it makes a column of
@@ -24,14 +24,18 @@ _MODULES: Final = ("pandas", "hourmark_etl.staging.planner", "hourmark_etl.closi
 
 
 def main(arguments: list[str]) -> None:
-    """`arguments`: as Spark gives them, the workers' module first."""
+    """Preload modules for tasks and run PySpark's worker daemon until Spark stops it.
+
+    Args:
+        arguments: The command line that Spark passes; the first argument is the workers' module.
+    """
     if arguments[:1] == [_TASKS]:
         try:
             for module in _MODULES:
                 importlib.import_module(module)
             gc.collect()
-            spare_loaded()
-        # a task says it better: of a daemon that ends Spark knows no reason
+            freeze_loaded_modules()
+        # a task reports it better: Spark does not report why a daemon ended
         except Exception:  # noqa: BLE001
             traceback.print_exc()
     manager()  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import TIMEOUT_S, Cluster
-from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
+from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
 from hourmark_infra.stack.health import ANSWER_SECONDS, listens
 
 REPLICAS_MAX: Final = 3
@@ -52,7 +52,7 @@ class Brokers:
             "retention.ms": "-1",
             "retention.bytes": "-1",
         }
-        ensure_topics(self.cluster, [WantedTopic(topic, partitions, settings) for topic in topics])
+        ensure_topics(self.cluster, [TopicSpec(topic, partitions, settings) for topic in topics])
 
     def delete(self, topics: Sequence[str]) -> None:
         """Those of them that are there; Unavailable where the cluster does not."""
@@ -154,7 +154,7 @@ def _metadata(cluster: Cluster, topic: str | None = None) -> Any:
             else cluster.admin.list_topics(timeout=TIMEOUT_S)
         )
     except KafkaException as error:
-        cluster.begin_anew()
+        cluster.reconnect()
         raise Unavailable(
             f"the {cluster.name} cluster ({cluster.settings.bootstrap}) did not answer: {error}"
         ) from error

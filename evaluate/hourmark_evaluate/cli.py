@@ -17,9 +17,9 @@ from typing import Any
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config.loading import home
+from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
-from hourmark.kafka.clients import quiet_logger
+from hourmark.kafka.clients import librdkafka_logger
 from hourmark.process.durable import write_durably
 from hourmark_evaluate import hands
 from hourmark_evaluate.jmx import Jmx
@@ -193,7 +193,7 @@ def command(
     if kept is not None:
         result = _read(kept)
     else:
-        quiet_logger().addHandler(
+        librdkafka_logger().addHandler(
             logging.NullHandler()
         )  # what librdkafka says of brokers that are away is what is tried here
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -277,7 +277,7 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
                 f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the "
                 "edge; the local stack needs none"
             )
-        with local_world(home() / "evaluate", wish, clock, say_on_stderr) as world:
+        with local_world(stack_state_dir() / "evaluate", wish, clock, say_on_stderr) as world:
             yield world
         return
     hands.check(commands)

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from hourmark.clock import Clock
 from hourmark.config.groups import KafkaCluster
-from hourmark.kafka.clients import client_settings, quiet_logger
+from hourmark.kafka.clients import client_settings, librdkafka_logger
 from hourmark_evaluate.accounting import Flags, Floats
 from hourmark_evaluate.records import Form, Plan
 
@@ -60,7 +60,9 @@ class Load:
         self.acknowledged = 0
         self._form, self._rate, self._clock, self._delivery_s = form, rate, clock, delivery_s
         settings = client_settings(cluster, delivery_timeout_ms=int(delivery_s * 1000), **_SETTINGS)
-        self._producer = Producer({**settings, "error_cb": self._on_error}, logger=quiet_logger())
+        self._producer = Producer(
+            {**settings, "error_cb": self._on_error}, logger=librdkafka_logger()
+        )
         self._sent_s, self._answered_s, self._flags = array("d"), array("d"), bytearray()
         self._first_open = 0
         self._newest_s = -1.0  # when the newest record that is acknowledged was sent

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka.clients import Cluster, Offset, Partition, consumer_settings, quiet_logger
+from hourmark.kafka.clients import Cluster, Offset, Partition, consumer_settings, librdkafka_logger
 from hourmark.kafka.committed_reader import CommittedReader, MessageRun
 from hourmark_evaluate.accounting import Floats, Readings
 from hourmark_evaluate.records import Form
@@ -169,7 +169,7 @@ class Group:
             enable_auto_commit=True,
             isolation_level="read_committed",
         )
-        self._consumer = Consumer(settings, logger=quiet_logger())
+        self._consumer = Consumer(settings, logger=librdkafka_logger())
         self._topics = list(topics)
         self._thread = threading.Thread(target=self._run, name="group", daemon=True)
 

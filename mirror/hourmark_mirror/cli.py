@@ -1,4 +1,4 @@
-"""`hourmark mirror`: run MirrorMaker 2, show its lag, verify and watch it, keep its topics."""
+"""Command group `hourmark mirror`: run MirrorMaker 2, show its lag, verify, watch and plan."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Unavailable, UsageError
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.process.stopping import stop_on_signals
 from hourmark.state_folder import StateFolder
-from hourmark_mirror.lag import measure
+from hourmark_mirror.lag import measure_lag
 from hourmark_mirror.plan_cli import apply, plan, status
 from hourmark_mirror.reset import reset_offsets
-from hourmark_mirror.run.damaged import DamagedTopics
-from hourmark_mirror.run.process import MirrorMakerProcess, prepare
-from hourmark_mirror.run.stalls import AnswerWatch, ProgressWatch
-from hourmark_mirror.run.supervisor import Supervisor, TaskWatch
-from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.run.damaged_topics import DamagedTopics
+from hourmark_mirror.run.process import MirrorMakerProcess, prepare_command
+from hourmark_mirror.run.stalls import ResponseDetector, StallDetector
+from hourmark_mirror.run.supervisor import MirrorSupervisor, TaskFailureDetector
+from hourmark_mirror.settings.mirror_sites import MirrorSites
 from hourmark_mirror.topics.remote_topics import ensure_remote_topics
-from hourmark_mirror.verify.verdict_text import as_lines, as_object
-from hourmark_mirror.verify.verification import Verdict, Verification
+from hourmark_mirror.verify.result_formatting import format_result, result_to_json
+from hourmark_mirror.verify.verification import Verification, VerificationResult
 from hourmark_mirror.watch.cli import watch
 
 _LOG = logging.getLogger(__name__)
@@ -40,8 +40,9 @@ BACKOFF_S: Final = (1.0, 15.0)
 
 @click.group()
 def mirror() -> None:
-    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify and
-    watch it, keep its topics.
+    """Replicate topics from the edge to the central cluster with MirrorMaker 2.
+
+    Commands run it, show its lag, verify and watch its copies, and manage its topics and positions.
     """
 
 
@@ -54,24 +55,31 @@ for _command in (watch, status, plan, apply, reset_offsets):
 @click.option(
     "--no-restart",
     is_flag=True,
-    help="End with MirrorMaker 2's exit code instead of starting it again.",
+    help="Exit with MirrorMaker 2's exit code instead of restarting it.",
 )
 def run(config: Config, no_restart: bool) -> None:
-    """Run MirrorMaker 2, edge to central, exactly once, until SIGTERM.
+    """Run MirrorMaker 2 from the edge to the central cluster, exactly once, until SIGTERM.
 
-    Makes the remote topics that are missing, and tells what differs of those that exist (`hourmark
-    mirror plan`). Starts MirrorMaker 2 again when it ends or when one of its tasks fails. Its log
-    goes to stderr; what it was given is in mirror.work_dir, where a second one is refused. On
-    several hosts, each with a mirror.rest_host by which the others reach it, all are workers of one
-    mirror: they share its tasks, and what one leaves the others take over.
+    Creates missing remote topics and logs how existing ones differ from the edge's (`hourmark
+    mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks fails. Its log goes
+    to stderr. Generated files are in mirror.work_dir; a second instance on the same folder is
+    refused.
+
+    To run several workers, start one on each host with a mirror.rest_host that the other hosts can
+    reach. The workers share the tasks of one mirror, and the remaining workers take over the tasks
+    of one that stops.
     """
     set_up_logging(config.log_level)
-    with _alone(config.mirror.work_dir):
+    with _lock_work_dir(config.mirror.work_dir):
         sys.exit(_run(config, restart=not no_restart))
 
 
-def _alone(work_dir: Path) -> IO[bytes]:
-    """Hold the folder until this is closed; UsageError where a mirror runs on it already."""
+def _lock_work_dir(work_dir: Path) -> IO[bytes]:
+    """Lock the work folder and return the open lock file, which holds the lock until it is closed.
+
+    Raises:
+        UsageError: Another mirror process holds the lock.
+    """
     folder = StateFolder(work_dir, "mirror")
     if (holder := folder.holder()) is not None:
         raise UsageError(
@@ -84,8 +92,8 @@ def _alone(work_dir: Path) -> IO[bytes]:
 
 
 def _run(config: Config, *, restart: bool) -> int:
-    sites = Sites(config)
-    prepare(config)  # a wrong setting stops the start, before anything is waited for
+    sites = MirrorSites(config)
+    prepare_command(config)  # an invalid setting must stop the start before any wait
     stopping = threading.Event()
     stop_on_signals(lambda _: stopping.set())
     clock = SystemClock()
@@ -97,11 +105,11 @@ def _run(config: Config, *, restart: bool) -> int:
     for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
         _until_available(step, stopping)
     host, port = config.mirror.rest_host, config.mirror.rest_port
-    tasks = TaskWatch(sites.central.settings, sites.alias, f"{host}:{port}", clock)
+    tasks = TaskFailureDetector(sites.central.settings, sites.alias, f"{host}:{port}", clock)
     left_out = DamagedTopics(sites, clock)
-    watches = tasks, ProgressWatch(sites, clock), AnswerWatch(host, port, clock), left_out
-    return Supervisor(
-        make=lambda: MirrorMakerProcess(config, left_out.excluded),
+    watches = tasks, StallDetector(sites, clock), ResponseDetector(host, port, clock), left_out
+    return MirrorSupervisor(
+        start_process=lambda: MirrorMakerProcess(config, left_out.excluded),
         watches=watches,
         clock=clock,
         stopping=stopping,
@@ -125,12 +133,12 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
 @config_option
 @json_option
 def lag(config: Config, as_json: bool) -> None:
-    """Show, for each topic-partition, how many records of the edge the mirror has not copied yet.
+    """Show how many edge records the mirror has not copied yet, for each topic-partition.
 
-    Offsets are the next to read. The central end counts one marker for each transaction besides the
-    records.
+    Offsets are the next to read. The central end offset also counts one commit marker for each
+    transaction, so it exceeds the number of records.
     """
-    lags = measure(config)
+    lags = measure_lag(config)
     total = sum(max(entry.records, 0) for entry in lags)
     stale, overtaken = (
         sum(entry.records < 0 for entry in lags),
@@ -141,7 +149,7 @@ def lag(config: Config, as_json: bool) -> None:
             {**dataclasses.asdict(entry), "records": entry.records, "overtaken": entry.overtaken}
             for entry in lags
         ]
-        say_json({"records": total, "stale": stale, "overtaken": overtaken, "partitions": rows})
+        print_json({"records": total, "stale": stale, "overtaken": overtaken, "partitions": rows})
         return
     click.echo(
         f"{'topic-partition':<50} {'edge end':>12} {'mirror':>12} {'lag':>12} {'central end':>12}"
@@ -185,18 +193,22 @@ def _or_dash(offset: int | None) -> str:
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="Seconds to wait.",
+    help="Maximum seconds to wait for the mirror.",
 )
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
-    help="Compare contents of so many topic-partitions only, chosen at random.",
+    help="Compare the contents of only this many randomly chosen topic-partitions.",
 )
-@click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
+@click.option(
+    "--seed",
+    type=int,
+    help="Seed of the choice of --sample. Default: a random one, which is printed.",
+)
 @click.option(
     "--accept",
     is_flag=True,
-    help="Accept what was found: its alarms end, but what is wrong still, or new, is told.",
+    help="Accept the findings: their alarms end. New ones, and causes that persist, are reported.",
 )
 @json_option
 def verify(
@@ -208,13 +220,15 @@ def verify(
     accept: bool,
     as_json: bool,
 ) -> None:
-    """Check that the central cluster holds what the edge holds now: all of it, once, unaltered.
+    """Verify that the central cluster holds every edge record, once and unaltered.
 
-    Waits until the mirror has reached the edge's present ends, and compares record by record (key
-    and value, in order). Alarms where a gap cannot be excluded: a topic deleted or recreated, or
-    retention that passed the mirror's last known position; and what only the central cluster has.
-    What was found stands until --accept, also where retention deletes the evidence. Exit code 1 on
-    any finding, each with topic, partition and offsets.
+    Waits until the mirror has reached the current end offsets of the edge, then compares keys and
+    values record by record and in order. Raises alarms where data may be lost: a topic that was
+    deleted or recreated, retention that passed the mirror's last known position, and topics that
+    exist only on the central cluster.
+
+    Alarms persist until --accept, even after retention deletes the evidence. Exits with code 1 on
+    any finding, and names its topic, partition and offsets.
     """
     set_up_logging(config.log_level)
     if sample is not None and seed is None:
@@ -222,11 +236,11 @@ def verify(
         click.echo(f"--seed {seed}", err=True)
     verification = Verification(config, SystemClock(), topics=topics, accept=accept)
 
-    def tell(verdict: Verdict) -> None:
+    def report(verdict: VerificationResult) -> None:
         if as_json:
-            say_json(as_object(verdict))
+            print_json(result_to_json(verdict))
         else:
-            click.echo("\n".join(as_lines(verdict)))
+            click.echo("\n".join(format_result(verdict)))
 
-    verdict = verification.run(timeout_s, sample=sample, seed=seed or 0, tell=tell)
+    verdict = verification.run(timeout_s, sample=sample, seed=seed or 0, report=report)
     sys.exit(0 if verdict.ok else 1)

@@ -1,38 +1,54 @@
-"""How the mirror stands: who runs it, and how much of the edge it has not copied yet."""
+"""Status of the mirror for `hourmark status`: its process, and how much is not copied yet."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hourmark.commands.component_status import ComponentStatus, State, must_listen
+from hourmark.commands.component_status import ComponentState, ComponentStatus, check_listening
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
-from hourmark_mirror.lag import Lag, measure
+from hourmark_mirror.lag import Lag, measure_lag
 
 
-def mirror(config: Config, now_ms: int) -> ComponentStatus:
-    """By the lock of its work folder, and by its positions on the central cluster."""
+def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
+    """Return whether a mirror runs on this host and how many records it has not copied yet.
+
+    Args:
+        config: Configuration with both clusters and `mirror.work_dir`.
+        now_ms: Current Unix time in milliseconds.
+
+    Returns:
+        `RUNNING` if a process holds the lock of the work folder, otherwise `NOT_RUNNING`. The
+        detail describes the lag, or why the clusters could not be read.
+    """
     if not config.kafka.mirrored:
         return ComponentStatus(
-            State.NOT_RUNNING, "one cluster is both edge and central: there is none"
+            ComponentState.NOT_RUNNING, "one cluster is both edge and central: there is none"
         )
     pid = StateFolder(config.mirror.work_dir, "mirror").holder()
     try:
-        must_listen(config.kafka.edge, "edge")
-        must_listen(config.kafka.central_cluster, "central")
-        said = copied(measure(config))
+        check_listening(config.kafka.edge, "edge")
+        check_listening(config.kafka.central_cluster, "central")
+        said = describe_lag(measure_lag(config))
     except Unavailable as error:
         said = str(error)
     return (
-        ComponentStatus(State.NOT_RUNNING, said)
+        ComponentStatus(ComponentState.NOT_RUNNING, said)
         if pid is None
-        else ComponentStatus(State.RUNNING, said, pid, now_ms)
+        else ComponentStatus(ComponentState.RUNNING, said, pid, now_ms)
     )
 
 
-def copied(lags: Sequence[Lag]) -> str:
-    """How much is copied, in words."""
+def describe_lag(lags: Sequence[Lag]) -> str:
+    """Describe lag and stale positions in one line of text.
+
+    Args:
+        lags: Lag of each topic-partition.
+
+    Returns:
+        Text such as `1,200 records of 3 topic-partitions not copied yet`.
+    """
     behind = [lag.records for lag in lags if lag.records > 0]
     stale = sum(lag.records < 0 for lag in lags)
     said = (

@@ -1,4 +1,4 @@
-"""How far the mirror is, per topic-partition."""
+"""Replication lag of the mirror, per topic-partition."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import contextlib
 import dataclasses
 
 from hourmark.config.loading import Config
-from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """One edge topic-partition; offsets are the next to read. `central_end` None: there is no
-    remote topic-partition.
+    """Replication lag of one edge topic-partition. Offsets are the next to read.
 
-    The remote end is higher than the count of records by one commit marker for each transaction.
+    Attributes:
+        topic: Topic name on the edge cluster.
+        partition: Partition number.
+        edge_start: Log start offset at the edge.
+        edge_end: Log end offset at the edge.
+        position: Next edge offset that the mirror copies; None if it has not committed one.
+        central_end: End offset on the central cluster, which counts one commit marker for each
+            transaction besides the records; None if the remote topic-partition does not exist.
     """
 
     topic: str
@@ -26,27 +32,39 @@ class Lag:
 
     @property
     def records(self) -> int:
-        """Not yet copied; negative where the position lies past the edge's end, which means that it
-        is stale.
+        """Return how many edge records are not copied yet.
+
+        A negative number means that the position is stale: it is past the end of the edge's log.
         """
         return self.edge_end - max(self.position or 0, self.edge_start)
 
     @property
     def overtaken(self) -> int:
-        """Offsets that retention deleted before they were copied; 0 again once the mirror has
-        passed over them.
+        """Return how many offsets retention deleted before the mirror copied them.
+
+        Returns 0 once the mirror has moved past the gap, or if it has no position yet.
         """
         return 0 if self.position is None else max(0, self.edge_start - self.position)
 
 
-def measure(config: Config) -> list[Lag]:
-    """The lag of every mirrored topic-partition; Unavailable when a cluster does not answer."""
-    sites = Sites(config)
+def measure_lag(config: Config) -> list[Lag]:
+    """Measure the lag of every mirrored topic-partition.
+
+    Returns:
+        One entry for each topic-partition at the edge, also those without a remote one.
+
+    Raises:
+        ConfigError: The configuration has no separate central cluster.
+        Unavailable: A cluster does not answer.
+    """
+    sites = MirrorSites(config)
     partitions = sites.partitions()
     with contextlib.closing(sites.positions()) as reader:
-        positions = reader.refresh()  # before the ends: so a lag below 0 is never a race
+        positions = (
+            reader.refresh()
+        )  # read before the end offsets, so that a negative lag is never a race
     ends, starts = sites.edge.ends(partitions), sites.edge.starts(partitions)
-    remotes = sites.remote_of(partitions)
+    remotes = sites.existing_remotes(partitions)
     remote_ends = sites.central.ends(list(remotes.values()))
     return [
         Lag(

@@ -1,6 +1,4 @@
-"""`hourmark mirror status`, `plan` and `apply`: what runs, and with which settings; what is not as
-it should be, and made so.
-"""
+"""`hourmark mirror status`, `plan` and `apply`: running workers and configuration differences."""
 
 from __future__ import annotations
 
@@ -11,23 +9,23 @@ from typing import NamedTuple
 import click
 
 from hourmark.config.loading import Config, config_option
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.kafka.topic_names import events_topic
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
-from hourmark_mirror.run.group import Group, group_of
+from hourmark.printing import json_option, print_json
 from hourmark_mirror.run.process import installed_version
-from hourmark_mirror.settings.properties import TARGET_ALIAS, properties
-from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.run.worker_group import WorkerGroup, read_worker_group
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.settings.properties import TARGET_ALIAS, mirror_maker_properties
 from hourmark_mirror.topics.planning import (
-    Difference,
-    Kind,
+    DifferenceKind,
+    MirrorDifference,
+    connector_differences,
     connector_settings,
-    version_differs,
-    worker_differs,
-    workers_differ,
+    missing_worker_differences,
+    version_differences,
 )
-from hourmark_mirror.topics.remote_topics import differences, mend
+from hourmark_mirror.topics.remote_topics import apply_differences, remote_topic_differences
 
 topic_option = click.option(
     "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
@@ -35,8 +33,8 @@ topic_option = click.option(
 
 
 class _Plan(NamedTuple):
-    sites: Sites
-    found: list[Difference]
+    sites: MirrorSites
+    found: list[MirrorDifference]
 
 
 @click.command(
@@ -45,22 +43,29 @@ class _Plan(NamedTuple):
 @config_option
 @json_option
 def status(config: Config, as_json: bool) -> None:
-    """Show the workers of this mirror, what each runs and in which version, and the settings in
-    force (secrets are hidden).
+    """Show the workers of this mirror, their tasks and versions, and the settings in force.
 
-    It asks the central cluster, so it tells the same on any host. Workers are named by the hosts
-    that they are on.
+    Reads from the central cluster, so the output is the same on every host. Workers are named by
+    host. Secrets are redacted.
     """
-    sites = Sites(config)
-    group = group_of(sites.central.settings, sites.alias)
+    sites = MirrorSites(config)
+    group = read_worker_group(sites.central.settings, sites.alias)
     if as_json:
-        say_json(as_object(sites.alias, group, installed_version(config.mirror.classpath)))
+        print_json(status_to_json(sites.alias, group, installed_version(config.mirror.classpath)))
         return
-    click.echo("\n".join(as_lines(sites.alias, group, installed_version(config.mirror.classpath))))
+    click.echo(
+        "\n".join(format_status(sites.alias, group, installed_version(config.mirror.classpath)))
+    )
 
 
-def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
-    """Of `status`, for programs."""
+def status_to_json(site: str, group: WorkerGroup, installed: str) -> dict[str, object]:
+    """Return the status of a mirror as a JSON-serializable dict, with secrets redacted.
+
+    Args:
+        site: Alias of the edge cluster.
+        group: Workers, task states and connector settings.
+        installed: MirrorMaker 2 version installed on this host; empty if unknown.
+    """
     states = {
         name: {
             "state": s.state,
@@ -76,12 +81,18 @@ def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
         "leader": group.workers.leader.address or None,
         "installed_version": installed or None,
         "running": states,
-        "settings": shown(dict(sorted(group.settings.items()))),
+        "settings": redact_setting(dict(sorted(group.settings.items()))),
     }
 
 
-def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
-    """Of `status`, for people."""
+def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str]:
+    """Yield the status of a mirror as lines of text, with secrets redacted.
+
+    Args:
+        site: Alias of the edge cluster.
+        group: Workers, task states and connector settings.
+        installed: MirrorMaker 2 version installed on this host; empty if unknown.
+    """
     hosts = f" on {', '.join(group.workers.hosts)}" if group.workers.hosts else ""
     yield (
         f"site {site}: {len(group.workers.hosts)} workers{hosts}, led by "
@@ -89,14 +100,15 @@ def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
     )
     yield f"MirrorMaker 2 installed here: {installed or 'unknown'}"
     if not group.workers.hosts:
-        yield "no worker is there now: what follows was said by those that were"
+        yield "no worker is running: the following states are the last ones reported"
     for name, s in group.states.items():
         if s.state != "UNASSIGNED":
             cause = f": {s.cause}" if s.state == "FAILED" else ""
             yield f"  {name:<30} {s.state:<10} {s.worker}  {s.version}{cause}"
     yield "settings in force:"
     yield from (
-        f"  {name} = {shown(value, name)}" for name, value in sorted(group.settings.items())
+        f"  {name} = {redact_setting(value, name)}"
+        for name, value in sorted(group.settings.items())
     )
 
 
@@ -107,49 +119,47 @@ def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
 @topic_option
 @json_option
 def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
-    """Show what is not as it should be: remote topics against the edge's, what runs against this
-    configuration.
+    """Show how remote topics and running workers differ from the edge and the configuration.
 
-    Of topics: those that are missing, partitions, retention, message size, policies. Of workers:
-    that there is one at all, the connector's settings, their version, a leader that others cannot
-    reach. It changes nothing. Exit code 1 where there is a difference.
+    Compares topics (missing ones, partitions, retention, message size, policies) and workers (none
+    running, connector settings, versions, a leader that other hosts cannot reach). Changes nothing.
+    Exits with code 1 if there is a difference.
     """
     set_up_logging(config.log_level)
     found = _plan(config, topics).found
     if as_json:
-        say_json({"ok": not found, "differences": [d.as_object() for d in found]})
+        print_json({"ok": not found, "differences": [d.as_object() for d in found]})
     else:
-        click.echo("\n".join(plan_lines(found)))
+        click.echo("\n".join(format_plan(found)))
     sys.exit(1 if found else 0)
 
 
 @click.command(epilog="Examples:  hourmark mirror apply    hourmark mirror apply --yes --json")
 @config_option
 @topic_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Make remote topics as they are at the edge: create them, add partitions, alter settings. May
-    be repeated.
+    """Create remote topics, add partitions and change settings to match the edge.
 
-    A shorter retention deletes at the centre what it no longer covers. Workers take changed
-    settings at their next start: restart `hourmark mirror run` on each host. What is left is named.
-    Exit code 1 where something is.
+    Can be repeated. A shorter retention deletes older records on the central cluster. Workers read
+    changed settings only at startup: restart `hourmark mirror run` on each host. Lists the
+    differences that remain, and exits with code 1 if there are any.
     """
     set_up_logging(config.log_level)
     planned = _plan(config, topics)
     to_do = [d for d in planned.found if d.applicable]
     if to_do and not yes:
-        click.echo("\n".join(plan_lines(planned.found)), err=True)
+        click.echo("\n".join(format_plan(planned.found)), err=True)
         click.confirm(
             f"Change {len({d.subject for d in to_do})} topics of the central cluster?",
             abort=True,
             err=True,
         )
-    mend(config, planned.sites, to_do)
+    apply_differences(config, planned.sites, to_do)
     left = _plan(config, topics).found if to_do else planned.found
     if as_json:
-        say_json(
+        print_json(
             {
                 "ok": not left,
                 "applied": [d.as_object() for d in to_do],
@@ -157,25 +167,25 @@ def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> 
             }
         )
     else:
-        click.echo("\n".join([*(f"done  {d}" for d in to_do), *plan_lines(left)]))
+        click.echo("\n".join([*(f"done  {d}" for d in to_do), *format_plan(left)]))
     sys.exit(1 if left else 0)
 
 
 def _plan(config: Config, topics: Sequence[str]) -> _Plan:
-    sites = Sites(config)
-    found = differences(config, sites, selected(topics))
-    group = group_of(sites.central.settings, sites.alias)
-    wanted = connector_settings(properties(config), sites.alias, TARGET_ALIAS)
-    found += workers_differ(group.workers.hosts)
-    found += worker_differs(wanted, group.settings)
-    found += version_differs(
+    sites = MirrorSites(config)
+    found = remote_topic_differences(config, sites, topic_filter(topics))
+    group = read_worker_group(sites.central.settings, sites.alias)
+    wanted = connector_settings(mirror_maker_properties(config), sites.alias, TARGET_ALIAS)
+    found += missing_worker_differences(group.workers.hosts)
+    found += connector_differences(wanted, group.settings)
+    found += version_differences(
         installed_version(config.mirror.classpath), (s.version for s in group.states.values())
     )
-    if group.workers.cut_in_two:
+    if group.workers.is_split:
         leader = group.workers.leader.address
         found.append(
-            Difference(
-                Kind.RESTART,
+            MirrorDifference(
+                DifferenceKind.RESTART,
                 "worker",
                 "mirror.rest_host",
                 leader,
@@ -185,29 +195,36 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     return _Plan(sites, found)
 
 
-def selected(topics: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a topic is one of these, named as topic or event type; all are where none is
-    named.
+def topic_filter(topics: Sequence[str]) -> Callable[[str], bool]:
+    """Return a predicate that accepts edge topics named by topic or event type.
+
+    Args:
+        topics: Topic names or event type names; empty to accept every topic.
     """
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 
-def plan_lines(found: Sequence[Difference]) -> Iterator[str]:
-    """Of `plan`, for people."""
-    yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in found)
-    if not found:
+def format_plan(differences: Sequence[MirrorDifference]) -> Iterator[str]:
+    """Yield the differences as lines of text, followed by what to do about them.
+
+    Args:
+        differences: Differences to list; if empty, a single line states that there is nothing to
+            do.
+    """
+    yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in differences)
+    if not differences:
         yield (
-            "nothing to do: remote topics are as those of the edge, and workers run with "
+            "nothing to do: remote topics match those of the edge, and workers run with "
             "these settings"
         )
-    if any(d.kind is Kind.START for d in found):
-        yield "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
-    if any(d.kind is Kind.RESTART for d in found):
+    if any(d.kind is DifferenceKind.START for d in differences):
+        yield "start `hourmark mirror run`: no worker is running, so nothing is copied"
+    if any(d.kind is DifferenceKind.RESTART for d in differences):
         yield (
             "restart `hourmark mirror run` on each host, with the same settings: its workers "
             "take them at their start"
         )
-    if any(d.kind is Kind.TOO_MANY_PARTITIONS for d in found):
+    if any(d.kind is DifferenceKind.TOO_MANY_PARTITIONS for d in differences):
         yield (
             "Kafka takes no partition away; `hourmark mirror verify` names what is in those "
             "that the edge does not have"

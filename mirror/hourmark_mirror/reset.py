@@ -1,14 +1,8 @@
-"""`hourmark mirror reset-offsets`: the mirror forgets its positions of some topic-partitions and
-copies them from their beginning.
+"""`hourmark mirror reset-offsets`: deletes stored positions, so that topics are copied again.
 
-The mirror's positions of some topic-partitions are forgotten, so that it copies them from their
-beginning.
-
-Kafka Connect forgets a position by a record without a value under the position's key. A worker
-reads positions when its tasks start, and writes its own while they run: so nobody may be in the
-group meanwhile.
-
-`hourmark mirror reset-offsets`.
+Kafka Connect forgets a position when a record without a value is written under the position's key.
+A worker reads positions when its tasks start and writes them while they run, so no worker may be in
+the group during a reset.
 """
 
 from __future__ import annotations
@@ -24,22 +18,26 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Offset, Partition
 from hourmark.kafka.compacted_topic import append_all, read_topic
-from hourmark.kafka.mirror import apply, keys, positions_topic, workers
+from hourmark.kafka.mirror import apply_positions, position_keys, positions_topic, read_workers
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
-from hourmark_mirror.plan_cli import selected, topic_option
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.verify.checks import Checks
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.observed import KnownPartition, Memory
+from hourmark.printing import json_option, print_json
+from hourmark_mirror.plan_cli import topic_filter, topic_option
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify.verification_state import VerificationState
+from hourmark_mirror.watch.observation import PartitionState, WatchState
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
 
 _KEY_BYTES_MAX: Final = 1 << 16
 
 
-class Kept(NamedTuple):
-    """A position that the mirror has.
+class StoredPosition(NamedTuple):
+    """Position that the mirror has stored for one edge topic-partition.
 
-    `edge_end`: None where the edge told of no such topic-partition.
+    Attributes:
+        partition: Topic-partition at the edge.
+        position: Next edge offset that the mirror would copy.
+        edge_end: Log end offset at the edge; None if the edge lists no such topic-partition.
+        key: Key of the position's record in the offsets topic of Kafka Connect.
     """
 
     partition: Partition
@@ -48,7 +46,7 @@ class Kept(NamedTuple):
     key: bytes
 
     def as_object(self) -> dict[str, object]:
-        """For programs."""
+        """Return topic, partition, position and edge end as a JSON-serializable dict."""
         at = self.partition
         return {
             "topic": at.topic,
@@ -66,42 +64,68 @@ class Kept(NamedTuple):
         return f"{self.partition}: the mirror stands at {self.position}, {edge}"
 
 
-def kept(sites: Sites, selected: Callable[[str], bool]) -> list[Kept]:
-    """Positions of the selected topics. Unavailable."""
+def read_stored_positions(
+    sites: MirrorSites, selected: Callable[[str], bool]
+) -> list[StoredPosition]:
+    """Read the mirror's stored positions of the selected topics from the central cluster.
+
+    Args:
+        sites: Both clusters.
+        selected: Predicate on the topic name at the edge.
+
+    Returns:
+        Positions sorted by topic and partition; empty if none is stored.
+
+    Raises:
+        Unavailable: A cluster does not answer.
+    """
     records = read_topic(
         sites.central.settings, positions_topic(sites.alias), cluster_name="central"
     )
     positions: dict[Partition, Offset] = {}
-    apply(positions, records, sites.alias)
-    there = set(sites.partitions())  # after the positions: a lag below 0 is never a race
+    apply_positions(positions, records, sites.alias)
+    there = set(
+        sites.partitions()
+    )  # read after the positions, so that a negative lag is never a race
     ends = sites.edge.ends([p for p in positions if p in there])
-    by_key = keys(records, sites.alias)
+    by_key = position_keys(records, sites.alias)
     return [
-        Kept(p, position, ends.get(p), by_key[p])
+        StoredPosition(p, position, ends.get(p), by_key[p])
         for p, position in sorted(positions.items())
         if selected(p.topic)
     ]
 
 
-def stale(found: Iterable[Kept]) -> list[Kept]:
-    """Those of topics that were made again: of which any position lies past the edge's end.
+def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]:
+    """Return all positions of topics that were recreated at the edge.
 
-    Of such a topic no other position means anything either, though the new topic may have outgrown
-    it already. What the edge does not tell of is not among them: a broker that has just started
-    knows of little.
+    A topic counts as recreated if any of its positions is past the edge's log end. All positions of
+    such a topic are invalid, even where the new log has already grown past them.
+
+    Args:
+        positions: Stored positions; those without a known edge end do not count, because a broker
+            that has just started may not list the partition yet.
+
+    Returns:
+        Empty if no topic was recreated.
     """
-    rows = list(found)
-    anew = {
+    rows = list(positions)
+    recreated = {
         one.partition.topic
         for one in rows
         if one.edge_end is not None and one.position > one.edge_end
     }
-    return [one for one in rows if one.partition.topic in anew]
+    return [one for one in rows if one.partition.topic in recreated]
 
 
-def refuse_beside_workers(sites: Sites) -> None:
-    """UsageError where somebody runs this mirror."""
-    if there := workers(sites.central, sites.alias).hosts:
+def refuse_while_workers_run(sites: MirrorSites) -> None:
+    """Refuse to continue if any worker of this mirror is in its group.
+
+    Raises:
+        UsageError: At least one worker is a member; the message names the hosts.
+        Unavailable: The central cluster does not answer.
+    """
+    if there := read_workers(sites.central, sites.alias).hosts:
         raise UsageError(
             f"{len(there)} workers of this mirror are in its group, on {', '.join(there)}: they "
             "would go on from the positions "
@@ -111,34 +135,52 @@ def refuse_beside_workers(sites: Sites) -> None:
         )
 
 
-def begin_anew(work_dir: Path, sites: Sites, chosen: Sequence[Kept]) -> None:
-    """Forget these, and first what checks and the watch (`work_dir`) believe to be copied: a hole
-    made from now on would be none to them, below that. No look comes between. UsageError where a
-    worker runs, or the folder cannot be used; Unavailable.
+def reset_positions(
+    work_dir: Path, sites: MirrorSites, positions: Sequence[StoredPosition]
+) -> None:
+    """Delete stored positions, so that the mirror copies these topic-partitions from their start.
+
+    Before that, lowers the copied offsets in the state of checks and watch, so that both still
+    detect records that are lost from now on. Holds the lock of the watch state meanwhile.
+
+    Args:
+        work_dir: `mirror.work_dir`, which holds the state of checks and watch.
+        sites: Both clusters.
+        positions: Positions to delete.
+
+    Raises:
+        UsageError: A worker of this mirror runs, or the folder cannot be used.
+        Unavailable: A cluster does not answer, or the watch holds the lock too long.
     """
-    refuse_beside_workers(sites)
+    refuse_while_workers_run(sites)
     topics = {t.name: t for t in sites.topics()}
     there = [
         p
-        for p in (one.partition for one in chosen)
+        for p in (one.partition for one in positions)
         if p.topic in topics and p.partition in topics[p.topic].partitions
     ]
     ids, starts = {name: t.topic_id for name, t in topics.items()}, sites.edge.starts(there)
-    watched = WatchMemory(work_dir)
-    with watched.turn() as memory:
-        watched.keep(uncovered(memory, ids, starts))
-        checks = Checks(work_dir, sites.edge.cluster_id())
-        checks.copied_again(ids, starts)
+    watched = WatchStateStore(work_dir)
+    with watched.locked() as state:
+        watched.save(lower_coverage(state, ids, starts))
+        checks = VerificationState(work_dir, sites.edge.cluster_id())
+        checks.lower_positions(ids, starts)
         checks.save()
-        forget(sites, chosen)
+        delete_positions(sites, positions)
 
 
-def uncovered(memory: Memory, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> Memory:
-    """What the watch remembers, where topics of these ids are copied again from these
-    offsets on.
+def lower_coverage(
+    state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
+) -> WatchState:
+    """Return the watch state with covered offsets lowered to where copying starts again.
+
+    Args:
+        state: Current watch state.
+        ids: Topic ids by edge topic name; topics with another id in `state` stay unchanged.
+        starts: First edge offset that is copied again, by topic-partition.
     """
 
-    def again(topic: str, partitions: Mapping[int, KnownPartition]) -> dict[int, KnownPartition]:
+    def again(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:
         covered = {
             n: min(known.covered, starts.get(Partition(topic, n), known.covered))
             for n, known in partitions.items()
@@ -151,17 +193,26 @@ def uncovered(memory: Memory, ids: Mapping[str, str], starts: Mapping[Partition,
         name: dataclasses.replace(known, partitions=again(name, known.partitions))
         if ids.get(name) == known.topic_id
         else known
-        for name, known in memory.topics.items()
+        for name, known in state.topics.items()
     }
-    return dataclasses.replace(memory, topics=topics)
+    return dataclasses.replace(state, topics=topics)
 
 
-def forget(sites: Sites, chosen: Iterable[Kept]) -> None:
-    """Forget these. UsageError where a worker runs; Unavailable."""
-    refuse_beside_workers(sites)
-    records = [(one.key.decode(), None) for one in chosen]
+def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) -> None:
+    """Delete stored positions by writing a tombstone for each of their keys.
+
+    Raises:
+        UsageError: A worker of this mirror runs.
+        Unavailable: The central cluster does not answer.
+    """
+    refuse_while_workers_run(sites)
+    records = [(one.key.decode(), None) for one in positions]
     append_all(
-        sites.central.settings, positions_topic(sites.alias), records, _KEY_BYTES_MAX, as_java=True
+        sites.central.settings,
+        positions_topic(sites.alias),
+        records,
+        _KEY_BYTES_MAX,
+        java_partitioning=True,
     )
 
 
@@ -176,46 +227,47 @@ def forget(sites: Sites, chosen: Iterable[Kept]) -> None:
 @topic_option
 @click.option(
     "--all",
-    "also_well",
+    "all_positions",
     is_flag=True,
-    help="All positions of the topics named, whether or not any looks stale.",
+    help="Reset all positions of the named topics, even if none is stale.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def reset_offsets(
-    config: Config, topics: tuple[str, ...], also_well: bool, yes: bool, as_json: bool
+    config: Config, topics: tuple[str, ...], all_positions: bool, yes: bool, as_json: bool
 ) -> None:
-    """Let the mirror begin anew with topics that were deleted and made again: of which a position
-    lies past the edge's end.
+    """Copy topics from the start again after they were deleted and recreated at the edge.
 
-    Until then nothing is copied there, or only what comes after the old position, and MirrorMaker 2
-    says nothing of it. End every `hourmark mirror run` first: beside a worker it is refused. What
-    is on the target already is copied a second time, and dropped as duplicate by the ETL; `hourmark
-    mirror verify` names it as doubled or foreign until the target's retention has deleted it. What
-    the old topic held and was not copied is gone: `verify` names it. --topic with --all is for a
-    target that was truncated.
+    Such a topic has a position past the edge's log end. MirrorMaker 2 then copies nothing, or only
+    records after the old position, and reports no error. Stop every `hourmark mirror run` first;
+    the command refuses to run while a worker is in the group.
+
+    Records that are on the target already are copied a second time. The ETL drops them as
+    duplicates; `hourmark mirror verify` reports them as doubled or foreign until the target's
+    retention deletes them. Records of the old topic that were not copied are lost, and `verify`
+    names them. Use --topic with --all after a target was truncated.
     """
     set_up_logging(config.log_level)
-    if also_well and not topics:
-        raise click.UsageError("--all wants the topics to be named: --topic")
-    sites = Sites(config)
-    refuse_beside_workers(sites)  # before anybody is asked
-    found = kept(sites, selected(topics))
+    if all_positions and not topics:
+        raise click.UsageError("--all requires --topic")
+    sites = MirrorSites(config)
+    refuse_while_workers_run(sites)  # before the confirmation prompt
+    found = read_stored_positions(sites, topic_filter(topics))
     if topics and not found:
         raise UsageError(
             f"the mirror has no position in {' or '.join(topics)}: `hourmark mirror lag` "
             "names its topics"
         )
-    chosen = found if also_well else stale(found)
+    chosen = found if all_positions else stale_positions(found)
     if chosen and not yes:
         click.echo("\n".join(map(str, chosen)), err=True)
         click.confirm(
             f"Copy {len(chosen)} topic-partitions from their beginning?", abort=True, err=True
         )
     if chosen:
-        begin_anew(config.mirror.work_dir, sites, chosen)
+        reset_positions(config.mirror.work_dir, sites, chosen)
     if as_json:
-        say_json({"reset": [one.as_object() for one in chosen]})
+        print_json({"reset": [one.as_object() for one in chosen]})
     elif chosen:
         click.echo("\n".join(f"reset  {one}" for one in chosen))
         click.echo(

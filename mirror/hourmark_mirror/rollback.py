@@ -1,30 +1,37 @@
-"""What the mirror's memory holds that an older version would forget."""
+"""Mirror state that an older version would lose, for `hourmark rollback` checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from hourmark.config.loading import Config
-from hourmark.rollback.obstacle import NothingHere, Obstacle
-from hourmark.rollback.version import Older
-from hourmark_mirror.verify.checks import CHECKS, Checks
+from hourmark.rollback.obstacle import NothingToCheck, Obstacle
+from hourmark.rollback.version import OlderVersion
+from hourmark_mirror.verify.verification_state import CHECKS_FILE, VerificationState
 
 
-def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Alarms that stand.
+def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
+    """Yield an obstacle if the older version would drop unaccepted alarms.
 
-    A version that does not keep them reads the file, and writes it without them.
+    A version that does not know alarms rewrites the state file without them.
+
+    Args:
+        config: Current configuration.
+        older: Version to return to.
+
+    Raises:
+        NothingHere: No central cluster is configured, or no state file exists.
     """
     if not config.kafka.mirrored:
-        raise NothingHere("nothing is mirrored (kafka.central)")
-    if not (config.mirror.work_dir / CHECKS).exists():
-        raise NothingHere(
-            f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS} (mirror.work_dir)"
+        raise NothingToCheck("nothing is mirrored (kafka.central)")
+    if not (config.mirror.work_dir / CHECKS_FILE).exists():
+        raise NothingToCheck(
+            f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS_FILE} (mirror.work_dir)"
         )
-    alarms = Checks(config.mirror.work_dir, "").alarms
+    alarms = VerificationState(config.mirror.work_dir, "").alarms
     if alarms and not older.keeps_alarms:
         yield Obstacle(
-            str(config.mirror.work_dir / CHECKS),
+            str(config.mirror.work_dir / CHECKS_FILE),
             f"{len(alarms)} alarms stand, such as: {alarms[0].seen}; {older.name} would "
             "forget them",
             "see to each, and accept it: `hourmark mirror verify` tells how",

@@ -1,5 +1,6 @@
-"""`hourmark canary run`: one event a minute through the delivery service, exactly once, by the
-settings of the tailer.
+"""`hourmark canary run`: posts one event per minute, exactly once, through the delivery service.
+
+It uses the tailer's settings for services, token and TLS.
 """
 
 from __future__ import annotations
@@ -17,41 +18,51 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import HourmarkError
 from hourmark.log import set_up_logging
 from hourmark.process.stopping import stop_on_signals
-from hourmark_producer.report.metrics import canary_exposition
-from hourmark_producer.report.probes import answering
-from hourmark_producer.send.client import Busy, Refused, ServiceLink
+from hourmark_producer.report.metrics import render_canary_metrics
+from hourmark_producer.report.probes import serve_probes
+from hourmark_producer.send.client import DeliveryServiceClient, RequestRefused, ServiceUnavailable
 
 _LOG = logging.getLogger(__name__)
 
 RETRY_S = 5.0
 
 
-class Canary:
-    """Posts, and posts the same again until it is acknowledged: its name and time are in it, so it
-    is there once.
+class CanaryPoster:
+    """Poster of canary events, each of which is repeated until it is acknowledged.
+
+    The id and time of an event are part of its body, so a repeated post does not duplicate it.
+
+    Args:
+        client: Client for the delivery services.
+        site: Name of the site in every event.
+        clock: Clock of this host.
     """
 
-    def __init__(self, link: ServiceLink, site: str, clock: Clock) -> None:
-        self._link, self._site, self._clock = link, site, clock
+    def __init__(self, client: DeliveryServiceClient, site: str, clock: Clock) -> None:
+        self._client, self._site, self._clock = client, site, clock
         self._steady_s = (
             clock.monotonic_s()
-        )  # of the last one that was acknowledged, or of the start
+        )  # when the latest event was acknowledged, or of the start
         self._acknowledged_ms = 0
-        self._body: bytes | None = None  # what is not acknowledged yet
+        self._body: bytes | None = None  # the event that is not acknowledged yet
         self._failed = False
 
     def post(self) -> bool:
-        """One try; whether it is acknowledged. What keeps it from that is said once."""
+        """Post the current event once and return whether it was acknowledged and accepted.
+
+        An event that was not acknowledged is posted again by the next call. The first failure in a
+        row is logged; no error is raised.
+        """
         try:
             if self._body is None:
-                self._body = self._event(self._link.fresh().clock_ms)
-            told = self._link.post_events(CANARY, self._body)
-        except (Busy, Refused) as error:
-            return self._not_yet(error)
+                self._body = self._event(self._client.current_reading().clock_ms)
+            told = self._client.post_events(CANARY, self._body)
+        except (ServiceUnavailable, RequestRefused) as error:
+            return self._log_failure(error)
         sent, self._body = self._body, None
         if letters := told.get("dead_letters"):
             _LOG.error(
-                "the canary became a dead letter (%s): is %s declared as it must be?", told, CANARY
+                "the canary became a dead letter (%s): check the declaration of %s", told, CANARY
             )
         else:
             self._steady_s, self._acknowledged_ms = self._clock.monotonic_s(), self._clock.now_ms()
@@ -61,12 +72,12 @@ class Canary:
         self._failed = bool(letters)
         return not letters
 
-    def exposition(self) -> bytes:
-        """Of /metrics."""
-        return canary_exposition(self._acknowledged_ms / 1000)
+    def render_metrics(self) -> bytes:
+        """Return the body of /metrics, in the Prometheus text format."""
+        return render_canary_metrics(self._acknowledged_ms / 1000)
 
-    def unwell(self) -> list[str]:
-        """Of /healthz."""
+    def unhealthy_reasons(self) -> list[str]:
+        """Return a message if no event was acknowledged for too long; empty if healthy."""
         silent_s = self._clock.monotonic_s() - self._steady_s
         return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []
 
@@ -80,7 +91,7 @@ class Canary:
             }
         ).encode()
 
-    def _not_yet(self, error: HourmarkError) -> bool:
+    def _log_failure(self, error: HourmarkError) -> bool:
         if not self._failed:
             _LOG.error("no canary is acknowledged: %s", error)
         self._failed = True
@@ -89,26 +100,26 @@ class Canary:
 
 @click.command(epilog="Example:  hourmark canary run --config /etc/hourmark/hourmark.toml")
 @config_option
-@click.option("--site", help="What the events name as their site; default: kafka.edge_alias.")
+@click.option("--site", help="Site in the events; default: kafka.edge_alias.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="/metrics and /healthz there, on loopback.",
+    help="Serve /metrics and /healthz on this loopback port; 0 for none.",
 )
 def run(config: Config, site: str | None, metrics_port: int) -> None:
-    """Post one event of the type hourmark-canary a minute, until SIGTERM.
+    """Post one event of the type hourmark-canary per minute, until SIGTERM.
 
-    Through the services of tailer.service_urls, with tailer.token_file and tailer.tls. It shall run
-    on a host of its own, as a tailer does; no state is kept. `hourmark canary check` tells how far
-    the last one came.
+    Uses the services in tailer.service_urls with tailer.token_file and tailer.tls. Run it on a host
+    of its own, like a tailer; it keeps no state. `hourmark canary check` shows how far the latest
+    event has come.
     """
     set_up_logging(config.log_level)
     clock, stopping = SystemClock(), threading.Event()
     stop_on_signals(lambda _: stopping.set())
-    with contextlib.closing(ServiceLink(config.tailer, clock)) as link:
-        posting = Canary(link, site or config.kafka.edge_alias, clock)
-        with answering(posting, "127.0.0.1", metrics_port, "--metrics-port"):
+    with contextlib.closing(DeliveryServiceClient(config.tailer, clock)) as link:
+        posting = CanaryPoster(link, site or config.kafka.edge_alias, clock)
+        with serve_probes(posting, "127.0.0.1", metrics_port, "--metrics-port"):
             while not stopping.is_set():
                 began_s = clock.monotonic_s()
                 pause_s = INTERVAL_S if posting.post() else RETRY_S

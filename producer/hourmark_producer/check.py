@@ -1,13 +1,9 @@
-"""`hourmark tail --check`, and what a start of the tailer needs.
+"""Checks that a start of the tailer would succeed: `hourmark tail --check` and reloads.
 
-What a start of the tailer needs and its settings alone do not show: files, folders, addresses and
-programs.
-
-A reload checks this before the running tailer ends, and `hourmark tail --check` reports it: so
-neither accepts a configuration that a start refuses. Nothing is changed, sent or delivered.
-
-`hourmark tail --check`: would a start go well. Reads, asks the services for their clock, and
-changes nothing.
+The checks cover what the settings alone do not show: files, folders, addresses, programs and
+certificates. A reload runs them before the running tailer ends, so it never accepts a configuration
+that a start refuses. Nothing is modified, sent or delivered; `--check` requests the clock and rules
+of each service.
 """
 
 from __future__ import annotations
@@ -24,85 +20,99 @@ from typing import Final, Literal
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
-from hourmark.config.redaction import shown
+from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import ConfigError, HourmarkError
-from hourmark.process.certificates import load_cas, load_pair
+from hourmark.process.certificates import load_ca_certificates, load_certificate
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.generations import owner
 from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import peek
 from hourmark_producer.files.patterns import Findings, Pattern, is_named_by, look
-from hourmark_producer.receive.inputs import JOURNAL, UDP, address_of
-from hourmark_producer.receive.sockets import listening
-from hourmark_producer.send.client import Busy, ServiceLink
+from hourmark_producer.receive.inputs import JOURNAL, UDP, parse_listen_address
+from hourmark_producer.receive.sockets import open_listener
+from hourmark_producer.send.client import DeliveryServiceClient, ServiceUnavailable
 from hourmark_producer.send.credentials import Credentials
-from hourmark_producer.send.services import Services
+from hourmark_producer.send.services import ServiceSelector
 
 _JOURNALCTL: Final = "journalctl"
 _TLS: Final = "tailer.syslog.tls"
 
 
 def check_services(config: TailerConfig, clock: Clock) -> None:
-    """Raise ConfigError where a service's URL, the token or a certificate cannot be used."""
-    Services(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
+    """Check that the service URLs, the token and the certificates can be used.
+
+    Raises:
+        ConfigError: One of them cannot be used; the message names the setting.
+    """
+    ServiceSelector(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
     Credentials(config, clock)
 
 
-def check_received(config: TailerConfig, listened: frozenset[str] = frozenset()) -> None:
-    """Raise ConfigError where a source cannot receive as its `input` says.
+def check_receiving_inputs(config: TailerConfig, open_inputs: frozenset[str] = frozenset()) -> None:
+    """Check that every receiving source could start: its address, program and certificates.
 
-    Args: config: Settings of the tailer. listened: Inputs that this process listens at already;
-        their addresses are in use, by itself.
+    Args:
+        config: Settings of the tailer.
+        open_inputs: Inputs that this process listens on already; their addresses are not tried.
+
+    Raises:
+        ConfigError: An input is not available.
     """
     if config.syslog.tls.certificate is not None and any(
         (one.input or "").startswith("syslog+tls") for one in config.sources
     ):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        load_pair(context, _TLS, config.syslog.tls.certificate, config.syslog.tls.key)
+        load_certificate(context, _TLS, config.syslog.tls.certificate, config.syslog.tls.key)
         if config.syslog.tls.client_ca is not None:
-            load_cas(context, f"{_TLS}.client_ca", config.syslog.tls.client_ca)
+            load_ca_certificates(context, f"{_TLS}.client_ca", config.syslog.tls.client_ca)
     for source in config.sources:
-        if source.input is None or source.input in listened:
+        if source.input is None or source.input in open_inputs:
             continue
         if source.input == JOURNAL and shutil.which(_JOURNALCTL) is None:
             raise ConfigError(
                 f"source {source.name}: {_JOURNALCTL} is not on the PATH; input = "
                 "'journald' needs it"
             )
-        if (address := address_of(source.input)) is not None:
+        if (address := parse_listen_address(source.input)) is not None:
             kind = socket.SOCK_DGRAM if address.kind == UDP else socket.SOCK_STREAM
-            listening((address.host, address.port), kind, source.name).close()
+            open_listener((address.host, address.port), kind, source.name).close()
 
 
 def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
-    """Yield each setting whose folder cannot be written to by this user, and the path that is in
-    the way.
+    """Yield the folder settings that this user cannot write to.
+
+    Yields:
+        The name of the setting, and the path that prevents writing.
     """
     for setting, folder in (
         ("tailer.state_dir", config.state_dir),
         ("tailer.second_state_dir", config.second_state_dir),
     ):
-        if folder is not None and (in_the_way := not_writable(folder)) is not None:
+        if folder is not None and (in_the_way := nearest_unwritable_path(folder)) is not None:
             yield setting, in_the_way
 
 
-def not_writable(folder: Path) -> Path | None:
-    """Return the folder, or the nearest path above it that exists, where it cannot be written to;
-    None where it can.
+def nearest_unwritable_path(folder: Path) -> Path | None:
+    """Return the path that prevents writing to a folder, or None if the folder is writable.
+
+    If the folder does not exist, the nearest existing parent is checked.
     """
     there = next(above for above in (folder, *folder.absolute().parents) if os.path.lexists(above))
     return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
 
 
 def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, clock: Clock) -> None:
-    """Raise ConfigError where a running tailer cannot go on with other settings.
+    """Check that a running tailer can continue with other settings.
 
     Args:
-        config: The settings as they are to be.
-        running: Those of the running tailer.
-        host_id: The running tailer's.
-        clock: Of this host.
+        config: The new settings.
+        running: The settings of the running tailer.
+        host_id: Identifier of the running tailer's installation.
+        clock: Clock of this host.
+
+    Raises:
+        ConfigError: A start with the new settings would fail, or they name another state folder.
     """
     if config.state_dir.resolve() != running.state_dir.resolve():
         raise ConfigError(
@@ -126,50 +136,64 @@ def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, cloc
             f"id {known}, not {host_id}"
         )
     check_services(config, clock)
-    check_received(
+    check_receiving_inputs(
         config, frozenset(source.input for source in running.sources if source.input is not None)
     )
 
 
-_BY_ITSELF: Final = "; a tailer runs on this tailer.state_dir, and listens there itself, perhaps"
+_MAYBE_OWN_LISTENER: Final = (
+    "; a tailer runs with this tailer.state_dir and may use the address itself"
+)
 _UNUSUAL: Final = re.compile(r"[$~]|[@!+]\(")
-NAMED: Final = 5  # files of a source; the others are counted
+NAMED: Final = 5  # files listed per source; the others are only counted
 
 Level = Literal["well", "warning", "error"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Checked:
-    """One answer. An error keeps a tailer from its work, a warning may be as it shall be."""
+class CheckResult:
+    """The result of one check.
+
+    Attributes:
+        subject: What was checked, such as a setting, source or service.
+        level: `error` if it keeps the tailer from working, `warning` if it may be intended, else
+            `well`.
+        said: The finding, with the next step if there is one.
+    """
 
     subject: str
     level: Level
     said: str
 
 
-def check(config: TailerConfig, clock: Clock) -> list[Checked]:
-    """Everything, in the order of a start; `config` is in order by itself."""
+def run_startup_checks(config: TailerConfig, clock: Clock) -> list[CheckResult]:
+    """Run all checks in the order of a start and return their results.
+
+    Args:
+        config: Settings that `validate_settings` has accepted.
+        clock: Clock of this host.
+    """
     return [
         _state(config),
-        *_received(config),
+        *_check_receiving(config),
         *(one for source in config.sources for one in _source(source)),
         *_services(config, clock),
     ]
 
 
-def _state(config: TailerConfig) -> Checked:
+def _state(config: TailerConfig) -> CheckResult:
     folder, subject = config.state_dir, "tailer.state_dir"
     state = StateFolder(folder, "tailer")
     try:
         for setting, path in unwritable_folders(config):
-            return Checked(
+            return CheckResult(
                 setting,
                 "error",
                 f"{path} cannot be written to by this user; name another folder, or grant access",
             )
         host_id, path = state.host_id(), folder / CHECKPOINT
         if not path.exists() and host_id is not None:
-            return Checked(
+            return CheckResult(
                 subject,
                 "error",
                 f"{folder} has a host id but no checkpoint: put {path.name} back, or "
@@ -177,38 +201,38 @@ def _state(config: TailerConfig) -> Checked:
             )
         known = peek(path) if path.exists() else None
     except HourmarkError as error:
-        return Checked(subject, "error", str(error))
+        return CheckResult(subject, "error", str(error))
     if known is None:
-        return Checked(subject, "well", f"{folder}: a first start, which makes it")
+        return CheckResult(subject, "well", f"{folder}: a first start, which creates it")
     holder = state.holder()
     runs = (
-        f"; a tailer runs on it (process {holder}), a second one would be refused" if holder else ""
+        f"; a tailer runs with it (process {holder}), and a second one would be refused"
+        if holder
+        else ""
     )
-    return Checked(subject, "well", f"{folder}: {len(known.files)} files are known{runs}")
+    return CheckResult(subject, "well", f"{folder}: {len(known.files)} files are known{runs}")
 
 
-def _received(config: TailerConfig) -> Iterator[Checked]:
-    """What a start would meet as it begins to receive. A running tailer has its addresses
-    itself.
-    """
+def _check_receiving(config: TailerConfig) -> Iterator[CheckResult]:
+    # a running tailer uses these addresses itself, so an error may only mean that
     try:
-        check_received(config)
+        check_receiving_inputs(config)
     except ConfigError as error:
         runs = StateFolder(config.state_dir, "tailer").holder() is not None
-        yield Checked(
-            "input", "warning" if runs else "error", f"{error}{_BY_ITSELF if runs else ''}"
+        yield CheckResult(
+            "input", "warning" if runs else "error", f"{error}{_MAYBE_OWN_LISTENER if runs else ''}"
         )
 
 
-def _source(source: TailedSource) -> Iterator[Checked]:
+def _source(source: TailedSource) -> Iterator[CheckResult]:
     subject = f"source {source.name}"
     if source.input is not None:
-        yield Checked(subject, "well", f"received: {source.input}")
+        yield CheckResult(subject, "well", f"received: {source.input}")
         return
     found = look([Pattern(path) for path in source.paths])
     files = [path for path in sorted(found.files) if not is_named_by(path, source.exclude)]
     if wrong := _problems(found, files):
-        yield Checked(
+        yield CheckResult(
             subject,
             "error",
             f"cannot be read: {_some(wrong)}; grant access, or mount what is not there",
@@ -216,10 +240,10 @@ def _source(source: TailedSource) -> Iterator[Checked]:
         return
     for pattern in source.paths:
         if (said := _pattern_warning(pattern, source)) is not None:
-            yield Checked(subject, "warning", said)
+            yield CheckResult(subject, "warning", said)
     if files:
         size = sum(found.files[path].st_size for path in files)
-        yield Checked(subject, "well", f"{len(files)} files, {size:,} bytes: {_some(files)}")
+        yield CheckResult(subject, "well", f"{len(files)} files, {size:,} bytes: {_some(files)}")
 
 
 def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
@@ -228,9 +252,9 @@ def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
         return None
     why = ""
     if found.files:
-        why = f": `exclude` leaves out all {len(found.files)} files that do"
+        why = f": `exclude` excludes all {len(found.files)} matching files"
     elif found.compressed:
-        why = f" but {len(found.compressed)} compressed files, which are not followed"
+        why = f" but {len(found.compressed)} compressed files, which are not tailed"
     elif any("**" in part and part != "**" for part in pattern.split("/")):
         why = (
             ": `**` matches folders only as a whole part of a path, as in "
@@ -241,7 +265,7 @@ def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
             ": only `*`, `?`, `[…]` and `**` are special; environment variables, `~` and "
             "`@(…)` are not expanded"
         )
-    return f"nothing matches {pattern} now{why}; files that come are followed"
+    return f"nothing matches {pattern} now{why}; files that appear later are tailed"
 
 
 def _problems(found: Findings, files: list[str]) -> list[str]:
@@ -256,23 +280,23 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def _services(config: TailerConfig, clock: Clock) -> Iterator[Checked]:
+def _services(config: TailerConfig, clock: Clock) -> Iterator[CheckResult]:
     for url in config.service_urls:
-        subject = f"service {shown(url)}"
+        subject = f"service {redact_setting(url)}"
         try:
-            link = ServiceLink(config.model_copy(update={"service_urls": [url]}), clock)
+            link = DeliveryServiceClient(config.model_copy(update={"service_urls": [url]}), clock)
         except ConfigError as error:
-            yield Checked(subject, "error", str(error))
-            return  # of token or certificates, which are those of all
+            yield CheckResult(subject, "error", str(error))
+            return  # token and certificates are the same for all services
         try:
-            rules = link.fresh().rules
-        except Busy as error:
-            yield Checked(subject, "warning", f"{error}; lines wait until it answers")
+            rules = link.current_reading().rules
+        except ServiceUnavailable as error:
+            yield CheckResult(subject, "warning", f"{error}; lines wait until it answers")
         except HourmarkError as error:
-            yield Checked(subject, "error", str(error))
+            yield CheckResult(subject, "error", str(error))
         else:
             none = "it knows no rules yet; run `hourmark types apply`"
-            yield Checked(
+            yield CheckResult(
                 subject,
                 "well" if rules else "warning",
                 f"answers, rules revision {rules}" if rules else none,

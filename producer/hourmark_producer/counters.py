@@ -16,7 +16,7 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hourmark.records.wire import RangeAnswer
+from hourmark.records.wire import RangeResponse
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Counters:
         self.dead_letters = 0
         self.delivered_at_ms: int | None = None
 
-    def acknowledged(self, count: int, answer: RangeAnswer, at_ms: int | None = None) -> None:
+    def acknowledged(self, count: int, answer: RangeResponse, at_ms: int | None = None) -> None:
         """A range of `count` bytes was delivered."""
         with self._lock:
             self.delivered_at_ms = at_ms

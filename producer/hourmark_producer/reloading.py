@@ -1,11 +1,9 @@
-"""SIGHUP: the tailer goes on with the configuration as it stands now, if a start would accept it;
-else with the one that it has.
+"""Reload on SIGHUP: the tailer restarts with the current configuration if a start would accept it.
 
-A tailer whose configuration changed is another one: sources, folders, services, limits. So the
-running one ends as on SIGTERM, and the same process begins anew (execv) on the same checkpoint,
-with the same arguments and process id: there is no second way of starting. Signals that come
-meanwhile are held back until the new one listens to them: else a SIGTERM would be forgotten with
-the one that it came to.
+Otherwise it continues with its present configuration. A changed configuration can concern sources,
+folders, services and limits, so the tailer stops as on SIGTERM and the same process executes the
+program again (execv), with the same arguments, process id and checkpoint. Signals are blocked until
+the new program handles them, so no SIGTERM is lost in between.
 """
 
 from __future__ import annotations
@@ -26,63 +24,73 @@ _HELD: Final = {signal.SIGHUP, *SIGNALS}
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Reloading:
-    """`read` raises HourmarkError where the configuration is not in order; `stop` ends the tailer.
+class ReloadHandler:
+    """Handler of SIGHUP that checks the configuration and restarts the process. Thread-safe.
 
-    Safe in threads.
+    Args:
+        read: Reads and checks the configuration; raises HourmarkError if it is not acceptable.
+        stop: Begins to stop the running tailer.
+
+    Attributes:
+        was_last_reload_accepted: Result of the latest reload; True if there was none.
     """
 
     def __init__(self, read: Callable[[], object], stop: Callable[[], object]) -> None:
         self._read = read
         self._stop = stop
         self._lock = threading.Lock()
-        self._begins_anew = False
-        self.ok = True  # the latest
+        self._restart_requested = False
+        self.was_last_reload_accepted = True  # result of the latest reload
 
     def listen(self) -> None:
-        """From now on SIGHUP asks for it.
-
-        All signals are taken, also such as came since `begin_anew`.
-        """
-        signal.signal(signal.SIGHUP, lambda *_: _thread.start_new_thread(self.ask, ()) and None)
+        """Handle SIGHUP from now on, including a signal that arrived during a restart."""
+        signal.signal(
+            signal.SIGHUP, lambda *_: _thread.start_new_thread(self.request_reload, ()) and None
+        )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
 
     @property
-    def wanted(self) -> bool:
-        """Whether the tailer is to begin anew, once it has ended."""
-        return self._begins_anew
+    def is_restart_requested(self) -> bool:
+        """Return whether the process is to restart once the tailer has stopped."""
+        return self._restart_requested
 
-    def begin_anew(self, is_over: Callable[[], bool]) -> None:
-        """Where that is wanted, this process from its beginning; not where it `is_over`, as SIGTERM
-        came.
+    def restart_if_requested(self, is_over: Callable[[], bool]) -> None:
+        """Execute the program again if a reload was requested; otherwise return.
 
-        To be called by the main thread, once everything is closed.
+        Call this in the main thread after everything is closed. SIGHUP and the stop signals stay
+        blocked for the new program.
+
+        Args:
+            is_over: Returns whether the process must end instead, because of SIGTERM or Ctrl-C.
         """
         signal.pthread_sigmask(
             signal.SIG_BLOCK, _HELD
-        )  # handlers of those that came before have run when it returns
-        if self.wanted and not is_over():
+        )  # when it returns, handlers of earlier signals have run
+        if self.is_restart_requested and not is_over():
             for number in SIGNALS:
                 signal.signal(
                     number, signal.SIG_DFL
-                )  # another thread, if there is any, takes it at its word
+                )  # a signal that another thread receives then ends the process
             if not is_over():
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # this program again
+                os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # executes this program again
 
-    def ask(self) -> None:
-        """Check the configuration, and begin to end if it is in order."""
+    def request_reload(self) -> None:
+        """Check the configuration and, if it is acceptable, begin to stop the tailer.
+
+        Otherwise an error is logged and the tailer continues.
+        """
         with self._lock:
             try:
                 self._read()
             except HourmarkError as error:
-                self.ok = False
+                self.was_last_reload_accepted = False
                 _LOG.error(
-                    "SIGHUP: the configuration is not taken, and the tailer goes on as it was: %s",
+                    "SIGHUP: the configuration is rejected, and the tailer continues unchanged: %s",
                     error,
                 )
                 return
-            self.ok, self._begins_anew = True, True
-            _LOG.info("SIGHUP: going on with the configuration as it stands now")
+            self.was_last_reload_accepted, self._restart_requested = True, True
+            _LOG.info("SIGHUP: restarting with the current configuration")
         self._stop()

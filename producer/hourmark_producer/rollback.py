@@ -1,4 +1,4 @@
-"""What of a tailer an older version could not go on with: its checkpoint, and what it received."""
+"""Obstacles to continuing with an older version of the tailer on the same checkpoint."""
 
 from __future__ import annotations
 
@@ -8,33 +8,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hourmark.config.loading import Config
-from hourmark.rollback.obstacle import NothingHere, Obstacle
-from hourmark.rollback.version import Older
+from hourmark.rollback.obstacle import NothingToCheck, Obstacle
+from hourmark.rollback.version import OlderVersion
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import KnownFile, opened, peek
 from hourmark_producer.files.patterns import PACKED
 
 _END_IN_ORDER = (
-    "start the tailer, wait until `hourmark tail status` has nothing in flight, and end it "
-    "by SIGTERM"
+    "start the tailer, wait until `hourmark tail status` shows nothing in flight, and stop "
+    "it with SIGTERM"
 )
 
 
-def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Of the checkpoint of `tailer.state_dir`.
+def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
+    """Yield the obstacles to continuing with an older version on this tailer's checkpoint.
 
-    NothingHere; UsageError, Unavailable where it cannot be read.
+    Args:
+        config: Configuration of the tailer.
+        older: The older version.
+
+    Raises:
+        NothingHere: The state folder has no checkpoint.
+        UsageError: This user may not read the checkpoint.
+        Unavailable: The checkpoint cannot be read at the moment.
     """
     path = config.tailer.state_dir / CHECKPOINT
     if not path.exists():
-        raise NothingHere(f"there is no checkpoint at {path} (tailer.state_dir)")
+        raise NothingToCheck(f"there is no checkpoint at {path} (tailer.state_dir)")
     where = str(path)
     if (pid := StateFolder(config.tailer.state_dir, "tailer").holder()) is not None:
         yield Obstacle(
             where,
-            f"a tailer runs (process {pid}): what it leaves behind cannot be told yet",
-            "end it by SIGTERM, and ask again",
+            f"a tailer runs (process {pid}): its final state is not known yet",
+            "stop it with SIGTERM and try again",
         )
     with opened(path) as db:
         ((version,),) = db.execute("SELECT format FROM meta").fetchall()
@@ -61,7 +68,7 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
 
 
 def _of_files(
-    config: Config, where: str, files: list[KnownFile], older: Older
+    config: Config, where: str, files: list[KnownFile], older: OlderVersion
 ) -> Iterator[Obstacle]:
     packed = [file.path for file in files if file.path.endswith(PACKED)]
     vanished = [

@@ -1,4 +1,4 @@
-"""What the types of the settings alone cannot tell of a tailer's configuration."""
+"""Validation of the tailer's settings beyond their types."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark.records.ranges import range_fields
+from hourmark.records.ranges import encode_range_fields
 from hourmark_producer.cut.sources import NAMES
 from hourmark_producer.history import beginnings
 from hourmark_producer.receive.inputs import check_inputs
@@ -17,8 +17,12 @@ from hourmark_producer.receive.inputs import check_inputs
 _BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 
 
-def checked(settings: TailerConfig) -> TailerConfig:
-    """The same; ConfigError names the setting that is wrong."""
+def validate_settings(settings: TailerConfig) -> TailerConfig:
+    """Return the settings unchanged if they are valid.
+
+    Raises:
+        ConfigError: A setting is invalid or conflicts with another; the message names it.
+    """
     if not settings.sources:
         raise ConfigError(
             "tailer.sources is empty; name at least one: [[tailer.sources]] with name and paths"
@@ -29,7 +33,7 @@ def checked(settings: TailerConfig) -> TailerConfig:
         where = f"tailer.sources.{number}"
         if names.index(source.name) != number:
             raise ConfigError(
-                f"{where}.name = {source.name!r} is there twice; give all its globs in one `paths`"
+                f"{where}.name = {source.name!r} is used twice; put all its globs into one `paths`"
             )
         for path in source.paths:
             if not path.startswith("/"):
@@ -44,7 +48,7 @@ def checked(settings: TailerConfig) -> TailerConfig:
         _check_cri(source, where)
         beginnings.check(source, where)
         try:
-            range_fields(source.fields)
+            encode_range_fields(source.fields)
         except ValueError as error:
             raise ConfigError(f"{where}.fields: {error}") from error
         try:
@@ -75,18 +79,17 @@ def _check_cri(source: TailedSource, where: str) -> None:
         return
     if source.record_start is not None:
         raise ConfigError(
-            f"{where}.record_start goes not with format = 'cri', whose records are what "
-            "containers wrote on a line"
+            f"{where}.record_start cannot be combined with format = 'cri', whose records "
+            "are the lines that containers wrote"
         )
     if taken := sorted(source.fields.keys() & set(NAMES)):
         raise ConfigError(
-            f"{where}.fields.{taken[0]}: with format = 'cri' it is told by the path, or "
-            "by each line"
+            f"{where}.fields.{taken[0]}: with format = 'cri' the path or each line determines it"
         )
     try:
-        range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))
+        encode_range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))
     except ValueError as error:
-        raise ConfigError(f"{where}.fields, with those of containers: {error}") from error
+        raise ConfigError(f"{where}.fields, including the fields of containers: {error}") from error
 
 
 def _check_record_start(pattern: str, where: str) -> None:

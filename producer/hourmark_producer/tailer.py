@@ -1,13 +1,9 @@
-"""The File Tailer, running: scans in one thread, sends in several, reports in one.
+"""The running file tailer: one thread scans files, several send ranges, one sends host reports.
 
-How long one pass (`hourmark tail --once`) waits while nothing is acknowledged.
-
-The File Tailer, running: scans in one thread, sends in several, reports in one.
-
-A stop says no goodbye: the host will come back, and what is written meanwhile is waited for. A
-drain reads all to the end, waits for ever for it to be acknowledged, and then says goodbye: nothing
-will come, do not wait for this host. One pass is the same without a goodbye, and without waiting
-for ever.
+A stop reports no goodbye, because the host is expected to come back, and hours wait for what is
+written meanwhile. A drain reads all files to their end, waits without limit until everything is
+acknowledged, and then reports a goodbye, so no hour waits for this host. A single pass (`hourmark
+tail --once`) is a drain without a goodbye and with a time limit.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import Finding, HourmarkError, Unavailable
 from hourmark.records.host_reports import SourceReport
 from hourmark_producer.checkpoint.books import Balance, balances_now
@@ -36,18 +32,18 @@ from hourmark_producer.files.tracked_file import Files, Seen
 from hourmark_producer.history.beginnings import Beginnings
 from hourmark_producer.history.elsewhere import Elsewhere
 from hourmark_producer.history.remainders import Rests
-from hourmark_producer.receive.spools import Spools, followed, recover_all
-from hourmark_producer.reloading import Reloading
-from hourmark_producer.report import metrics, standing
-from hourmark_producer.report.probes import Health
-from hourmark_producer.report.summary import Summary, summed_up
+from hourmark_producer.receive.spools import SpoolReceivers, recover_spools, sources_as_files
+from hourmark_producer.reloading import ReloadHandler
+from hourmark_producer.report import metrics, snapshot
+from hourmark_producer.report.probes import TailerHealth
+from hourmark_producer.report.summary import RunSummary, summarize_run
 from hourmark_producer.send import clocks
-from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.client import DeliveryServiceClient
 from hourmark_producer.send.clocks import ClockFloor
-from hourmark_producer.send.flight import Lanes
-from hourmark_producer.send.follower import Follower, RefusedLines
-from hourmark_producer.send.reports import CaughtUp, Reporter, Target
-from hourmark_producer.send.senders import Senders
+from hourmark_producer.send.file_shipper import DeadLetterCounts, FileShipper
+from hourmark_producer.send.flight import InFlightSlots
+from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpClaim, HostReporter
+from hourmark_producer.send.senders import SenderPool
 from hourmark_producer.watch.descriptors import Descriptors
 from hourmark_producer.watch.hints import Hints
 from hourmark_producer.watch.pace import Glances, Pace, PendingBytes
@@ -55,8 +51,13 @@ from hourmark_producer.watch.retirement import Retirement
 from hourmark_producer.watch.scanner import Scanner
 
 
-class Standstill:
-    """Of a run. `limit_s`: None, it waits for ever."""
+class StallLimit:
+    """Limit on the time that a single pass waits without any acknowledgment.
+
+    Args:
+        clock: Clock of this host.
+        limit_s: The limit in seconds; None for no limit.
+    """
 
     def __init__(self, clock: Clock, limit_s: float | None) -> None:
         self._clock = clock
@@ -64,30 +65,49 @@ class Standstill:
         self._ranges, self._moved_s = -1, clock.monotonic_s()
 
     def check(self, ranges: int, pending_bytes: int) -> None:
-        """Unavailable where it lasts too long. `ranges`: acknowledged so far."""
+        """Raise an error if no range was acknowledged within the limit.
+
+        Args:
+            ranges: Number of ranges acknowledged so far.
+            pending_bytes: Bytes not delivered yet, for the error message.
+
+        Raises:
+            Unavailable: The number of acknowledged ranges did not change within the limit.
+        """
         now_s = self._clock.monotonic_s()
         if ranges != self._ranges:
             self._ranges, self._moved_s = ranges, now_s
         elif self._limit_s is not None and now_s - self._moved_s >= self._limit_s:
             raise Unavailable(
-                f"for {self._limit_s:g} s nothing was acknowledged; {pending_bytes} bytes are "
-                "pending or unreported. They are "
-                "kept: look at the warnings above, at tailer.service_urls and at `hourmark "
-                "tail status`, then run it again"
+                f"nothing was acknowledged for {self._limit_s:g} s; {pending_bytes} bytes "
+                "are pending or unreported. They are kept: check the warnings above, "
+                "tailer.service_urls and `hourmark tail status`, then run it again"
             )
 
 
 STOP_WITHIN_S: Final = 5.0
 PROGRESS_S: Final = 10.0
 DRAIN_POLL_S: Final = 0.05
-DRAIN_PROBLEM_SCANS: Final = (
-    5  # so often a file could not be looked at before a drain gives up on it
-)
+DRAIN_PROBLEM_SCANS: Final = 5  # scans with an unreadable file before a drain gives up
 _LOG = logging.getLogger(__name__)
 
 
 class Tailer:
-    """One tailer over one open checkpoint, for one run."""
+    """One run of the file tailer on an open checkpoint.
+
+    Args:
+        config: Validated settings.
+        checkpoint: Open checkpoint, which the caller closes after the run.
+        clock: Clock of this host.
+        host_id: Identifier of this host's installation.
+        host_name: Name of this host.
+        identify: Returns the identity of an open file.
+        open_files_max: Maximum number of files that are held open.
+        reloading: Handler of SIGHUP; None if the tailer does not reload.
+
+    Attributes:
+        files: All tracked files.
+    """
 
     def __init__(
         self,
@@ -99,26 +119,28 @@ class Tailer:
         host_name: str,
         identify: Callable[[int], Identity] = identify,
         open_files_max: int = 800,
-        reloading: Reloading | None = None,
+        reloading: ReloadHandler | None = None,
     ) -> None:
         self._config, self._clock, self._checkpoint = config, clock, checkpoint
         self._host_id, self._reloading = host_id, reloading
-        recover_all(config, checkpoint, identify)
+        recover_spools(config, checkpoint, identify)
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
-        self._refused = RefusedLines()
-        self._client = ServiceLink(config, clock, ClockFloor(config.state_dir / clocks.FILE))
+        self._dead_letters = DeadLetterCounts()
+        self._client = DeliveryServiceClient(
+            config, clock, ClockFloor(config.state_dir / clocks.FILE)
+        )
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
-        self._started_at_ms, self._stood_s = clock.now_ms(), float("-inf")
-        self._health = Health(clock, throttle, config.unwell_seconds)
-        self.unwell = self._health.reasons
+        self._started_at_ms, self._snapshot_saved_s = clock.now_ms(), float("-inf")
+        self._health = TailerHealth(clock, throttle, config.unwell_seconds)
+        self.unhealthy_reasons = self._health.unhealthy_reasons
         generations = Generations(
             [config.state_dir, *filter(None, [config.second_state_dir])], host_id
         )
         limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sizes = RangeSizes(limits, config.range_bytes_min)
-        sources = {source.name: source for source in followed(config)}
+        sources = {source.name: source for source in sources_as_files(config)}
         self._rests = Rests(
             files=self.files,
             checkpoint=checkpoint,
@@ -128,7 +150,7 @@ class Tailer:
             sources=sources,
         )
         elsewhere = Elsewhere(self.files, checkpoint)
-        self._follower = Follower(
+        self._shipper = FileShipper(
             client=self._client,
             checkpoint=checkpoint,
             files=self.files,
@@ -138,19 +160,19 @@ class Tailer:
             elsewhere=elsewhere,
             generations=generations,
             counters=self._counters,
-            refused=self._refused,
+            dead_letters=self._dead_letters,
             clock=clock,
             host_id=host_id,
             host_name=host_name,
-            lanes=Lanes(),
+            slots=InFlightSlots(),
             window_max=config.ranges_in_flight,
         )
-        self._senders = Senders(
-            follower=self._follower,
+        self._senders = SenderPool(
+            shipper=self._shipper,
             schedule=self._schedule,
             throttle=throttle,
             backoff_max_s=config.backoff_max_seconds,
-            failed=self._fail,
+            on_error=self._on_error,
         )
         retirement = Retirement(
             files=self.files,
@@ -176,7 +198,7 @@ class Tailer:
             ),
             beginnings=Beginnings(list(sources.values()), checkpoint.begun(), clock),
         )
-        self._spools = Spools(
+        self._spools = SpoolReceivers(
             config=config,
             files=self.files,
             checkpoint=checkpoint,
@@ -184,16 +206,16 @@ class Tailer:
             counters=self._counters,
             throttle=throttle,
             clock=clock,
-            failed=self._fail,
+            on_error=self._on_error,
         )
-        self._caught_up = {source.name: CaughtUp() for source in config.sources}
-        self._reporter = Reporter(
+        self._caught_up = {source.name: CaughtUpClaim() for source in config.sources}
+        self._reporter = HostReporter(
             client=self._client,
-            describe=self._describe,
+            source_reports=self._source_reports,
             throttle=throttle,
             host_id=host_id,
             host_name=host_name,
-            arrived=self._report_arrived,
+            on_delivered=self._on_report_delivered,
             clock=clock,
         )
         self._stop_reports = threading.Event()
@@ -215,16 +237,24 @@ class Tailer:
 
     def run(
         self, stop: threading.Event, *, drain: bool = False, once_s: float | None = None
-    ) -> Summary:
-        """Work until `stop`, or, draining, until all is acknowledged.
+    ) -> RunSummary:
+        """Run until `stop` is set or, for a drain or single pass, until everything is delivered.
 
-        Finding where a drain cannot read something.
+        Args:
+            stop: Ends the run.
+            drain: Read all files to their end, wait for all acknowledgments, and report a goodbye.
+            once_s: Drain without a goodbye, with this limit in seconds without an acknowledgment.
 
-        `once_s`: drain without a goodbye; Unavailable where for so many seconds nothing was
-        acknowledged, nor all of it reported.
+        Returns:
+            The summary of the run; `finished` shows whether a drain was completed.
+
+        Raises:
+            Finding: A drain cannot read a file.
+            Unavailable: The limit `once_s` is exceeded.
+            ConfigError: An input is not available.
         """
         drain = drain or once_s is not None
-        self._standstill = Standstill(self._clock, once_s)
+        self._stall_limit = StallLimit(self._clock, once_s)
         for file in self.files:
             if file.progress.in_flight:
                 self._schedule.add(file)
@@ -237,22 +267,21 @@ class Tailer:
             finished = drain and drained and self._finish(stop, goodbye=once_s is None)
         finally:
             self._spools.stop()
-            self._keep_standing()
+            self._save_snapshot()
             self._hints.close()
             if self._end_threads():
-                self._spools.release()
+                self._spools.remove_acknowledged()
                 self._client.close()
                 for file in self.files:
                     file.close()
         if self._failure is not None:
             raise self._failure
-        goodbye, reasons = finished and once_s is None, self._refused.counts()
-        return summed_up(
+        goodbye, reasons = finished and once_s is None, self._dead_letters.counts()
+        return summarize_run(
             self._host_id, self.files, self._counters, reasons, finished=finished, goodbye=goodbye
         )
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
-        """Scan until there is a reason to end; whether that is that all is drained."""
         troubled, problems = 0, dict[str, OSError]()
         while not stop.is_set() and self._failure is None:
             if self._pace.is_due():
@@ -266,20 +295,19 @@ class Tailer:
                     f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5]
                 )
                 raise Finding(
-                    f"not everything could be read: {named}; grant access, or mount it, "
-                    "and drain again"
+                    f"some files could not be read: {named}; grant access or mount them, "
+                    "then drain again"
                 )
-            self._standstill.check(self._counters.ranges, self._pending.by_source().total())
+            self._stall_limit.check(self._counters.ranges, self._pending.by_source().total())
             self._log_progress()
             self._throttle.sweep()
-            if self._clock.monotonic_s() - self._stood_s >= standing.EVERY_S:
-                self._keep_standing()
+            if self._clock.monotonic_s() - self._snapshot_saved_s >= snapshot.SAVE_INTERVAL_S:
+                self._save_snapshot()
             if self._wait(stop, drain=drain or self._spools.ended_s is not None):
                 return True
         return False
 
     def _wait(self, stop: threading.Event, *, drain: bool) -> bool:
-        """Until the next scan is due; whether all is drained."""
         until_s = self._clock.monotonic_s() + self._config.scan_seconds
         while (
             (left_s := until_s - self._clock.monotonic_s()) > 0
@@ -292,48 +320,45 @@ class Tailer:
         return False
 
     def _is_all_read(self) -> bool:
-        """Whether all sources were caught up; since standard input ended, where there is one."""
         return all(
-            claim.is_made(since_s=self._spools.ended_s) for claim in self._caught_up.values()
+            claim.is_caught_up(since_s=self._spools.ended_s) for claim in self._caught_up.values()
         )
 
     def _scan(self, *, is_urgent: bool) -> Seen | None:
-        """A full look; None where the checkpoint could not take what it found.
-
-        `is_urgent`: so is the next.
-        """
         self._scans += 1
         readings_ms = (
             self._client.clocks_ms()
-        )  # received before the scan: what it claims cannot be too late
+        )  # received before the scan, so no claim can be too late
         at_s = self._clock.monotonic_s()
         self._pace.begin()
-        behind = self._spools.behind()
+        behind = self._spools.unsettled_sources()
         try:
             seen = self._scanner.scan(self._scans)
             seen.complete -= behind
         except CheckpointFailed as error:
             self._throttle.warn(
-                "scan", f"{error} Nothing new is followed until it can", logging.ERROR
+                "scan", f"{error} No new files are tailed until it can", logging.ERROR
             )
             self._pace.end(is_urgent=True)
             return None
         self._throttle.over("scan")
-        self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
+        self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
         for path, problem in seen.all_problems().items():
             self._throttle.warn(
                 f"look {path}",
-                f"cannot look at {path}: {problem.strerror}; its source is not caught up",
+                f"cannot scan {path}: {problem.strerror}; its source is not caught up",
             )
         if readings_ms:
-            targets: dict[str, list[Target]] = {source: [] for source in seen.complete}
-            for file in seen.astir:  # of all others all is acknowledged
+            targets: dict[str, list[AcknowledgmentTarget]] = {
+                source: [] for source in seen.complete
+            }
+            for file in seen.astir:  # all other files are fully acknowledged
                 if file.place.source in targets:
-                    targets[file.place.source].append(Target.of(file))
+                    targets[file.place.source].append(AcknowledgmentTarget.from_file(file))
             for source, those in targets.items():
-                self._caught_up[source].begin(readings_ms, those, at_s)
+                self._caught_up[source].start_attempt(readings_ms, those, at_s)
         self._glances.begin(self.files)
-        self._spools.release()
+        self._spools.remove_acknowledged()
         self._pending.count(seen.astir)
         self._pace.end(is_urgent=is_urgent or seen.has_waiting or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
@@ -342,34 +367,30 @@ class Tailer:
         return seen
 
     def _glance(self) -> None:
-        """Look at what changed a moment ago, and at what hints name."""
         self._scans += 1
         hinted = self._hints.take()
         try:
             unsettled = self._scanner.glance(self._scans, self._glances.next(hinted.written))
         except CheckpointFailed as error:
             self._throttle.warn(
-                "scan", f"{error} Nothing new is followed until it can", logging.ERROR
+                "scan", f"{error} No new files are tailed until it can", logging.ERROR
             )
             unsettled = True
         else:
             self._throttle.over("scan")
-            self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
+            self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
         if unsettled or hinted.moved:
             self._pace.want()
 
-    def _report_arrived(self) -> None:
-        self._health.reported()
-        self._senders.allow()
+    def _on_report_delivered(self) -> None:
+        self._health.record_report()
+        self._senders.allow_sending()
 
     def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
-        """Deliver what is on its way, cut nothing new, and report it; perhaps that nothing will
-        come.
-        """
         if not self._end_threads():
             return False
         while not (self._deliver_rest() and self._reporter.send(goodbye=goodbye)):
-            self._standstill.check(self._counters.ranges, self._pending.by_source().total())
+            self._stall_limit.check(self._counters.ranges, self._pending.by_source().total())
             if stop.wait(self._config.scan_seconds):
                 return False
         return True
@@ -378,26 +399,27 @@ class Tailer:
         for file in self.files:
             try:
                 if file.progress.in_flight:
-                    self._follower.step(file)
+                    self._shipper.step(file)
             except HourmarkError as error:
                 self._throttle.warn("rest", f"{error}. Waiting: {file.place.seen_at}")
         return not self._pending.is_in_flight()
 
     def _end_threads(self) -> bool:
-        """Nothing new is cut or reported; whether all threads ended in time."""
-        self._follower.finishing = True
+        self._shipper.finishing = True
         self._rests.stopping.set()
         self._stop_reports.set()
         ended = self._senders.stop(STOP_WITHIN_S)
         self._report_thread.join(STOP_WITHIN_S)
         return ended and not self._report_thread.is_alive()
 
-    def _fail(self, error: Exception) -> None:
+    def _on_error(self, error: Exception) -> None:
         self._failure = error
 
-    def _describe(self, service: str) -> tuple[SourceReport, ...]:
-        # the claims first: what is pending may only grow after them
-        claims = {source: claim.at_ms(service) for source, claim in self._caught_up.items()}
+    def _source_reports(self, service: str) -> tuple[SourceReport, ...]:
+        # claims first: pending bytes may only grow after them
+        claims = {
+            source: claim.service_time_ms(service) for source, claim in self._caught_up.items()
+        }
         pending = self._pending.by_source()
         return tuple(
             SourceReport(
@@ -406,26 +428,36 @@ class Tailer:
                 pending[source],
                 losses.bytes,
                 losses.unknown,
-                self._spools.unrepeatable(source),
+                self._spools.is_unrepeatable(source),
             )
             for source, at_ms in claims.items()
             for losses in (self._counters.losses(source),)
         )
 
     def balances(self) -> dict[str, Balance]:
-        """The books by source, now. Safe to use from any thread. CheckpointFailed."""
+        """Return the byte counts of each source at this moment. Thread-safe.
+
+        Raises:
+            CheckpointFailed: The checkpoint cannot be read.
+        """
         return dict.fromkeys(self._caught_up, Balance()) | balances_now(
             self._checkpoint.read_books, self.files
         )
 
-    def exposition(self) -> bytes:
-        """Its metrics. Safe to use from any thread. CheckpointFailed."""
-        stand, counters = self.stand(), self._counters
-        age_s = (stand.written_at_ms - stand.started_at_ms) / 1000  # where it was never caught up
+    def render_metrics(self) -> bytes:
+        """Return the metrics in the Prometheus text format. Thread-safe.
+
+        Raises:
+            CheckpointFailed: The checkpoint cannot be read.
+        """
+        stand, counters = self.take_snapshot(), self._counters
+        age_s = (
+            stand.written_at_ms - stand.started_at_ms
+        ) / 1000  # for sources that were never caught up
         files = Counter(file.place.source for file in self.files if not file.is_gone)
         balances = self.balances()
-        return metrics.exposition(
-            metrics.Numbers(
+        return metrics.render_tailer_metrics(
+            metrics.TailerMetrics(
                 balances=balances,
                 losses={source: counters.losses(source) for source in balances},
                 files={source: files[source] for source in balances},
@@ -433,41 +465,44 @@ class Tailer:
                     source: age_s if lag_s is None else lag_s
                     for source, lag_s in stand.lag_seconds.items()
                 },
-                dead_letters=self._refused.counts(),
+                dead_letters=self._dead_letters.counts(),
                 ranges=counters.ranges,
                 events=counters.events,
                 services=stand.services,
                 conditions=len(stand.troubles),
-                well=not self.unwell(),
+                is_healthy=not self.unhealthy_reasons(),
                 started_at_s=stand.started_at_ms / 1000,
                 delivered_at_s=(stand.delivered_at_ms or 0) / 1000,
                 reported_at_s=(stand.reported_at_ms or 0) / 1000,
-                reload_ok=self._reloading is None or self._reloading.ok,
+                reload_ok=self._reloading is None or self._reloading.was_last_reload_accepted,
             )
         )
 
-    def stand(self) -> standing.Standing:
-        """How it stands now. Safe to use from any thread."""
+    def take_snapshot(self) -> snapshot.TailerSnapshot:
+        """Return the current state of the tailer, as saved for other processes. Thread-safe."""
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
-        claims = {source: claim.at_s() for source, claim in self._caught_up.items()}
-        return standing.Standing(
+        claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}
+        return snapshot.TailerSnapshot(
             pid=os.getpid(),
             started_at_ms=self._started_at_ms,
             written_at_ms=self._clock.now_ms(),
             delivered_at_ms=self._counters.delivered_at_ms,
-            reported_at_ms=self._reporter.arrived_at_ms,
+            reported_at_ms=self._reporter.delivered_at_ms,
             lag_seconds={
                 source: None if at_s is None else max(0.0, now_s - at_s)
                 for source, at_s in claims.items()
             },
-            troubles=[standing.Trouble.of(condition) for condition in self._throttle.ongoing()],
-            latest_trouble=standing.Trouble.of(latest) if latest else None,
-            services=self._client.services.standings(),
+            troubles=[
+                snapshot.ConditionSnapshot.from_condition(condition)
+                for condition in self._throttle.ongoing()
+            ],
+            latest_trouble=snapshot.ConditionSnapshot.from_condition(latest) if latest else None,
+            services=self._client.services.statuses(),
         )
 
-    def _keep_standing(self) -> None:
-        self._stood_s = self._clock.monotonic_s()
-        standing.keep(self._config.state_dir, self.stand())
+    def _save_snapshot(self) -> None:
+        self._snapshot_saved_s = self._clock.monotonic_s()
+        snapshot.save_snapshot(self._config.state_dir, self.take_snapshot())
 
     def _log_progress(self) -> None:
         now_s = self._clock.monotonic_s()

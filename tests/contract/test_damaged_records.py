@@ -31,7 +31,7 @@ TOLD: Final = HostReport(
 )
 FORMS: Final = [
     (AuditRecord.decode, RECORD.encode(), RECORD.encode(with_checksums=False)),
-    (HostReport.decode, TOLD.encode(), TOLD.encode(tells_unknown=False)),
+    (HostReport.decode, TOLD.encode(), TOLD.encode(with_unknown_losses=False)),
 ]
 
 

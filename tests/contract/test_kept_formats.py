@@ -22,7 +22,7 @@ from tests.support.known import known
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, make_template
 from tests.support.simulator.world import World
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.host_reports import HostReport, SourceReport
@@ -34,9 +34,9 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.recovery.check import check_chains, check_files, check_groups
 from hourmark_etl.recovery.offset_records import read_offset_records
-from hourmark_mirror.verify.checks import Check, Checks
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.observed import KnownPartition, KnownTopic, Memory
+from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
+from hourmark_mirror.watch.observation import PartitionState, TopicState, WatchState
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
 from hourmark_producer.checkpoint.database import Checkpoint, insert_file, lose
 from hourmark_producer.checkpoint.spooled_ranges import spool
 from hourmark_producer.counters import Loss, Losses
@@ -50,7 +50,7 @@ RULES: Final = Rules(
     sequence=3,
     types={"click": TypeVersion(CLICK, 1)},
     sources={"app": Source(name="app", types=["click"])},
-    parsing=Parsing(),
+    parsing=ParsingSettings(),
     parser=ParserVersion(1, "2026.6"),
 )
 AUDIT_RECORD: Final = AuditRecord(
@@ -109,13 +109,13 @@ FILE: Final = TrackedFile(
         in_flight=(OUTGOING,),
     ),
 )
-WATCHED: Final = Memory(
+WATCHED: Final = WatchState(
     looked_ms=1_800_000_000_789,
     topics={
-        "events.click": KnownTopic(
+        "events.click": TopicState(
             "topic-id",
             "remote-id",
-            {0: KnownPartition(covered=17, position=17, end=19, since_ms=0)},
+            {0: PartitionState(covered=17, position=17, end=19, since_ms=0)},
         )
     },
     standing=(
@@ -178,12 +178,12 @@ def keep(version: str) -> None:
         world.end()
         keep_checkpoint(folder / "checkpoint.sqlite")
         kept.write(folder / "checkpoint.sqlite", "checkpoint.sqlite")
-        checks = Checks(folder, "edge-cluster")
-        checks.topics["events.click"] = Check("topic-id", {0: 17})
+        checks = VerificationState(folder, "edge-cluster")
+        checks.topics["events.click"] = TopicCheckpoint("topic-id", {0: 17})
         checks.save()
         kept.write(folder / "state" / "checks.json", "checks.json")
-        with WatchMemory(folder).turn():
-            WatchMemory(folder).keep(WATCHED)
+        with WatchStateStore(folder).locked():
+            WatchStateStore(folder).save(WATCHED)
         kept.write(folder / "state" / "watch.json", "watch.json")
         for name, form in RECORDS.items():
             kept.writestr(f"records/{name}", form.encoded())
@@ -273,10 +273,12 @@ def test_a_tailer_a_verifier_and_a_watch_go_on_with_what_each_version_remembered
     checkpoint.close()
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "checks.json").write_bytes(kept.read("checks.json"))
-    assert Checks(tmp_path, "edge-cluster").topics == {"events.click": Check("topic-id", {0: 17})}
+    assert VerificationState(tmp_path, "edge-cluster").topics == {
+        "events.click": TopicCheckpoint("topic-id", {0: 17})
+    }
     if "watch.json" in kept.namelist():  # 0.2.0 had no watch
         (tmp_path / "state" / "watch.json").write_bytes(kept.read("watch.json"))
-        with WatchMemory(tmp_path).turn() as remembered:
+        with WatchStateStore(tmp_path).locked() as remembered:
             assert remembered == WATCHED
 
 

@@ -22,7 +22,7 @@ from tools.parser_texts import LOCAL_TIMES, PATTERNS
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, UsageError
 from hourmark.records import cri, dead_letters
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.record_start import RecordStart
 from hourmark.rules.revision import PARSER
 from hourmark_delivery_service.parsing import (
@@ -128,7 +128,9 @@ def test_the_vectors_cover_every_reason_type_and_zone() -> None:
         for parsed in vectors.parse(vector):
             types |= {record.event_type for record in parsed.records}
             reasons |= {
-                r.value for r in Reason if any(_says(record, r) for record in parsed.records)
+                r.value
+                for r in DeadLetterReason
+                if any(_says(record, r) for record in parsed.records)
             }
     (extras,) = map(ParserVectors.load, EXTRAS)
     of_extras = [
@@ -137,8 +139,8 @@ def test_the_vectors_cover_every_reason_type_and_zone() -> None:
         for parsed in extras.parse(vector)
         for record in parsed.records
     ]
-    reasons |= {r.value for r in Reason if any(_says(record, r) for record in of_extras)}
-    assert reasons == {reason.value for reason in Reason}
+    reasons |= {r.value for r in DeadLetterReason if any(_says(record, r) for record in of_extras)}
+    assert reasons == {reason.value for reason in DeadLetterReason}
     declared = {name for rules in parser_cases.REVISIONS for name, t in rules.types.items()}
     unusable = {f"matched-{at}" for at, pattern in enumerate(PATTERNS) if not accepted(pattern)}
     assert declared - types == unusable | {f"timed-{len(LOCAL_TIMES)}", "text-map"}
@@ -148,7 +150,7 @@ def test_the_vectors_cover_every_reason_type_and_zone() -> None:
     )
 
 
-def _says(record: ParsedRecord, reason: Reason) -> bool:
+def _says(record: ParsedRecord, reason: DeadLetterReason) -> bool:
     return (
         record.event_type == dead_letters.TYPE
         and reason.value.encode() in record.value[5 + 16 :][:200]
@@ -187,7 +189,9 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "another JSON decoder": lambda patch: patch.setattr(json_payload, "_decode", json.loads),
     "errors said otherwise": lambda patch: patch.setattr(
-        json_payload, "_refusal", lambda payload, error: Rejected(Reason.BAD_JSON, f"JSON: {error}")
+        json_payload,
+        "_refusal",
+        lambda payload, error: Rejected(DeadLetterReason.BAD_JSON, f"JSON: {error}"),
     ),
     "patterns in UTF-8": lambda patch: patch.setattr(
         patterns, "re2", SimpleNamespace(**vars(re2) | {"compile": in_utf8})

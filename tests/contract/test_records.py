@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from tests.support.records import audit_record, byte_range
 
 from hourmark.avro.datum import Datum
-from hourmark.avro.framing import digest, fingerprint, frame, unframe
-from hourmark.config.groups import Parsing
+from hourmark.avro.framing import digest, fingerprint, framing_header, unframe
+from hourmark.config.groups import ParsingSettings
 from hourmark.records import audit
 from hourmark.records.audit import AuditRecord, Promise, promises, sum_low64
 from hourmark.records.event_id import EventId
 from hourmark.records.host_reports import SCHEMA, SCHEMA_BEFORE_UNKNOWN, HostReport, SourceReport
 from hourmark.records.manifest import Manifest
-from hourmark.records.ranges import Part, RangeId, range_fields, read_range_fields
+from hourmark.records.ranges import Part, RangeId, decode_range_fields, encode_range_fields
 from hourmark.records.wire import (
     RANGE_HEADERS,
     parse_range_headers,
@@ -32,7 +32,7 @@ from hourmark.records.wire import (
 )
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
-from hourmark_declare.avro_evolution import why_unreadable
+from hourmark_declare.avro_evolution import find_incompatibility
 
 TEXT = st.text(max_size=30)
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True)
@@ -116,7 +116,7 @@ def test_audit_records_come_back(
 def test_the_schemas_of_audit_records_read_each_other() -> None:
     forms = (audit.SCHEMA, audit.SCHEMA_BEFORE_CHECKSUMS, audit.SCHEMA_BEFORE_BLANKS)
     for written, reader in itertools.permutations(forms, 2):
-        assert why_unreadable(written, reader) is None
+        assert find_incompatibility(written, reader) is None
     assert audit.SCHEMA["fields"][:-2] == [
         {**field, "doc": audit.SCHEMA["fields"][at]["doc"]} if field["name"] == "lines" else field
         for at, field in enumerate(audit.SCHEMA_BEFORE_BLANKS["fields"])
@@ -169,8 +169,8 @@ def test_versions_before_unknown_losses_read_reports_and_write_readable_ones(
         Datum(SCHEMA_BEFORE_UNKNOWN).decode(report.encode())["sources"]
         == Datum(SCHEMA).decode(report.encode())["sources"]
     )
-    assert HostReport.decode(report.encode(tells_unknown=False)) == before
-    assert report_from_json(report_to_json(report, tells_unknown=False)) == before
+    assert HostReport.decode(report.encode(with_unknown_losses=False)) == before
+    assert report_from_json(report_to_json(report, with_unknown_losses=False)) == before
     assert not any(
         later in report_to_json(before) for later in (b"unknown_losses", b"unrepeatable")
     )
@@ -180,7 +180,7 @@ def test_versions_before_unknown_losses_read_reports_and_write_readable_ones(
 def test_a_service_never_stores_a_caught_up_time_past_its_own_clock(
     report: HostReport, clock_ms: int
 ) -> None:
-    stored = report.received(clock_ms)
+    stored = report.stamped(clock_ms)
     assert stored.received_at_ms == clock_ms
     assert all(s.caught_up_at_ms is None or s.caught_up_at_ms <= clock_ms for s in stored.sources)
 
@@ -281,7 +281,9 @@ PARTS_OF_0_2_0 = ("lines", "chunk", "last-chunk")
 
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
-FIELDS = st.dictionaries(NAMES, st.text(max_size=20), min_size=1, max_size=5).map(range_fields)
+FIELDS = st.dictionaries(NAMES, st.text(max_size=20), min_size=1, max_size=5).map(
+    encode_range_fields
+)
 
 
 @given(st.text(min_size=1, max_size=250), st.sampled_from(Part), st.one_of(st.just(""), FIELDS))
@@ -324,8 +326,8 @@ def test_a_range_that_is_not_understood_is_refused_and_never_misread(
 
 @given(FIELDS)
 def test_fields_are_written_in_one_way_alone(written: str) -> None:
-    read = read_range_fields(written)
-    assert range_fields(dict(reversed(read.items()))) == written
+    read = decode_range_fields(written)
+    assert encode_range_fields(dict(reversed(read.items()))) == written
     for other in (
         written + " ",
         " " + written,
@@ -334,7 +336,7 @@ def test_fields_are_written_in_one_way_alone(written: str) -> None:
         f"[{written}]",
     ):
         with pytest.raises(ValueError, match=r".+"):
-            read_range_fields(other)
+            decode_range_fields(other)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,7 @@ def test_fields_are_written_in_one_way_alone(written: str) -> None:
 )
 def test_fields_are_bounded(fields: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        range_fields(fields)
+        encode_range_fields(fields)
     with pytest.raises(ValueError, match=r".+"):
         byte_range(
             fields=json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -368,7 +370,7 @@ def test_what_are_no_fields_is_refused(written: str) -> None:
 
 
 def test_a_containers_log_travels_and_no_other_format_does() -> None:
-    made = byte_range(format="cri", fields=range_fields({"pod": "web-0"}))
+    made = byte_range(format="cri", fields=encode_range_fields({"pod": "web-0"}))
     assert parse_range_headers(range_headers(made)) == made
     assert range_headers(made)["Hourmark-Part"] == "lines; needs=fields,format"
     for wrong in ({"format": "docker"}, {"format": "cri", "record_start": "^S"}):
@@ -395,7 +397,7 @@ def _rules(sequence: int = 1, **types: EventType) -> Rules:
         sequence=sequence,
         types=versions,
         sources={"app": Source(name="app", types=["click"])},
-        parsing=Parsing(),
+        parsing=ParsingSettings(),
     )
 
 
@@ -474,10 +476,10 @@ def test_a_schema_id_with_two_meanings_is_named() -> None:
     one, two = _rules(1, click=_type()), _rules(2, view=_type("view"))
     book = RulesBook([*two.records(), *one.records()])
     everything = {one.id, two.id}
-    book.check(one, everything)
-    book.check(two, {two.id})
+    book.check_schema_ids(one, everything)
+    book.check_schema_ids(two, {two.id})
     with pytest.raises(ValueError, match=r"schema id 2 stands for click .*, and now for view"):
-        book.check(two, everything)
+        book.check_schema_ids(two, everything)
     with pytest.raises(ValueError, match="schema id 2 stands for"):
         book.schemas()
 
@@ -507,7 +509,7 @@ def test_a_wrong_type_is_refused_by_name(changes: dict[str, Any], named: str) ->
 
 @given(st.integers(0, 2**31 - 1), st.binary(max_size=20))
 def test_framing_comes_back(schema_id: int, datum: bytes) -> None:
-    assert unframe(frame(schema_id) + datum) == (schema_id, datum)
+    assert unframe(framing_header(schema_id) + datum) == (schema_id, datum)
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00\x00", b"\x01\x00\x00\x00\x01"])

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 from tests.support.waiting import wait_for
 
-from hourmark.commands.canary import CANARY, DECLARATION, Step
+from hourmark.commands.canary import CANARY, DECLARATION, CanaryStep
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1500)]
@@ -139,7 +139,7 @@ def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_has_ended_both
     )
     assert {row["grade"] for row in site.closed()} == {"proved"}
     seen = site.seen()
-    assert seen["ok"] and [*seen["age_seconds"]["edge"]] == [*Step]
+    assert seen["ok"] and [*seen["age_seconds"]["edge"]] == [*CanaryStep]
 
     stack = Stack.load(site.home)
     before, stopped_s = len(site.log.read_text()), time.monotonic()

@@ -36,7 +36,7 @@ CLICK = f"click-{uuid.uuid4().hex[:8]}"
 WITHIN_S = (
     600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
 )
-FIRST = Hour.of(time.time_ns() // 1_000_000 - 1_200_000, 60)
+FIRST = Hour.containing(time.time_ns() // 1_000_000 - 1_200_000, 60)
 WEST_SERVICE = "6" * 32
 
 

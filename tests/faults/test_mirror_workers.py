@@ -27,17 +27,17 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.kafka.clients import Cluster, client_settings
-from hourmark.kafka.mirror import MirrorPositions, reached
+from hourmark.kafka.mirror import MirrorPositions, partitions_behind
 from hourmark.kafka.topic_names import central_topic
 from hourmark.process.alarms import AlarmName
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import Programs
 from hourmark_mirror.cli import mirror
-from hourmark_mirror.run.group import running_settings
 from hourmark_mirror.run.stalls import SILENT_S
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.verify.verdict_text import as_lines
-from hourmark_mirror.verify.verification import Verdict, Verification
+from hourmark_mirror.run.worker_group import read_connector_settings
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify.result_formatting import format_result
+from hourmark_mirror.verify.verification import Verification, VerificationResult
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -73,14 +73,14 @@ def copying(pair: Pair, what: str, *, more: int = MORE) -> float:
     after; how long that took.
     """
     began_s, edge = time.monotonic(), Cluster(pair.edge, "edge")
-    partitions = Sites(pair.workers["first"].config).partitions()
+    partitions = MirrorSites(pair.workers["first"].config).partitions()
     starts, ends = (
         edge.starts(partitions),
         {p: end + more for p, end in edge.ends(partitions).items()},
     )
     with contextlib.closing(MirrorPositions(pair.central, pair.alias)) as positions:
         wait_for(
-            lambda: not reached(ends, starts, positions.refresh()),
+            lambda: not partitions_behind(ends, starts, positions.refresh()),
             f"all is copied {what}",
             WITHIN_S,
             0.2,
@@ -95,7 +95,7 @@ def away(pair: Pair, what: str) -> None:
         copying(pair, what)
 
 
-def verdict_of(pair: Pair, timeout_s: float = WITHIN_S) -> Verdict:
+def verdict_of(pair: Pair, timeout_s: float = WITHIN_S) -> VerificationResult:
     """What the mirror's own check says."""
     return Verification(pair.workers["first"].config, SystemClock(), topics=(), accept=False).run(
         timeout_s
@@ -113,7 +113,7 @@ def assert_once(pair: Pair, traffic: Traffic, *, planted: bool = True) -> None:
     assert sum(promised.values()) > 1000
     assert there == promised
     verdict = verdict_of(pair)
-    assert verdict.ok, as_lines(verdict)
+    assert verdict.ok, format_result(verdict)
     if not planted:
         return
     by_hand = Producer(client_settings(pair.central))
@@ -231,7 +231,7 @@ def test_workers_take_changed_settings_one_after_the_other(pair: Pair) -> None:
             )
             copying(pair, "with one more worker that was changed")
         wait_for(
-            lambda: running_settings(pair.central, pair.alias)["tasks.max"] == "3",
+            lambda: read_connector_settings(pair.central, pair.alias)["tasks.max"] == "3",
             "the change is in force",
             BACK_S,
         )

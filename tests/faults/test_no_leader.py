@@ -28,8 +28,8 @@ from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Partition, client_settings, topic_settings
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
-from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
-from hourmark_etl.closing.cut.clusters import Clusters
+from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
+from hourmark_etl.closing.cut.clusters import KafkaSiteClusters
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_infra.stack import Stack
 from hourmark_verify.demo.leader_kill import leader_of
@@ -133,10 +133,12 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(
             cluster.settings.min_insync_replicas,
         )
         ensure_topics(
-            cluster, [WantedTopic(central_topic(t, alias), PARTITIONS, settings) for t in topics]
+            cluster, [TopicSpec(central_topic(t, alias), PARTITIONS, settings) for t in topics]
         )
     database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
-    sites = Clusters.of(config.kafka, database, database.acquire(CLOSER), SystemClock())
+    sites = KafkaSiteClusters.connect(
+        config.kafka, database, database.acquire(CLOSER), SystemClock()
+    )
     supervisor = stack.process("mirror")
     unavailable = 0
 

@@ -25,7 +25,7 @@ from tests.support.tailer.spooled import spooled
 
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark.records.manifest import Manifest
-from hourmark.rollback.settings import not_known
+from hourmark.rollback.settings import is_unknown
 from hourmark.rollback.version import VERSIONS
 from hourmark.rules.event_types import DEAD_LETTERS, EventType
 from hourmark.rules.line_rule import LineRule
@@ -33,7 +33,7 @@ from hourmark.rules.revision import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing.parser_check import FOLDER, check_parser
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.stepping_down import step_down
-from hourmark_mirror.verify.checks import Check, Checks
+from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 OLDER = VERSIONS["0.2.0"]
@@ -75,7 +75,7 @@ def read_marker(ask: Ask, told: Manifest) -> Any:
         from hourmark.records.manifest import Manifest
         told = Manifest.decode(given.encode()).events
     """
-    return ask(lines, told.sealed().encode().decode())
+    return ask(lines, told.with_own_digest().encode().decode())
 
 
 def test_a_marker_that_vouches_for_itself_is_read(ask: Ask) -> None:
@@ -192,14 +192,14 @@ def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(
 ) -> None:
     lines = """
         from pathlib import Path
-        from hourmark_mirror.verify.checks import Checks
+        from hourmark_mirror.verify.verification_state import Checks
         checks = Checks(Path(given), "edge")
         told = checks.ids
         checks.save()
     """
-    checks = Checks(tmp_path, "edge")
-    checks.topics["events.click"] = Check("topic-id", {0: 17})
-    checks.raised(
+    checks = VerificationState(tmp_path, "edge")
+    checks.topics["events.click"] = TopicCheckpoint("topic-id", {0: 17})
+    checks.raise_alarms(
         [
             Alarm(
                 AlarmName.OVERTAKEN,
@@ -211,7 +211,7 @@ def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(
     )
     checks.save()
     assert ask(lines, str(tmp_path)) == {"events.click": "topic-id"}
-    after = Checks(tmp_path, "edge")
+    after = VerificationState(tmp_path, "edge")
     assert (after.topics, after.alarms) == (
         checks.topics,
         [],
@@ -245,7 +245,7 @@ def test_settings_that_it_does_not_know_are_those_that_it_refuses(ask: Ask) -> N
         told = sorted(names(Config))
     """
     known = set(ask(lines, None))
-    unknown = {name for name in setting_names() if not_known(name, OLDER)}
+    unknown = {name for name in setting_names() if is_unknown(name, OLDER)}
     assert unknown == set(setting_names()) - known
 
 

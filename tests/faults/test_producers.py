@@ -31,7 +31,7 @@ from tests.support.waiting import wait_for
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, topic_settings
 from hourmark.kafka.topic_names import events_topic
-from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
+from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -150,7 +150,7 @@ def test_a_topic_deleted_and_made_again_stops_its_type_alone(
         config.kafka.max_message_bytes,
         config.kafka.edge.min_insync_replicas,
     )
-    ensure_topics(Cluster(config.kafka.edge, "edge"), [WantedTopic(topic, 2, settings)])
+    ensure_topics(Cluster(config.kafka.edge, "edge"), [TopicSpec(topic, 2, settings)])
     since, there_s = {id(poster): len(poster.acked) for poster in load}, time.monotonic()
     wait_for_acks(load, 10, 180)
     print(f"acknowledged again after {time.monotonic() - there_s:.1f} s")

@@ -16,7 +16,7 @@ from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.memory_storage import MemoryStorage
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark_etl.storage import Storage, open_storage
@@ -46,7 +46,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
 @pytest.fixture(scope="module")
 def first_hour() -> Hour:
     """Twenty minutes ago: hours of the past can be closed at once."""
-    return Hour.of(time.time_ns() // 1_000_000 - 1_200_000, 60)
+    return Hour.containing(time.time_ns() // 1_000_000 - 1_200_000, 60)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tests.support.buckets import (
 )
 from tests.support.containers import append_all
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER
 from hourmark_etl.buckets.avro_container import ContainerWriter

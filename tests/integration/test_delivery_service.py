@@ -25,7 +25,7 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, topic_settings
-from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
+from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
 from hourmark.records.audit import AuditRecord
 from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import RangeId
@@ -213,7 +213,7 @@ def test_queue_contract(config: Config, check: Check) -> None:
         1, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas
     )
     ensure_topics(
-        Cluster(config.kafka.edge, "edge"), [WantedTopic(name, 2, settings) for name in topics]
+        Cluster(config.kafka.edge, "edge"), [TopicSpec(name, 2, settings) for name in topics]
     )
 
     class Readable:

@@ -19,8 +19,8 @@ from tests.support.ports import free_port
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.records.hours import Hour
-from hourmark_etl.beginning import PAUSE_S, WAIT_S, awaited, grounds
 from hourmark_etl.errors import NoLedger
+from hourmark_etl.startup import PAUSE_S, WAIT_S, open_startup_resources, wait_until_available
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
@@ -116,7 +116,7 @@ def test_a_start_waits_for_a_server_that_is_away(
 ) -> None:
     with without(known, ledger) as (config, heal), ExitStack() as opened:
         clock = Passing(heal, after)
-        found = awaited(lambda: grounds(config, opened), clock)
+        found = wait_until_available(lambda: open_startup_resources(config, opened), clock)
         assert CLICK in found.types and found.cluster_id
         assert found.database.identity(), "it is open"
     assert clock.slept == after
@@ -133,7 +133,7 @@ def test_after_a_minute_it_is_left_to_a_supervisor(
     with without_ledger(known, ledger) as (config, heal), ExitStack() as opened:
         clock = Passing(heal, after=99)
         with pytest.raises(Unavailable, match=r"etl\.ledger"):
-            awaited(lambda: grounds(config, opened), clock)
+            wait_until_available(lambda: open_startup_resources(config, opened), clock)
         assert clock.slept * PAUSE_S == WAIT_S
         heal()
 
@@ -142,5 +142,7 @@ def test_nobody_waits_for_a_ledger_that_is_none(known: Config, tmp_path: Path) -
     etl = known.etl.model_copy(update={"ledger": f"sqlite:///{tmp_path}/none.sqlite"})
     clock = Passing(lambda: None, after=1)
     with ExitStack() as opened, pytest.raises(NoLedger, match="there is no ledger at"):
-        awaited(lambda: grounds(known.model_copy(update={"etl": etl}), opened), clock)
+        wait_until_available(
+            lambda: open_startup_resources(known.model_copy(update={"etl": etl}), opened), clock
+        )
     assert clock.slept == 0

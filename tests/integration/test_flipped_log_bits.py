@@ -19,7 +19,7 @@ from tests.support.plain_broker import PlainBroker, Record
 from hourmark import native
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka.clients import Partition, serves
+from hourmark.kafka.clients import Partition, supports_native_client
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.packed_reader import PackedReader
 from hourmark_infra.stack import Stack
@@ -47,7 +47,7 @@ def committed(cluster: KafkaCluster) -> Reader:
 
 
 def packed(cluster: KafkaCluster) -> Reader:
-    assert native.MODULE is not None and serves(native.MODULE)
+    assert native.MODULE is not None and supports_native_client(native.MODULE)
     return PackedReader(native.MODULE, cluster, "central", stall_s=STALL_S)
 
 

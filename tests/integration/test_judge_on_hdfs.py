@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.judged.world import World, small_world
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import Storage, open_storage
 from hourmark_verify.judge.check import judge
 from hourmark_verify.judge.expectations import read_expectations

@@ -27,7 +27,7 @@ from tests.support.tailer.rotated_log import CONFIGURATIONS, RotatedLog
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.kafka.topic_names import HOSTS, type_of
+from hourmark.kafka.topic_names import HOSTS, event_type_of_topic
 from hourmark.records.host_reports import HostReport
 from hourmark_delivery_service.parsing import ParsedRecord
 
@@ -105,7 +105,7 @@ def delivered(harness: Harness) -> Counter[bytes]:
     """
     events: dict[bytes, bytes] = {}
     for record in list(harness.queue.records):
-        event_type = type_of(record.topic)
+        event_type = event_type_of_topic(record.topic)
         if event_type is not None:
             row = decoded(ParsedRecord(event_type, record.key, record.value, 0))
             assert event_type == RAW.name, row

@@ -34,7 +34,7 @@ from tests.support.mirrored import (
 )
 from tests.support.waiting import wait_for
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.clock import SystemClock
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
@@ -48,7 +48,7 @@ from hourmark_etl.operators.tracing.story import told
 from hourmark_etl.operators.tracing.topics import Topics
 from hourmark_etl.operators.tracing.walk import Walk, Window
 from hourmark_infra.stack import Stack
-from hourmark_mirror.verify.verification import Verdict
+from hourmark_mirror.verify.verification import VerificationResult
 
 pytestmark = pytest.mark.stack
 
@@ -106,7 +106,7 @@ def read_all(cluster: KafkaCluster, name: str) -> list[Message]:
     return found
 
 
-def faults(verdict: Verdict) -> list[tuple[str, Partition, int | None, int | None, int]]:
+def faults(verdict: VerificationResult) -> list[tuple[str, Partition, int | None, int | None, int]]:
     return [
         (s.kind, c.partition, s.edge_first, s.edge_last, s.count)
         for c in verdict.compared
@@ -131,13 +131,13 @@ def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: 
     now_ms, event_type = SystemClock().now_ms(), topic("traced").removeprefix("events.")
     ids = [LineIds("a" * 32, "b" * 32, 0).make(now_ms, n, b"line") for n in range(20)]
     records = [
-        (RecordKey(i, tracing.RANGE).encode(), frame(1) + tracing.datum(tracing.event(i)))
+        (RecordKey(i, tracing.RANGE).encode(), framing_header(1) + tracing.datum(tracing.event(i)))
         for i in ids
     ]
     sites.produce("traced", records, partition=1)
     sites.verified("traced")
     topics = Topics(sites.config.kafka, print, now_ms=now_ms)
-    kept = tracing.Servers(event_type=event_type, frontier=Hour.of(now_ms, 60))
+    kept = tracing.Servers(event_type=event_type, frontier=Hour.containing(now_ms, 60))
     walk = Walk(topics, kept, 60, Window(since_ms=0, until_ms=now_ms + 900_000))
     facts = walk.of(OfRecord(topic("traced"), 1, 7))
     copy = found(facts.central)

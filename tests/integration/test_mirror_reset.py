@@ -18,7 +18,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.compacted_topic import read_topic
-from hourmark.kafka.mirror import workers
+from hourmark.kafka.mirror import read_workers
 from hourmark_infra.stack import Stack
 from hourmark_mirror.cli import mirror
 
@@ -65,7 +65,7 @@ def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_i
 
     stack.stop("mirror")
     central, alias = Cluster(sites.central, "central"), sites.config.kafka.edge_alias
-    wait_for(lambda: not workers(central, alias).hosts, "the worker has left its group", 60)
+    wait_for(lambda: not read_workers(central, alias).hosts, "the worker has left its group", 60)
     assert json.loads(reset(stack, "--topic", topic(ANEW), "--json").stdout) == {"reset": []}, (
         "a position that is well stays"
     )

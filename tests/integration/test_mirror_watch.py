@@ -32,12 +32,12 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark_infra.stack import Stack
-from hourmark_mirror.settings.sites import Sites as Clusters
-from hourmark_mirror.watch.alarms import Limits
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.metrics import Metrics
-from hourmark_mirror.watch.observing import Looker
-from hourmark_mirror.watch.watcher import LOOK_S, Watch
+from hourmark_mirror.settings.mirror_sites import MirrorSites as Clusters
+from hourmark_mirror.watch.alarms import AlarmLimits
+from hourmark_mirror.watch.metrics import MirrorMetrics
+from hourmark_mirror.watch.observer import MirrorObserver
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
+from hourmark_mirror.watch.watcher import OBSERVE_INTERVAL_S, MirrorWatcher
 
 pytestmark = pytest.mark.stack
 
@@ -69,33 +69,33 @@ class Watched:
     """A watch of one test's topic alone, looked with when it is asked for."""
 
     def __init__(self, sites: Sites, name: str, expected_s: float | None) -> None:
-        self.name, self.sites, self.metrics = f"watch-{name}", sites, Metrics()
+        self.name, self.sites, self.metrics = f"watch-{name}", sites, MirrorMetrics()
         expected = {} if expected_s is None else {topic(self.name): expected_s}
         clusters = Clusters(sites.config)
         all_topics = clusters.topics
         clusters.topics = lambda: [t for t in all_topics() if t.name == topic(self.name)]  # type: ignore[method-assign]
-        self.looker = Looker(
+        self.looker = MirrorObserver(
             clusters,
             SystemClock(),
             max_message_bytes=sites.config.kafka.max_message_bytes,
             expected=list(expected),
         )
-        self.watch = Watch(
+        self.watch = MirrorWatcher(
             self.looker,
-            WatchMemory(sites.work_dir),
-            Limits(24.0, expected),
+            WatchStateStore(sites.work_dir),
+            AlarmLimits(24.0, expected),
             self.metrics,
             SystemClock(),
         )
 
     def names(self) -> list[AlarmName]:
-        return [alarm.name for alarm in self.watch.look().alarms]
+        return [alarm.name for alarm in self.watch.observe().alarms]
 
     def until(self, name: AlarmName) -> Alarm:
         """The alarm, once it is there; looks as far apart as the watch's own."""
         began_s = time.monotonic()
         while True:
-            for alarm in self.watch.look().alarms:
+            for alarm in self.watch.observe().alarms:
                 if alarm.name == name:
                     assert (
                         self.metrics.registry.get_sample_value(
@@ -105,7 +105,7 @@ class Watched:
                     )
                     return alarm
             assert time.monotonic() - began_s < WITHIN_S, f"{name} is not named within a minute"
-            time.sleep(LOOK_S)
+            time.sleep(OBSERVE_INTERVAL_S)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_records_taken_from_the_targets_beginning_are_named(
     alarm = w.until(AlarmName.TARGET_TRUNCATED)
     assert alarm.subject == f"{topic(w.name)}-1" and "edge offset 0" in alarm.seen
     assert w.names() == [AlarmName.TARGET_TRUNCATED], "it stands"
-    w.watch.look(accept=True)
+    w.watch.observe(accept=True)
     assert AlarmName.OVERTAKEN not in w.names()
 
 
@@ -226,7 +226,7 @@ def test_a_foreign_record_among_those_just_copied_is_seen_by_a_sample_and_ends_w
     assert w.names() == []
     w.sites.produce(w.name, numbered(20)[10:], partition=0)
     w.sites.verified(w.name)
-    found = w.watch.look()
+    found = w.watch.observe()
     assert (found.alarms, found.verified[name].compared, found.verified[name].passed) == (
         [],
         10,
@@ -240,7 +240,7 @@ def test_a_foreign_record_among_those_just_copied_is_seen_by_a_sample_and_ends_w
     wait_for(lambda: not w.sites.verify(w.name, timeout_s=5).behind, "all is copied", 60)
     alarm = w.until(AlarmName.CONTENTS_DIFFER)
     assert "edge offset 25" in alarm.seen
-    assert name not in w.watch.look().verified
+    assert name not in w.watch.observe().verified
 
 
 def test_records_of_one_moment_are_found_in_their_place(watched: Callable[..., Watched]) -> None:
@@ -255,7 +255,7 @@ def test_records_of_one_moment_are_found_in_their_place(watched: Callable[..., W
         producer.produce(name, value, key, partition=0, timestamp=now_ms)
     assert producer.flush(30) == 0
     w.sites.verified(w.name)
-    found = w.watch.look()
+    found = w.watch.observe()
     assert (found.alarms, found.verified[name].compared) == ([], 40)
 
 

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from tests.support.proving import FIRST, TYPE, Range, Site
 from tests.support.rules import put_rules
 
-from hourmark.config.groups import Etl, Storage
+from hourmark.config.groups import EtlSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.rules.event_types import EventType, Source
-from hourmark_etl.closing.runner import OnSpark
+from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.storage import open_storage
@@ -50,18 +50,18 @@ def test_a_join_on_spark_finds_what_is_missing_and_what_is_unaudited(
 ) -> None:
     ledger = f"sqlite:///{tmp_path}/ledger.sqlite"
     put_rules(
-        Config(etl=Etl(ledger=ledger)),
+        Config(etl=EtlSettings(ledger=ledger)),
         [EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])],
         [Source(name="app", types=[TYPE])],
         FIRST,
     )
     database = Database(ledger)
     at = Site(
-        open_storage(Storage(root=f"file://{tmp_path}/root")),
+        open_storage(StorageSettings(root=f"file://{tmp_path}/root")),
         database,
         ranges_here_max,
         64,
-        OnSpark(spark),
+        SparkRunner(spark),
     )
     for n, sent in enumerate(RANGES):
         at.send(sent, rows=range(4) if n == 7 else None, audit=n != 3)
@@ -82,7 +82,7 @@ def test_a_join_on_spark_finds_what_is_missing_and_what_is_unaudited(
     at.stage()
     late, _ = at.close()
     ((range_id, what),) = (
-        late.otherwise
+        late.second_readings
     )  # the closed bucket, as this site makes it, holds none of them
     assert (range_id, late.unknown, late.unaudited) == (
         RANGES[1].range_id,

@@ -17,8 +17,8 @@ from tests.support.bucket_world import SCHEMAS, World, an_id, frontier, hour_at
 
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import NotClosed, read_manifest, standing_manifest
-from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.buckets.reader import NotClosed, find_manifest, read_manifest
+from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.model import StagedGroup
@@ -45,7 +45,7 @@ class Attempt:
 def attempt(world: World, listed: tuple[StagedGroup, ...]) -> Attempt:
     name = uuid.uuid4().hex
     files = world.write(HOUR, listed, name)
-    manifest = manifest_of(
+    manifest = build_manifest(
         frontier(HOUR),
         files,
         listed=listed,
@@ -63,7 +63,7 @@ def published(world: World, one: Attempt) -> Manifest:
 
 
 def standing(world: World) -> Manifest | None:
-    return standing_manifest(world.storage, frontier(HOUR).event_type, HOUR)
+    return find_manifest(world.storage, frontier(HOUR).event_type, HOUR)
 
 
 def contents(world: World) -> dict[str, bytes]:
@@ -136,7 +136,9 @@ def shorter(world: World, one: Attempt) -> Attempt:
 
 
 def troubled(_: World, one: Attempt) -> Attempt:
-    return Attempt(dataclasses.replace(one.files, trouble="it does not read back"), one.manifest)
+    return Attempt(
+        dataclasses.replace(one.files, publish_error="it does not read back"), one.manifest
+    )
 
 
 @pytest.mark.parametrize("spoil", [more, shorter, troubled])

@@ -138,7 +138,7 @@ def post(shell: Shell) -> Hour:
     """Post the documented event; the minute whose bucket it belongs to."""
     answer = json.loads(shell.run(curl(shell, "-H")))
     assert (answer["events"], answer["dead_letters"], answer["delivery"]) == (1, 0, "exactly once")
-    return Hour.of(int(answer["repeat"]["Hourmark-Observed-At"]), 60)
+    return Hour.containing(int(answer["repeat"]["Hourmark-Observed-At"]), 60)
 
 
 def test_no_command_of_the_readme_is_left_out() -> None:

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 from hourmark.avro.framing import fingerprint
 from hourmark.avro.registry import SchemaRegistry
 from hourmark.cli import root
-from hourmark.config.groups import Registry
+from hourmark.config.groups import RegistrySettings
 from hourmark.config.loading import Config, load_config
 from hourmark.config.toml_text import render_toml
 from hourmark.errors import Finding, UsageError
@@ -29,7 +29,7 @@ from hourmark.kafka.clients import TIMEOUT_S, Cluster, Partition
 from hourmark.kafka.compacted_topic import read_topic
 from hourmark.kafka.topic_names import AUDIT, HOSTS, TYPES
 from hourmark.records.ranges import ByteRange
-from hourmark.rules.rules_topic import publish, read_rules
+from hourmark.rules.rules_topic import publish_rules, read_rules
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_infra.stack import Stack
@@ -111,7 +111,7 @@ class Site:
 
     def schemas(self) -> SchemaRegistry:
         """The registry, as Hourmark asks it."""
-        return SchemaRegistry(Registry(url=self.config.registry.url))
+        return SchemaRegistry(RegistrySettings(url=self.config.registry.url))
 
     def ids_agree(self) -> bool:
         """Whether the registry gives every id of the ledger for what the ledger knows it as."""
@@ -174,7 +174,7 @@ def compact(config: Config) -> None:
         future.result(TIMEOUT_S)
 
     def compacted() -> bool:
-        publish(
+        publish_rules(
             config.kafka.edge, [("type/none/0", "{}")], 1 << 20
         )  # the segment that is written to is never compacted
         keys = [
@@ -196,7 +196,7 @@ def test_all_revisions_outlive_a_topic_that_is_compacted_at_once(site: Site) -> 
     for _ in range(
         2
     ):  # as whoever publishes again does; revisions come to stand before their types
-        publish(
+        publish_rules(
             site.config.kafka.edge,
             sorted(records.items(), key=lambda record: record[0].startswith("type/")),
             1 << 20,

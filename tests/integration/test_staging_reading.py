@@ -14,15 +14,15 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from hourmark.avro.framing import frame
-from hourmark.config.groups import Storage
+from hourmark.avro.framing import framing_header
+from hourmark.config.groups import StorageSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, Partition, client_settings
 from hourmark.records.event_id import LineIds
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.model import FIRST_SITE, Span
+from hourmark_etl.model import FIRST_SITE, OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import FETCH_BYTES, Piece, SpanReader
@@ -81,7 +81,8 @@ def spans(central: Cluster, topic: str, bytes_max: int = 1 << 30) -> list[ReadSp
     ends = central.ends([Partition(topic, 0), Partition(topic, 1)])
     return [
         ReadSpan(
-            Span(topic=topic, topic_id="id", partition=p.partition, start=0, end=end), bytes_max
+            OffsetSpan(topic=topic, topic_id="id", partition=p.partition, start=0, end=end),
+            bytes_max,
         )
         for p, end in ends.items()
     ]
@@ -174,7 +175,7 @@ def event(n: int) -> tuple[int, bytes, bytes]:
     return (
         0,
         RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode(),
-        frame(1) + b"datum%d" % n,
+        framing_header(1) + b"datum%d" % n,
     )
 
 
@@ -184,7 +185,7 @@ def test_a_record_that_cannot_be_staged_is_set_aside_on_a_topic_of_events_alone(
     other = [(1, key, value) for _, key, value in map(event, range(100, 110))]
     produce(central, topic, [event(0), event(1), (0, b"short", b"poison"), event(3), *other])
     plan = StagePlan(
-        storage=Storage(root=f"file://{tmp_path}"),
+        storage=StorageSettings(root=f"file://{tmp_path}"),
         folder="_staging/one",
         bucket_seconds=3600,
         types={topic: "click"},

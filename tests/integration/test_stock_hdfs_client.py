@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.buckets import HOUR, TYPE, usual_plan
 
-from hourmark.config.groups import Storage
+from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import open_storage
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
@@ -30,7 +30,7 @@ def replaced(text: str, old: str, new: str) -> str:
 
 @pytest.mark.stack
 def test_a_stock_client_reads_what_a_closed_bucket_holds(
-    own_hdfs: Storage, capsys: pytest.CaptureFixture[str]
+    own_hdfs: StorageSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = usual_plan(open_storage(own_hdfs))
     events = plan.close().events

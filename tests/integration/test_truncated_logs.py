@@ -16,9 +16,9 @@ from tests.support.plain_broker import PlainBroker, Record
 from tests.support.records import audit_record
 from tests.support.rules import put_rules
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Etl, Kafka, Storage
+from hourmark.config.groups import EtlSettings, KafkaSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Partition, client_settings
 from hourmark.kafka.topic_names import AUDIT, CONTROL, events_topic
@@ -32,7 +32,7 @@ from hourmark_etl.ledger.batches import commit_batch, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import all_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, read_errors
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.staging.consumer import batch_of, begin_truncated, unread_of
 from hourmark_etl.staging.planner import Planner, stage_plan
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
@@ -90,7 +90,7 @@ class Stager:
             staged += sum(g.rows for g in batch.groups)
         return staged
 
-    def position(self) -> Position:
+    def position(self) -> StagingPosition:
         return next(p for p in positions(self.database, self.cluster_id) if p.topic == self.topic)
 
     def held(self) -> list[int]:
@@ -109,9 +109,9 @@ def broker(stack: Stack, tmp_path: Path) -> PlainBroker:
 
 @pytest.fixture
 def config(broker: PlainBroker, tmp_path: Path) -> Config:
-    storage = Storage(root=f"file://{tmp_path}/root")
-    etl = Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite")
-    return Config(kafka=Kafka(edge=broker.settings), storage=storage, etl=etl)
+    storage = StorageSettings(root=f"file://{tmp_path}/root")
+    etl = EtlSettings(ledger=f"sqlite:///{tmp_path}/ledger.sqlite")
+    return Config(kafka=KafkaSettings(edge=broker.settings), storage=storage, etl=etl)
 
 
 def events(numbers: Sequence[int]) -> list[Record]:
@@ -120,7 +120,8 @@ def events(numbers: Sequence[int]) -> list[Record]:
         for n in numbers
     )
     return [
-        (key, frame(UNKNOWN_ID) + b"datum %03d" % n) for key, n in zip(keys, numbers, strict=True)
+        (key, framing_header(UNKNOWN_ID) + b"datum %03d" % n)
+        for key, n in zip(keys, numbers, strict=True)
     ]
 
 
@@ -140,7 +141,8 @@ def promises(numbers: Sequence[int]) -> list[Record]:
     return [
         (
             b"%08d" % n,
-            frame(1) + audit_record(range_id=RangeId(b"%08d" % n), promised=promised).encode(),
+            framing_header(1)
+            + audit_record(range_id=RangeId(b"%08d" % n), promised=promised).encode(),
         )
         for n in numbers
     ]

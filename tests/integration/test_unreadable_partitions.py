@@ -14,8 +14,8 @@ from tests.support.records import audit_record
 from tests.support.rules import put_rules
 from tests.support.waiting import wait_for
 
-from hourmark.avro.framing import frame
-from hourmark.config.groups import Etl, Kafka, Storage
+from hourmark.avro.framing import framing_header
+from hourmark.config.groups import EtlSettings, KafkaSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition
@@ -29,7 +29,7 @@ from hourmark_etl.ledger.batches import begin_positions, commit_batch, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, ReadError, read_errors
-from hourmark_etl.model import FIRST_SITE, Position, Span, StagedBatch
+from hourmark_etl.model import FIRST_SITE, OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.consumer import unread_of
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
@@ -52,9 +52,9 @@ def broker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.fixture
 def config(broker: PlainBroker, tmp_path: Path) -> Config:
-    storage = Storage(root=f"file://{tmp_path}/root")
-    etl = Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite")
-    return Config(kafka=Kafka(edge=broker.settings), storage=storage, etl=etl)
+    storage = StorageSettings(root=f"file://{tmp_path}/root")
+    etl = EtlSettings(ledger=f"sqlite:///{tmp_path}/ledger.sqlite")
+    return Config(kafka=KafkaSettings(edge=broker.settings), storage=storage, etl=etl)
 
 
 def events(first: int) -> list[Record]:
@@ -63,7 +63,9 @@ def events(first: int) -> list[Record]:
         RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode()
         for n in numbers
     )
-    return [(key, frame(1) + b"datum %03d" % n) for key, n in zip(keys, numbers, strict=True)]
+    return [
+        (key, framing_header(1) + b"datum %03d" % n) for key, n in zip(keys, numbers, strict=True)
+    ]
 
 
 def topic_of_events(broker: PlainBroker, name: str) -> str:
@@ -87,7 +89,7 @@ def staged(config: Config, *topics: str, start: int = 0, end: int = EVENTS) -> l
         ledger="a ledger",
     )
     spans = [
-        ReadSpan(Span(topic=t, topic_id="id", partition=0, start=start, end=end), 1 << 30)
+        ReadSpan(OffsetSpan(topic=t, topic_id="id", partition=0, start=start, end=end), 1 << 30)
         for t in topics
     ]
     return list(
@@ -114,7 +116,9 @@ def test_an_operator_skips_the_damaged_batch_alone_and_it_is_a_gap_by_topic_part
     broker: PlainBroker, config: Config
 ) -> None:
     damaged = topic_of_events(broker, "damaged")
-    at_it = Position(cluster_id="c", topic_id="id", topic=damaged, partition=0, next_offset=BATCH)
+    at_it = StagingPosition(
+        cluster_id="c", topic_id="id", topic=damaged, partition=0, next_offset=BATCH
+    )
     with Database(config.etl.ledger) as database:
         lease = database.acquire("consumer:default")
         begin_positions(database, lease, [at_it])
@@ -180,7 +184,10 @@ def test_an_operator_skips_records_of_promises_that_no_service_wrote_and_none_th
     if AUDIT not in broker.cluster.names():
         broker.make_topic(AUDIT)
     start = broker.cluster.ends([Partition(AUDIT, 0)])[Partition(AUDIT, 0)]
-    junk, good = (b"a key", b"no promise"), (b"12345678", frame(1) + audit_record().encode())
+    junk, good = (
+        (b"a key", b"no promise"),
+        (b"12345678", framing_header(1) + audit_record().encode()),
+    )
     broker.append(AUDIT, [junk, junk, junk, good, junk])
     (result,) = staged(config, AUDIT, start=start + at, end=start + 5)
     (unread,) = result.unread
@@ -194,7 +201,7 @@ def test_an_operator_skips_records_of_promises_that_no_service_wrote_and_none_th
             database,
             lease,
             [
-                Position(
+                StagingPosition(
                     cluster_id="c", topic_id="id", topic=AUDIT, partition=0, next_offset=start + at
                 )
             ],

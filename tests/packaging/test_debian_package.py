@@ -169,7 +169,7 @@ def test_without_the_capability_logs_of_others_cannot_be_read(
     process = root.start(as_the_unit_says(root, capability=False), log)
     try:
         wait_for(
-            lambda: "cannot look at /var/log/app: Permission denied" in log.read_text(),
+            lambda: "cannot scan /var/log/app: Permission denied" in log.read_text(),
             "it says so",
         )
     finally:

@@ -86,7 +86,9 @@ def test_the_unit_starts_delivers_comes_back_and_is_upgraded(debian: BootedDebia
         pid = debian.shown(NAME, "MainPID")
         debian.must("systemctl", "reload", NAME)
         wait_for(
-            lambda: debian.journal(NAME).count("SIGHUP: going on with the configuration") == 1,
+            lambda: (
+                debian.journal(NAME).count("SIGHUP: restarting with the current configuration") == 1
+            ),
             "it begins anew",
         )
         append(debian.root, lines(100, 300))

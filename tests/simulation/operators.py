@@ -27,7 +27,7 @@ from hourmark.records.ranges import ByteRange
 from hourmark.rules import change
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.rules.revision import PARSER, ParserVersion
-from hourmark_declare.apply import apply, repair
+from hourmark_declare.apply import apply_declarations, repair_rules
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse_range, zones
 from hourmark_delivery_service.work.rules_store import RulesStore
@@ -280,10 +280,10 @@ class World:
 
     def _repaired(self, at: Callable[[str], None] | None = None) -> None:
         try:
-            repair(outside(self.ledger, self.registry, self.topic, at), HOUR)
+            repair_rules(outside(self.ledger, self.registry, self.topic, at), HOUR)
         except Finding:
             self.registry = MemoryRegistry()
-            repair(outside(self.ledger, self.registry, self.topic), HOUR)
+            repair_rules(outside(self.ledger, self.registry, self.topic), HOUR)
 
     def _same(self, sent: Sent, rules: CompiledRules | None) -> None:
         if rules is not None and parse_range(sent.range, sent.body, rules) != sent.result:
@@ -293,7 +293,7 @@ class World:
         """Whether it was put in force; where it was refused or died, the next may go on."""
         try:
             with mock.patch.object(change, "PARSER", self.parser):
-                apply(
+                apply_declarations(
                     outside(self.ledger, self.registry, self.topic, at),
                     declared,
                     HOUR,

@@ -60,7 +60,7 @@ def unknown_is_an_offset(patch: Patch) -> None:
 
     patch.setattr(FakeCluster, "_offsets", offsets)
     patch.setattr(
-        "hourmark_etl.closing.cut.edge.ahead", lambda ends, positions: []
+        "hourmark_etl.closing.cut.edge.partitions_ahead", lambda ends, positions: []
     )  # it would stumble over them
     patch.setattr(
         "hourmark_etl.closing.cut.clusters.hold_promises", lambda *_: None
@@ -101,6 +101,8 @@ def without_epochs(patch: Patch) -> None:
     """
     patch.setattr("hourmark_etl.staging.plan.begin_of", lambda *_: None)
     patch.setattr(
-        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._truncated", lambda *_: set()
+        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._truncated_logs", lambda *_: set()
     )
-    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._unproven", lambda *_: [])
+    patch.setattr(
+        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._unproven_logs", lambda *_: []
+    )

@@ -31,7 +31,7 @@ def check(world: World) -> int:
     (docs/reliability.md, "What is not promised").
     """
     in_two_ways = {
-        (e.event_type, str(Hour.of(e.time_ms)))
+        (e.event_type, str(Hour.containing(e.time_ms)))
         for x in world.producers.ranges
         if x.otherwise
         for e in (*x.events, *x.otherwise)

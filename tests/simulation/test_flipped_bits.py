@@ -115,7 +115,7 @@ class Moment:
         (self.frontier,) = [f for f in self.world.frontiers() if f.event_type == "click"]
         topics = {"click": [central_topic(events_topic("click"), ALIAS)]}
         frontiers.freeze(self.world.database, self.world.closer.lease, [self.frontier], topics)
-        self.below = AuditOffsets.of(
+        self.below = AuditOffsets.from_offsets(
             len(self.world.pipeline.central.logs[Partition(central_topic(AUDIT, ALIAS), 0)].records)
         )
 
@@ -149,7 +149,7 @@ class Moment:
             )
         except Unreadable as error:
             return f"unreadable {error.path}"
-        if written.trouble or written.unwritable:
+        if written.publish_error or written.unwritable:
             return "not published"
         ids = [i for f in written.files for i in _ids(storage.read(f.path))]
         assert sorted(ids) == sorted(self.fresh), (

@@ -154,7 +154,7 @@ class FlippedRecord:
         within = [
             e.value
             for e in events.values()
-            if Hour.of(e.time_ms, FIRST_HOUR.length_s) == FIRST_HOUR
+            if Hour.containing(e.time_ms, FIRST_HOUR.length_s) == FIRST_HOUR
         ]
         return collections.Counter(map(_decoded, within))
 

@@ -30,7 +30,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, central_topic, events_topic
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.offset_gaps import all_gaps, open_gaps
-from hourmark_etl.recovery.lost_ends import LostEnds
+from hourmark_etl.recovery.lost_ends import LostEndDetector
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 
 from .stories import grows, polls, writes
@@ -283,11 +283,11 @@ def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(
     central = world.pipeline.central
     clicks = Partition(central_topic(CLICKS, world.pipeline.mirror.alias or ""), 0)
     central.leaderless[clicks] = 1_000
-    lost_ends = LostEnds(world.storage, world.database, central, world.pipeline.topics)
-    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    lost_ends = LostEndDetector(world.storage, world.database, central, world.pipeline.topics)
+    lost_ends.poll(world.closer.lease, world.clock.now_ms())
     assert [gap.topic for gap in all_gaps(world.database)] == [AUDIT] and not lost_ends.is_done
     central.leaderless.clear()
-    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    lost_ends.poll(world.closer.lease, world.clock.now_ms())
     assert [gap.topic for gap in all_gaps(world.database)] == [AUDIT, CLICKS] and lost_ends.is_done
     held(world, hour(1))
 
@@ -296,14 +296,14 @@ def test_it_remembers_where_promises_ended_when_it_asked_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody_looks_yet(world, AUDIT)
-    lost_ends = LostEnds(
+    lost_ends = LostEndDetector(
         world.storage, world.database, world.pipeline.central, world.pipeline.topics
     )
     with monkeypatch.context() as patch, pytest.raises(Unavailable):
         patch.setattr("hourmark_etl.recovery.lost_ends.read_notes", away)
-        lost_ends.look(world.closer.lease, world.clock.now_ms())
+        lost_ends.poll(world.closer.lease, world.clock.now_ms())
     grows(world, 8)
-    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    lost_ends.poll(world.closer.lease, world.clock.now_ms())
     held(world, hour(1))
 
 

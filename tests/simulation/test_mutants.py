@@ -19,7 +19,7 @@ from sqlalchemy import select, update
 from tests.simulation.histories import WEIGHTS, first_broken
 from tests.support.simulator.world import World
 
-from hourmark.avro.datum_check import Verdict
+from hourmark.avro.datum_check import DatumVerdict
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.manifest import Manifest
 from hourmark_etl import datums
@@ -27,10 +27,10 @@ from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.write.containers import WrittenHour
-from hourmark_etl.ids.lookups import Asked
+from hourmark_etl.ids.lookups import IdQuery
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.model import Frontier, StagedBatch, State, Sums
+from hourmark_etl.model import Frontier, HourState, StagedBatch, Sums
 from hourmark_etl.staging import stage
 from hourmark_etl.storage import Storage
 
@@ -70,7 +70,7 @@ def stage_into_frozen(patch: pytest.MonkeyPatch) -> None:
                 tables.frontiers.c.type, tables.frontiers.c.hour, tables.frontiers.c.state
             )
             for event_type, hour, state in connection.execute(states).all():
-                if state != State.OPEN.value:
+                if state != HourState.OPEN.value:
                     groups = tables.groups.c
                     connection.execute(
                         update(tables.groups)
@@ -88,15 +88,15 @@ def stage_into_frozen(patch: pytest.MonkeyPatch) -> None:
 def no_cross_bucket(patch: pytest.MonkeyPatch) -> None:
     """Late events are not looked up in closed buckets."""
 
-    def held(storage: Storage, asked: Sequence[Asked]) -> list[npt.NDArray[np.bool_]]:
+    def held(storage: Storage, asked: Sequence[IdQuery]) -> list[npt.NDArray[np.bool_]]:
         return [np.zeros(len(of.ids), bool) for of in asked]
 
-    patch.setattr("hourmark_etl.closing.write.writing.held", held)
+    patch.setattr("hourmark_etl.closing.write.writing.find_held_ids", held)
 
 
 def mirror_gap(patch: pytest.MonkeyPatch) -> None:
     """Source retention overtakes the mirror, which skips ahead, and nobody compares log starts."""
-    patch.setattr("hourmark_etl.closing.cut.edge.gaps", lambda previous, starts: [])
+    patch.setattr("hourmark_etl.closing.cut.edge.find_gaps", lambda previous, starts: [])
 
 
 def zombie_closer(patch: pytest.MonkeyPatch) -> None:
@@ -134,12 +134,12 @@ def count_only(patch: pytest.MonkeyPatch) -> None:
             findings=() if wanted <= rows else ("fewer rows than promised",),
         )
 
-    patch.setattr("hourmark_etl.closing.proof.proof.by_sums", by_sums)
+    patch.setattr("hourmark_etl.closing.proof.proof.prove_by_sums", by_sums)
 
 
 def no_proof(patch: pytest.MonkeyPatch) -> None:
     """The same mirror, and hours are closed when the offsets arrived."""
-    real: Any = sealing.decide
+    real: Any = sealing.decide_seal
 
     def decide(frontier: Frontier, proof: Proof, *rest: Any) -> Any:
         return real(
@@ -153,7 +153,7 @@ def no_proof(patch: pytest.MonkeyPatch) -> None:
             *rest,
         )
 
-    patch.setattr("hourmark_etl.closing.sealing.decide", decide)
+    patch.setattr("hourmark_etl.closing.sealing.decide_seal", decide)
 
 
 def recut_new_id(patch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def copies_believed(patch: pytest.MonkeyPatch) -> None:
     """Late rows of a range that was settled are taken for copies of what stands in closed
     buckets.
     """
-    patch.setattr("hourmark_etl.closing.proof.proof.second_readings", lambda *_: {})
+    patch.setattr("hourmark_etl.closing.proof.proof.check_late_rows", lambda *_: {})
 
 
 def checksums_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def ids_not_compared(patch: pytest.MonkeyPatch) -> None:
 
     def verdicts(*of: Any) -> npt.NDArray[np.uint8]:
         found = real(*of)
-        return np.where(found == Verdict.OTHER_ID, np.uint8(Verdict.VALID), found)
+        return np.where(found == DatumVerdict.OTHER_ID, np.uint8(DatumVerdict.VALID), found)
 
     patch.setattr("hourmark_etl.staging.records.datum_verdicts", verdicts)
 

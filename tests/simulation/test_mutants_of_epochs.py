@@ -14,9 +14,9 @@ from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.kafka.partitions_reader import Start
+from hourmark.kafka.partitions_reader import StartOffset
 from hourmark.kafka.topic_names import AUDIT, events_topic
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 
 from .stories import Patch, Plant, Story, grows, is_found, played, polls, without_epochs, writes
 
@@ -82,8 +82,8 @@ def epoch_of_the_position(patch: Patch) -> None:
     leader.
     """
 
-    def begin(p: Position, _: int) -> Start:
-        return Start(p.next_offset, p.leader_epoch)
+    def begin(p: StagingPosition, _: int) -> StartOffset:
+        return StartOffset(p.next_offset, p.leader_epoch)
 
     patch.setattr("hourmark_etl.staging.plan.begin_of", begin)
 

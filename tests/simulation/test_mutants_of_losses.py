@@ -34,7 +34,7 @@ from tests.support.simulator.world import World
 
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, CONTROL, central_topic, events_topic
-from hourmark.records.manifest import MARKER, Previous
+from hourmark.records.manifest import MARKER, PreviousMarker
 from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof
@@ -155,8 +155,8 @@ def markers_are_not_asked(patch: Patch) -> None:
     """No bucket on storage is compared with the ledger."""
     patch.setattr("tests.support.simulator.ledgers.check_older_copy", lambda *_: None)
     patch.setattr("hourmark_etl.closing.closer.check_foreign_root", lambda *_: [])
-    patch.setattr("hourmark_etl.closing.closer.check_published", lambda *_: [])
-    patch.setattr("hourmark_etl.closing.publishing.check_other_seal", lambda *_: None)
+    patch.setattr("hourmark_etl.closing.closer.check_not_published", lambda *_: [])
+    patch.setattr("hourmark_etl.closing.publishing.check_seal_matches", lambda *_: None)
 
 
 def promises_end_at_an_unknown_offset(patch: Patch) -> None:
@@ -178,7 +178,7 @@ def nothing_is_noted(patch: Patch) -> None:
 def damaged_unaudited_keeps_all(patch: Patch) -> None:
     """Where a file of unaudited rows cannot be read, it is taken to keep whatever was promised."""
     real_read: Any = evidence.read_unaudited
-    real_decide: Any = sealing.decide
+    real_decide: Any = sealing.decide_seal
     unread: list[str] = []
 
     def read(storage: Storage, path: str) -> pa.Table:
@@ -192,18 +192,18 @@ def damaged_unaudited_keeps_all(patch: Patch) -> None:
         )
 
     patch.setattr("hourmark_etl.closing.proof.evidence.read_unaudited", read)
-    patch.setattr("hourmark_etl.closing.sealing.decide", decide)
+    patch.setattr("hourmark_etl.closing.sealing.decide_seal", decide)
 
 
 def follows_nothing(patch: Patch) -> None:
     """Where the marker before is gone, the next one is the first of its type."""
-    real = publishing.previous_of
+    real = publishing.read_previous_marker
 
-    def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
-        before = f"{frontier.hour.before().bucket_path(frontier.event_type)}/{MARKER}"
+    def previous_of(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
+        before = f"{frontier.hour.previous().bucket_path(frontier.event_type)}/{MARKER}"
         return real(storage, frontier) if storage.exists(before) else None
 
-    patch.setattr("hourmark_etl.closing.publishing.previous_of", previous_of)
+    patch.setattr("hourmark_etl.closing.publishing.read_previous_marker", previous_of)
 
 
 def given_up_untried(patch: Patch) -> None:
@@ -218,7 +218,7 @@ def given_up_untried(patch: Patch) -> None:
 def records_are_not_compared(patch: Patch) -> None:
     """Two audit records of one range are two promises."""
     patch.setattr(
-        "hourmark_etl.closing.proof.readings.differing",
+        "hourmark_etl.closing.proof.readings.find_differing_ranges",
         lambda new, known: new.slice(0, 0).select(RANGE),
     )
 

@@ -39,11 +39,11 @@ from hourmark.errors import UsageError
 from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, events_topic
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
-from hourmark_etl.closing.write.writing import SealedHour, Written
+from hourmark_etl.closing.write.writing import SealedHour, WriteResult
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
 from hourmark_etl.recovery.rebuilt_offsets import Logs, OffsetsRebuild
-from hourmark_etl.recovery.storage_scan import Chain
+from hourmark_etl.recovery.storage_scan import BucketChain
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import VerifiedFile
 
@@ -90,7 +90,7 @@ def promises_lost_everywhere(world: World) -> None:
     lose(world)
     world.judge.given_up |= world.producers.events.keys()
     for _ in range(2):
-        polls(world, Hour.of(world.clock.now_ms()))
+        polls(world, Hour.containing(world.clock.now_ms()))
         with contextlib.suppress(UsageError):  # all closed
             put_overrides(world.database, 3600, "lost", "ada", world.clock.now_ms())
         polls(world)
@@ -267,19 +267,19 @@ def named(world: World, at: Hour) -> None:
 def marker_covers_later_hours(patch: Patch) -> None:
     """A rebuild takes the last marker's offsets as covering everything below them."""
     # of a class method, which mypy takes for a function
-    real = Chain.of.__func__  # type: ignore[attr-defined]
+    real = BucketChain.from_markers.__func__  # type: ignore[attr-defined]
 
-    def of(cls: type[Chain], closed: Any) -> Chain:
-        chain: Chain = real(cls, closed)
+    def of(cls: type[BucketChain], closed: Any) -> BucketChain:
+        chain: BucketChain = real(cls, closed)
         offsets = {(o.topic_id, o.partition): o.next for o in chain.last.offsets}
-        return Chain(chain.first, chain.last, chain.frontier, offsets)
+        return BucketChain(chain.first, chain.last, chain.frontier, offsets)
 
-    patch.setattr(Chain, "of", classmethod(of))
+    patch.setattr(BucketChain, "from_markers", classmethod(of))
 
 
 def gaps_passed_over(patch: Patch) -> None:
     """A rebuild does not look for offsets that neither Kafka nor a staged file has."""
-    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.uncovered", lambda *_: [])
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.uncovered_offsets", lambda *_: [])
 
 
 def length_of_promises_is_not_asked(patch: Patch) -> None:
@@ -312,13 +312,13 @@ def markers_are_believed(patch: Patch) -> None:
 def ends_of_logs_are_not_asked(patch: Patch) -> None:
     """A rebuild lists staged files of what retention took alone."""
     without_epochs(patch)
-    real = OffsetsRebuild._logs
+    real = OffsetsRebuild._read_logs
 
     def logs(work: OffsetsRebuild) -> Logs:
         found = real(work)
         return dataclasses.replace(found, ends=dict.fromkeys(found.ends, 1 << 62))
 
-    patch.setattr(OffsetsRebuild, "_logs", logs)
+    patch.setattr(OffsetsRebuild, "_read_logs", logs)
 
 
 def accepted_gaps_are_forgotten(patch: Patch) -> None:
@@ -337,7 +337,7 @@ def copied_for_all_it_knows(patch: Patch) -> None:
 
 def nobody_need_be_there(patch: Patch) -> None:
     """Hours close although no delivery service is live."""
-    patch.setattr("hourmark_etl.closing.cut.readiness.no_service", lambda _: None)
+    patch.setattr("hourmark_etl.closing.cut.readiness.describe_missing_service", lambda _: None)
 
 
 def hides_a_row(patch: Patch) -> None:
@@ -376,7 +376,9 @@ def nobody_counts(patch: Patch) -> None:
     def check_read(listed: Iterable[Any], read: Mapping[Any, Any]) -> None:
         return None
 
-    def written(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
+    def written(
+        sealed: SealedHour, files: tuple[WrittenFile, ...], done: WriteResult
+    ) -> WrittenHour:
         key = sealed.event_type, sealed.hour.start_s
         event_type, hour_s = key
         return WrittenHour(
@@ -384,11 +386,11 @@ def nobody_counts(patch: Patch) -> None:
             hour_s=hour_s,
             files=files,
             duplicates=done.duplicates.get(key, {}),
-            trouble="",
+            publish_error="",
         )
 
-    patch.setattr("hourmark_etl.closing.units.check_read", check_read)
-    patch.setattr("hourmark_etl.closing.write.writing.check_read", check_read)
+    patch.setattr("hourmark_etl.closing.units.verify_read_rows", check_read)
+    patch.setattr("hourmark_etl.closing.write.writing.verify_read_rows", check_read)
     patch.setattr("hourmark_etl.closing.write.writing._written_hour", written)
 
 

@@ -21,13 +21,13 @@ from tests.support.simulator.sites import ALIAS, FakeCluster
 from tests.support.simulator.truth import FIRST_HOUR, Event
 from tests.support.simulator.world import World
 
-from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.committed_reader import MessageRun
-from hourmark.kafka.partitions_reader import Run
+from hourmark.kafka.partitions_reader import RecordRun
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.event_id import EventId
-from hourmark_etl.buckets.reader import list_hours, read_events, standing_manifest
+from hourmark_etl.buckets.reader import find_manifest, list_hours, read_events
 from hourmark_etl.operators.tracing import topics
 from hourmark_etl.operators.tracing.kept import Kept
 from hourmark_etl.operators.tracing.question import OfEvent
@@ -84,7 +84,7 @@ class Read:
             for n in range(start, end):
                 if (r := self._cluster.logs[p].records[n]) is not None:
                     record: Any = LoggedRecord(p, n, r.at_ms, r.key, r.value)
-                    yield [Run(p, [record], n + 1)]
+                    yield [RecordRun(p, [record], n + 1)]
 
     def close(self) -> None:
         """Nothing is held."""
@@ -111,7 +111,7 @@ def tracing(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Walk]:
     monkeypatch.setattr(topics, "MirrorPositions", lambda *_: Positions(world))
     now_ms = world.clock.now_ms()
     kafka = topics.Topics(
-        Kafka(central=KafkaCluster(), edge_alias=ALIAS), lambda _: None, now_ms=now_ms
+        KafkaSettings(central=KafkaCluster(), edge_alias=ALIAS), lambda _: None, now_ms=now_ms
     )
     kept = Kept(lambda: world.database, world.storage, LENGTH_S, lambda _: None)
     yield Walk(kafka, kept, LENGTH_S, Window(since_ms=0, until_ms=now_ms + 900_000))
@@ -130,7 +130,7 @@ def in_buckets(world: World) -> set[EventId]:
         for hour in list_hours(world.storage, event_type, LENGTH_S):
             if (
                 hour < frontier
-                and (manifest := standing_manifest(world.storage, event_type, hour)) is not None
+                and (manifest := find_manifest(world.storage, event_type, hour)) is not None
             ):
                 found |= {
                     EventId(e["event_id"])

@@ -52,7 +52,7 @@ def test_every_history_of_two_sites_keeps_the_promise(ledgers: Path, template: P
 
 def greatest_of_both(patch: pytest.MonkeyPatch) -> None:
     """One offset for all sites: the greatest of their audit topics' ends."""
-    real = AuditOffsets.of
+    real = AuditOffsets.from_offsets
 
     def of(offsets: Mapping[str, int] | int) -> AuditOffsets:
         known = real(offsets)
@@ -62,17 +62,17 @@ def greatest_of_both(patch: pytest.MonkeyPatch) -> None:
             else known
         )
 
-    patch.setattr(AuditOffsets, "of", of)
+    patch.setattr(AuditOffsets, "from_offsets", of)
 
 
 def further_not_promised(patch: pytest.MonkeyPatch) -> None:
     """Promises of the first site alone count."""
-    real = CutTaker._end_of
+    real = CutTaker._audit_end
 
     def end_of(self: CutTaker, audit: str) -> int:
         return 0 if audit.startswith(FURTHER) else real(self, audit)
 
-    patch.setattr(CutTaker, "_end_of", end_of)
+    patch.setattr(CutTaker, "_audit_end", end_of)
 
 
 PLANTS: Mapping[str, Plant] = {

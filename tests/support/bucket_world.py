@@ -16,22 +16,22 @@ import fastavro
 from tests.support.records import TOPIC, kafka_table, seal, stage_plan
 from tests.support.records import frontier as open_frontier
 
-from hourmark.avro.framing import event_schema, frame
-from hourmark.config.groups import Etl
-from hourmark.config.groups import Storage as Settings
+from hourmark.avro.framing import event_schema, framing_header
+from hourmark.config.groups import EtlSettings
+from hourmark.config.groups import StorageSettings as Settings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event, read_events
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.containers import WrittenHour
-from hourmark_etl.closing.write.id_indexes import keep_indexes
+from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import Frontier, StagedGroup, State
+from hourmark_etl.model import Frontier, HourState, StagedGroup
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import LocalDisk, Storage
 
@@ -90,7 +90,8 @@ class World:
         self.storage: Storage = storage or LocalDisk(self.root)
         url = f"file://{self.root}"
         self.config = Config(
-            storage=Settings(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl)
+            storage=Settings(root=url),
+            etl=EtlSettings(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl),
         )
         self.database = Database(self.config.etl.ledger)
         self.lease = self.database.acquire("closer")
@@ -106,7 +107,9 @@ class World:
         schema's.
         """
         made = datums or {event_id: datum(event_id, schema_id, size) for event_id in ids}
-        rows = ((i + RANGE, frame(schema_id) + made[i], TOPIC, 0, n) for n, i in enumerate(ids))
+        rows = (
+            (i + RANGE, framing_header(schema_id) + made[i], TOPIC, 0, n) for n, i in enumerate(ids)
+        )
         return stage_table(kafka_table(rows), (), stage_plan(), self.storage).groups if ids else ()
 
     def write(
@@ -126,7 +129,7 @@ class World:
         attempt = uuid.uuid4().hex
         written = self.write(hour, listed, attempt)
         f = frontier(hour)
-        made = manifest_of(
+        made = build_manifest(
             f,
             written,
             listed=listed,
@@ -138,7 +141,7 @@ class World:
         )
         manifest = publish(self.storage, f, written, made)
         if indexed:
-            keep_indexes(
+            publish_indexes(
                 self.storage, self.database, self.lease, attempt, [manifest], [written], hour.end_ms
             )
         with self.database.transaction(self.lease) as connection:
@@ -153,4 +156,4 @@ class World:
 
 def frontier(hour: Hour) -> Frontier:
     """Sealed as proved."""
-    return open_frontier(hour=hour, state=State.SEALED, seal=seal())
+    return open_frontier(hour=hour, state=HourState.SEALED, seal=seal())

@@ -17,7 +17,7 @@ from tests.support.records import evidence, manifest
 from hourmark.avro.framing import event_schema, fingerprint
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, BucketFile, Evidence, Manifest, Previous
+from hourmark.records.manifest import MARKER, BucketEvidence, BucketFile, Manifest, PreviousMarker
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.storage import Storage
 
@@ -69,7 +69,7 @@ class Plan:
             if name.startswith("late-")
             for event_id, _ in datums
         ]
-        late = dict(Counter(str(Hour.of(event_id.time_ms)) for event_id in behind))
+        late = dict(Counter(str(Hour.containing(event_id.time_ms)) for event_id in behind))
         told = manifest(
             self.hour,
             type=TYPE,
@@ -89,15 +89,17 @@ class Plan:
         self.storage.write_new(f"{folder}/{MARKER}", told.encode())
         return told
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> BucketEvidence:
         events = sum(map(len, self.files.values()))
         return evidence(cut_at_ms=self.hour.end_ms, promised=events, audit_next={"0": 1})
 
-    def _previous(self) -> Previous | None:
-        before = self.hour.before()
+    def _previous(self) -> PreviousMarker | None:
+        before = self.hour.previous()
         path = f"{before.bucket_path(TYPE)}/{MARKER}"
         return (
-            Previous.of(str(before), self.storage.read(path)) if self.storage.exists(path) else None
+            PreviousMarker.from_marker(str(before), self.storage.read(path))
+            if self.storage.exists(path)
+            else None
         )
 
     def _write(self, path: str, name: str, datums: list[Datum]) -> BucketFile:

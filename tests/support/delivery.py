@@ -17,7 +17,7 @@ import fastavro
 from confluent_kafka import Producer
 from tests.support.records import audit_record, host_report
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.avro.value_hash import value_hash
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
@@ -30,7 +30,7 @@ from hourmark.records.host_reports import API_SOURCE, SourceReport
 from hourmark.records.hours import hour_start_s
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
-from hourmark_declare.servers import applied_rules
+from hourmark_declare.servers import read_applied_rules
 
 HOST_ID = "a" * 32
 FILE_ID = "f" * 32
@@ -51,7 +51,7 @@ class DirectDelivery:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        rules = applied_rules(config)
+        rules = read_applied_rules(config)
         assert rules is not None
         self._schema_ids = {name: t.schema_id for name, t in rules.types.items()}
         self._schemas = {
@@ -157,7 +157,7 @@ class DirectDelivery:
         self._produce(HOSTS, host_id.encode(), report.encode())
 
     def _produce(self, topic: str, key: bytes, datum: bytes) -> None:
-        self._producer.produce(topic, key=key, value=frame(1) + datum)
+        self._producer.produce(topic, key=key, value=framing_header(1) + datum)
         assert self._producer.flush(30) == 0
 
     def _encode(
@@ -175,4 +175,4 @@ class DirectDelivery:
         }
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, self._schemas[event_type], row)
-        return frame(self._schema_ids[event_type]) + buffer.getvalue()
+        return framing_header(self._schema_ids[event_type]) + buffer.getvalue()

@@ -25,11 +25,11 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
-from hourmark_declare.apply import apply
-from hourmark_declare.servers import servers
+from hourmark_declare.apply import apply_declarations
+from hourmark_declare.servers import open_targets
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.storage import NotFound, Storage, open_storage
 from hourmark_etl.topics import CentralTopics
 
@@ -80,8 +80,8 @@ class EtlRun:
         """
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         declarations = Declarations([*declared, DEAD_LETTERS], [Source(name=source, types=types)])
-        with servers(self.config, lambda _: None) as outside:
-            apply(
+        with open_targets(self.config, lambda _: None) as outside:
+            apply_declarations(
                 outside, declarations, first_hour, may_remove=True, may_refuse=True
             )  # other tests' types on the same stack
 
@@ -229,7 +229,7 @@ class EtlRun:
     def _skip_what_others_reported(self) -> None:
         """Reports and promises of other tests on the same stack are none of this ETL's business."""
         cluster = Cluster(self.config.kafka.central_cluster, "central")
-        topics = CentralTopics.of(self.config.kafka, ())
+        topics = CentralTopics.from_settings(self.config.kafka, ())
         infos = cluster.topics([*topics.audits, *topics.hosts])
         ends = cluster.ends([Partition(t, 0) for t in infos])
         database = Database(self.config.etl.ledger)
@@ -239,7 +239,7 @@ class EtlRun:
             database,
             lease,
             [
-                Position(
+                StagingPosition(
                     cluster_id=cluster_id,
                     topic_id=infos[p.topic].topic_id,
                     topic=p.topic,

@@ -172,7 +172,7 @@ def scene(
     """
     unique = uuid.uuid4().hex[:8]
     types = tuple(f"{name}-{unique}" for name in names)
-    first = Hour.of(time.time_ns() // 1_000_000 - 60_000 * minutes_ago, 60)
+    first = Hour.containing(time.time_ns() // 1_000_000 - 60_000 * minutes_ago, 60)
     run = make(
         stack_config,
         folder,

@@ -12,7 +12,7 @@ from typing import Any
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Offset, Partition, TopicInfo
 from hourmark.kafka.committed_reader import MessageRun
-from hourmark.kafka.partitions_reader import Run
+from hourmark.kafka.partitions_reader import RecordRun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Logs:
             for record in self.logs[p][start:end]:
                 self.read_records += 1
                 # it answers as one
-                yield [Run(p, [record], record.at + 1)]  # type: ignore[list-item]
+                yield [RecordRun(p, [record], record.at + 1)]  # type: ignore[list-item]
 
     def close(self) -> None:
         """Nothing is held."""

@@ -22,31 +22,31 @@ from tests.support.records import (
 )
 from tests.support.rules import put_rules
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.avro.value_hash import value_hash
-from hourmark.config.groups import Etl, Kafka, Parsing
+from hourmark.config.groups import EtlSettings, KafkaSettings, ParsingSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Partition, TopicInfo
 from hourmark.kafka.topic_names import AUDIT, HOSTS
 from hourmark.records.audit import promises
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, Book, BucketFile, Grade, Manifest, Offsets
+from hourmark.records.manifest import MARKER, BucketFile, BucketOffset, Grade, HourTotals, Manifest
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark.rules.event_types import EventType, Source
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
-from hourmark_etl.closing.publishing import previous_of
+from hourmark_etl.closing.publishing import read_previous_marker
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, Position, StagedBatch
+from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, StagedBatch, StagingPosition
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.offset_records import OffsetRecorder
-from hourmark_etl.recovery.rebuilt import Outside
+from hourmark_etl.recovery.rebuild_result import RebuildSources
 from hourmark_etl.staging.consumer import batch_of
 from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import Central, CentralTopics
+from hourmark_etl.topics import CentralCluster, CentralTopics
 
 CLUSTER = "cluster"
 LENGTH_S = 3600
@@ -54,7 +54,7 @@ FIRST = Hour(1_800_000_000 // LENGTH_S * LENGTH_S)
 
 
 @dataclasses.dataclass
-class Topics(Central):
+class Topics(CentralCluster):
     """The central cluster: each topic one partition, a list of (key, value)."""
 
     logs: dict[str, list[tuple[bytes, bytes]]]
@@ -101,15 +101,18 @@ class Life:
         self.storage = storage
         self.declared = [EventType(name=t, fields=[{"name": "n", "type": "long"}]) for t in types]
         self.sources = [Source(name="app", types=list(types))]
-        self.kafka = Kafka()
-        topics = CentralTopics.of(self.kafka, types)
+        self.kafka = KafkaSettings()
+        topics = CentralTopics.from_settings(self.kafka, types)
         self.topics = Topics({name: [] for name in topics.all})
         self._plan = stage_plan(types=dict(topics.types))
-        put_rules(Config(etl=Etl(ledger=url)), self.declared, self.sources, first)
+        put_rules(Config(etl=EtlSettings(ledger=url)), self.declared, self.sources, first)
         self.database = Database(url)
         versions = {t.name: TypeVersion(t, at) for at, t in enumerate(self.declared, 1)}
         self.rules = Rules(
-            sequence=1, types=versions, sources={s.name: s for s in self.sources}, parsing=Parsing()
+            sequence=1,
+            types=versions,
+            sources={s.name: s for s in self.sources},
+            parsing=ParsingSettings(),
         )
         self.closer = self.database.acquire("closer")
         self.batches: list[str] = []
@@ -123,7 +126,7 @@ class Life:
         """
         self._lease = self.database.acquire("consumer:default")
         record_first_hours(self.storage, self.database, LENGTH_S)
-        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).keep(self.closer)
+        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).update(self.closer)
         begun = [position(topic=name) for name in self.topics.logs]
         known = {p.topic: p for p in batches.positions(self.database, CLUSTER)}
         batches.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])
@@ -134,16 +137,21 @@ class Life:
         self.topics.logs[f"events.{event_type}"] += records
 
     def _value(self, event_type: str, event_id: EventId) -> bytes:
-        return frame(self._version(event_type).schema_id) + b"datum" + bytes(event_id)
+        return framing_header(self._version(event_type).schema_id) + b"datum" + bytes(event_id)
 
     def promise(self, event_type: str, range_id: RangeId, ids: Sequence[EventId]) -> None:
         """The audit record of a range."""
         promised = promises(
-            (event_type, Hour.of(i.time_ms).start_s, i, value_hash(i, self._value(event_type, i)))
+            (
+                event_type,
+                Hour.containing(i.time_ms).start_s,
+                i,
+                value_hash(i, self._value(event_type, i)),
+            )
             for i in ids
         )
         record = audit_record(range_id=range_id, lines=len(ids), promised=promised, blanks=0)
-        self.topics.logs[AUDIT].append((bytes(range_id), frame(1) + record.encode()))
+        self.topics.logs[AUDIT].append((bytes(range_id), framing_header(1) + record.encode()))
 
     def produce(self, event_type: str, hour: Hour, count: int) -> None:
         """A range: its events, then its promise."""
@@ -167,7 +175,7 @@ class Life:
         """One more report of a host."""
         self._reports += 1
         said = host_report(self._reports, host_id=host, host_name=host, sequence=self._reports)
-        self.topics.logs[HOSTS].append((host.encode(), frame(1) + said.encode()))
+        self.topics.logs[HOSTS].append((host.encode(), framing_header(1) + said.encode()))
 
     def stage(self, *, commit: bool = True, at_most: int = 1000) -> StagedBatch:
         """A batch of what arrived; without `commit` it is an orphan: written, and never
@@ -196,11 +204,11 @@ class Life:
             batches.commit_batch(self.database, self._lease, batch)
         return batch
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[StagingPosition]:
         """As the ledger has them."""
         return batches.positions(self.database, CLUSTER)
 
-    def freeze(self, event_type: str) -> tuple[Position, ...]:
+    def freeze(self, event_type: str) -> tuple[StagingPosition, ...]:
         """As a closer that dies before its proof."""
         topics = {event_type: [f"events.{event_type}"]}
         return frontiers.freeze(self.database, self.closer, [self.frontier(event_type)], topics)[
@@ -210,7 +218,7 @@ class Life:
     def close(
         self,
         event_type: str,
-        book: Book | None = None,
+        book: HourTotals | None = None,
         *,
         grade: Grade = Grade.PROVED,
         in_ledger: bool = True,
@@ -223,7 +231,7 @@ class Life:
         rows = sum(
             g.rows for g in ledger_queries.listed_groups(self.database, event_type, opened.hour)
         )
-        book = book or Book(rows=rows, events=rows, promised=1, unaudited=0)
+        book = book or HourTotals(rows=rows, events=rows, promised=1, unaudited=0)
         audit = next(p for p in self.positions() if p.topic == AUDIT)
         counts = {"promised": book.promised, "cut_at_ms": self.now_ms}
         sealed = seal(
@@ -250,7 +258,7 @@ class Life:
             grade=grade,
             events=book.events,
             ledger=ledger,
-            previous=previous_of(self.storage, opened),
+            previous=read_previous_marker(self.storage, opened),
             software="hourmark 0.3.0",
             files=[BucketFile.model_validate(file)] if book.events else [],
             evidence=evidence(**counts, audit_next={"0": audit.next_offset}),
@@ -260,12 +268,12 @@ class Life:
             ledger_commit=commit,
             closed_at_ms=self.now_ms,
             offsets=[
-                Offsets(
+                BucketOffset(
                     topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset
                 )
                 for p in offsets
             ],
-        ).sealed()
+        ).with_own_digest()
         self.storage.write_new(f"{opened.hour.bucket_path(event_type)}/{MARKER}", made.encode())
         if in_ledger:
             frontiers.close_all(
@@ -294,9 +302,9 @@ class Life:
         self.database, self.closer = rebuilt, rebuilt.acquire("closer")
         self.start_driver()
 
-    def outside(self) -> Outside:
+    def outside(self) -> RebuildSources:
         """What a rebuild may look at."""
-        return Outside(
+        return RebuildSources(
             storage=self.storage,
             kafka=self.kafka,
             central=self.topics,

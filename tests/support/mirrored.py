@@ -18,10 +18,10 @@ from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, client_settings, topic_settings
 from hourmark.kafka.topic_names import central_topic, events_topic
-from hourmark.kafka.topic_setup import WantedTopic, alter_topic, ensure_topics
+from hourmark.kafka.topic_setup import TopicSpec, alter_topic, ensure_topics
 from hourmark_infra.stack import Stack
-from hourmark_mirror.verify.verdict_text import as_lines
-from hourmark_mirror.verify.verification import Verdict, Verification
+from hourmark_mirror.verify.result_formatting import format_result
+from hourmark_mirror.verify.verification import Verification, VerificationResult
 
 RUN = uuid.uuid4().hex[:8]  # topics of this run: the stack may be an older one's
 
@@ -38,17 +38,19 @@ class Sites:
     central: KafkaCluster
     work_dir: Path
 
-    def verify(self, name: str, *, timeout_s: float = 40.0, accept: bool = False) -> Verdict:
+    def verify(
+        self, name: str, *, timeout_s: float = 40.0, accept: bool = False
+    ) -> VerificationResult:
         """The verdict on one topic."""
         mine = self.config.model_copy(
             update={"mirror": self.config.mirror.model_copy(update={"work_dir": self.work_dir})}
         )
         return Verification(mine, SystemClock(), topics=[topic(name)], accept=accept).run(timeout_s)
 
-    def verified(self, name: str, *, timeout_s: float = 40.0) -> Verdict:
+    def verified(self, name: str, *, timeout_s: float = 40.0) -> VerificationResult:
         """The same; it must be well."""
         verdict = self.verify(name, timeout_s=timeout_s)
-        assert verdict.ok, as_lines(verdict)
+        assert verdict.ok, format_result(verdict)
         return verdict
 
     def remote(self, name: str) -> str:
@@ -88,7 +90,7 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"k%06d" % i, b"value %06d" % i) for i in range(count)]
 
 
-def is_made(cluster: Cluster, wanted: WantedTopic) -> bool:
+def is_made(cluster: Cluster, wanted: TopicSpec) -> bool:
     """A broker may have an older view than the one that was asked whether the topic is there."""
     with contextlib.suppress(Unavailable):
         ensure_topics(cluster, [wanted])
@@ -137,7 +139,7 @@ def make_topics(config: Config, central: KafkaCluster, names: Iterable[str]) -> 
         )
         ensure_topics(
             Cluster(settings, name),
-            [WantedTopic(central_topic(topic(t), prefix), 2, wanted) for t in names],
+            [TopicSpec(central_topic(topic(t), prefix), 2, wanted) for t in names],
         )
 
 
@@ -158,7 +160,7 @@ def make_anew(sites: Sites, name: str) -> None:
         sites.config.kafka.edge.min_insync_replicas,
     )
     wait_for(
-        lambda: is_made(edge, WantedTopic(topic(name), 2, settings)),
+        lambda: is_made(edge, TopicSpec(topic(name), 2, settings)),
         "all brokers know that it was gone",
         20,
     )

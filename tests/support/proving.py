@@ -20,7 +20,7 @@ from tests.support.records import (
     stage_plan,
 )
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
@@ -126,11 +126,11 @@ class Site:
         if not rows and not audits:
             return
         values: list[Row] = [
-            (bytes(event_id(*e)) + r.range_id, frame(7) + b"datum", EVENTS, 0, n)
+            (bytes(event_id(*e)) + r.range_id, framing_header(7) + b"datum", EVENTS, 0, n)
             for n, (r, e) in enumerate(rows)
         ]
         values += [
-            (b"", frame(9) + _record(r, extra).encode(), AUDIT, 0, self._staged_audits + n)
+            (b"", framing_header(9) + _record(r, extra).encode(), AUDIT, 0, self._staged_audits + n)
             for n, (r, extra) in enumerate(audits)
         ]
         folder = f"_staging/{self._batches}"
@@ -162,9 +162,9 @@ class Site:
         """
         self.stage()
         f = self.frontier()
-        settled = f.settled_next.at(FIRST_SITE)
+        settled = f.settled_next.offset_of(FIRST_SITE)
         cut = max(settled, self._staged_audits - back)
-        below = AuditOffsets.of(cut)
+        below = AuditOffsets.from_offsets(cut)
         frontiers.freeze(self.database, self.lease, [f], {TYPE: [EVENTS]})
         (proof,) = self.prover.prove([f], below)
         expected = self._expected((f.hour.start_s - FIRST.start_s) // 3600, settled, cut)

@@ -8,14 +8,14 @@ from tests.support.simulator.sites import FakeCluster
 from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SOURCES, TYPES, config_of
 from tests.support.simulator.world import World
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.kafka.clients import Partition
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.rebuild import rebuild
-from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 
 
 class CentralCluster(FakeCluster):
@@ -34,7 +34,7 @@ def begin(world: World) -> None:
     record_first_hours(world.storage, world.database, FIRST_HOUR.length_s)
 
 
-def lose_ledger(world: World) -> Rebuilt:
+def lose_ledger(world: World) -> RebuildResult:
     """The ledger is gone; the driver goes on with the rebuilt one, as after its start."""
     world.pipeline.losses.pass_over(world.pipeline.positions())
     world.pipeline.losses.rebuild()
@@ -49,9 +49,11 @@ def lose_ledger(world: World) -> Rebuilt:
         )
         for t in TYPES
     }
-    rules = Rules(sequence=1, types=types, sources={s.name: s for s in SOURCES}, parsing=Parsing())
+    rules = Rules(
+        sequence=1, types=types, sources={s.name: s for s in SOURCES}, parsing=ParsingSettings()
+    )
     central = CentralCluster(world.pipeline.central)
-    outside = Outside(
+    outside = RebuildSources(
         storage=world.storage,
         kafka=world.config.kafka,
         central=central,

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from hourmark.config.groups import Storage
+from hourmark.config.groups import StorageSettings
 from hourmark.records.audit import AuditRecord
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Evidence, Grade, Manifest
+from hourmark.records.manifest import BucketEvidence, Grade, Manifest
 from hourmark.records.ranges import ByteRange, RangeId
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger.overrides import Blocker
@@ -22,16 +22,16 @@ from hourmark_etl.model import (
     FIRST_SITE,
     AuditGroup,
     AuditOffsets,
+    ClosingPhase,
     Frontier,
-    Phase,
-    Position,
-    Reporter,
+    HourState,
+    OffsetSpan,
+    ReportedSource,
     Seal,
-    Span,
     StagedBatch,
     StagedFile,
     StagedGroup,
-    State,
+    StagingPosition,
 )
 from hourmark_etl.staging.pieces import StagePlan
 
@@ -57,7 +57,7 @@ def _with_offsets(changes: dict[str, Any]) -> dict[str, Any]:
     """A number is an offset of the first site."""
     names = ("settled_next", "audit_next")
     return {
-        name: AuditOffsets.of(of) if name in names and isinstance(of, int) else of
+        name: AuditOffsets.from_offsets(of) if name in names and isinstance(of, int) else of
         for name, of in changes.items()
     }
 
@@ -70,9 +70,9 @@ def frontier(event_type: str = "click", hour: Hour = HOUR, **changes: Any) -> Fr
         event_type=event_type,
         hour=hour,
         first_hour=HOUR,
-        state=State.OPEN,
+        state=HourState.OPEN,
         sources=frozenset({"app"}),
-        settled_next=AuditOffsets.of(0),
+        settled_next=AuditOffsets.from_offsets(0),
         seal=None,
         alarm=(),
     )
@@ -86,7 +86,7 @@ def seal(**changes: Any) -> Seal:
         grade="proved",
         method="join",
         cut_at_ms=1,
-        audit_next=AuditOffsets.of(0),
+        audit_next=AuditOffsets.from_offsets(0),
         audit_records=1,
         promised=1,
         unaudited=0,
@@ -95,10 +95,10 @@ def seal(**changes: Any) -> Seal:
     )
 
 
-def evidence(**changes: Any) -> Evidence:
+def evidence(**changes: Any) -> BucketEvidence:
     """Of one audit record that promises one event."""
     return _made(
-        Evidence,
+        BucketEvidence,
         changes,
         method="join",
         cut_at_ms=1,
@@ -133,10 +133,10 @@ def manifest(hour: Hour = HOUR, **changes: Any) -> Manifest:
     )
 
 
-def tailer(**changes: Any) -> Reporter:
+def tailer(**changes: Any) -> ReportedSource:
     """Of host `web` and source `app`, just past the hour's end."""
     return _made(
-        Reporter,
+        ReportedSource,
         changes,
         host_id="t" * 32,
         source="app",
@@ -153,7 +153,7 @@ def tailer(**changes: Any) -> Reporter:
     )
 
 
-def service(**changes: Any) -> Reporter:
+def service(**changes: Any) -> ReportedSource:
     """The same, of a delivery service."""
     return tailer(
         **{"host_id": "s" * 32, "source": "api", "host_name": "svc", "kind": "service"} | changes
@@ -217,10 +217,10 @@ def audit_record(**changes: Any) -> AuditRecord:
     )
 
 
-def position(next_offset: int = 0, topic: str = TOPIC, **changes: Any) -> Position:
+def position(next_offset: int = 0, topic: str = TOPIC, **changes: Any) -> StagingPosition:
     """In the one partition of a topic."""
     return _made(
-        Position,
+        StagingPosition,
         changes,
         cluster_id="cluster",
         topic_id=f"id of {topic}",
@@ -230,10 +230,16 @@ def position(next_offset: int = 0, topic: str = TOPIC, **changes: Any) -> Positi
     )
 
 
-def span(start: int, end: int, topic: str = TOPIC, **changes: Any) -> Span:
+def span(start: int, end: int, topic: str = TOPIC, **changes: Any) -> OffsetSpan:
     """Of the one partition of a topic."""
     return _made(
-        Span, changes, topic=topic, topic_id=f"id of {topic}", partition=0, start=start, end=end
+        OffsetSpan,
+        changes,
+        topic=topic,
+        topic_id=f"id of {topic}",
+        partition=0,
+        start=start,
+        end=end,
     )
 
 
@@ -272,7 +278,7 @@ def audit_group(path: str = "a", hour_s: int = HOUR.start_s, **changes: Any) -> 
 
 
 def staged_file(
-    path: str = "f", kind: str = EVENTS, rows: int = 1, spans: tuple[Span, ...] = ()
+    path: str = "f", kind: str = EVENTS, rows: int = 1, spans: tuple[OffsetSpan, ...] = ()
 ) -> StagedFile:
     """Of audit records nothing is known but their number."""
     return StagedFile(path=path, kind=kind, rows=rows, spans=spans)
@@ -284,7 +290,7 @@ def staged_batch(**changes: Any) -> StagedBatch:
     return _made(StagedBatch, changes, folder="_staging/one", **dict.fromkeys(parts, ()))
 
 
-def blocker(phase: Phase, *what: str, hour: Hour = HOUR, since_ms: int = 1) -> Blocker:
+def blocker(phase: ClosingPhase, *what: str, hour: Hour = HOUR, since_ms: int = 1) -> Blocker:
     """What click's hour waits for."""
     return Blocker(event_type="click", hour=hour, phase=phase, what=what, since_ms=since_ms)
 
@@ -294,7 +300,7 @@ def stage_plan(folder: str = "_staging/one", **changes: Any) -> StagePlan:
     return _made(
         StagePlan,
         changes,
-        storage=Storage(),
+        storage=StorageSettings(),
         folder=folder,
         bucket_seconds=3600,
         types={TOPIC: "click"},
@@ -317,4 +323,4 @@ def rewritten(marker: bytes, **changes: object) -> bytes:
     """
     found = Manifest.decode(marker)
     plain = found.software.partition(" blake2b=")[0]
-    return found.model_copy(update={"software": plain, **changes}).sealed().encode()
+    return found.model_copy(update={"software": plain, **changes}).with_own_digest().encode()

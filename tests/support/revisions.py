@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from hourmark.avro.framing import canonical_json, digest
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
 from hourmark.rules.revision import Record, Rules, TypeVersion
@@ -22,7 +22,10 @@ def revision(sequence: int, *types: EventType, sources: tuple[Source, ...] = (AP
     """With these types and dead letters, under fixed ids."""
     versions = {t.name: TypeVersion(t, IDS[t.name]) for t in (DEAD_LETTERS, *types)}
     return Rules(
-        sequence=sequence, types=versions, sources={s.name: s for s in sources}, parsing=Parsing()
+        sequence=sequence,
+        types=versions,
+        sources={s.name: s for s in sources},
+        parsing=ParsingSettings(),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.support.records import APP, CLICK, HOUR
 
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark.rules.change import next_rules
@@ -52,5 +52,5 @@ def put_rules(
 
 def ledger_of_click(url: str, first_hour: Hour = HOUR) -> Database:
     """A ledger of one type and one source."""
-    put_rules(Config(etl=Etl(ledger=url)), [CLICK], [APP], first_hour)
+    put_rules(Config(etl=EtlSettings(ledger=url)), [CLICK], [APP], first_hour)
     return Database(url)

@@ -12,8 +12,8 @@ from hourmark.avro.framing import Schema
 from hourmark.errors import UsageError
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Record, RulesBook
-from hourmark_declare.apply import Outside
-from hourmark_declare.avro_evolution import why_unreadable
+from hourmark_declare.apply import ApplyTargets
+from hourmark_declare.avro_evolution import find_incompatibility
 from hourmark_etl.ledger.rules import LedgerRules
 
 
@@ -34,7 +34,7 @@ class MemoryRegistry:
         """As the real one."""
         versions = self.subjects.get(topic, [])
         if schema not in versions:
-            if any(why_unreadable(old, schema) for old in versions):
+            if any(find_incompatibility(old, schema) for old in versions):
                 raise UsageError(f"the schema of {topic} cannot read what was written before")
             self.subjects[topic] = [*versions, copy.deepcopy(schema)]
         for schema_id, known in self.by_id.items():
@@ -115,7 +115,7 @@ def outside(
     registry: MemoryRegistry,
     topic: MemoryTopic,
     at: Callable[[str], None] | None = None,
-) -> Outside:
+) -> ApplyTargets:
     """What declarations are applied to. `publish` is torn at any record: it is one step for
     each.
     """
@@ -133,11 +133,11 @@ def outside(
     def make_topics(types: Sequence[EventType]) -> list[str]:
         return []
 
-    return Outside(
+    return ApplyTargets(
         ledger=steps.around("ledger", ledger),
         registry=steps.around("registry", registry),
         topics=[steps.around("topic", Torn())],
-        make_topics=make_topics,
-        say=lambda _: None,
+        create_topics=make_topics,
+        report=lambda _: None,
         record_bytes_max=8 << 20,
     )

@@ -17,7 +17,7 @@ from hourmark.records.audit import Promise
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
 from hourmark.records.ranges import RangeId
-from hourmark_etl.model import Reporter, State
+from hourmark_etl.model import HourState, ReportedSource
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,
     ById,
@@ -92,7 +92,7 @@ class Servers:
     row: Staged | None = None
     in_bucket: InBucket | None = None
     frontier: Hour = HOUR
-    reports: tuple[Reporter, ...] = ()
+    reports: tuple[ReportedSource, ...] = ()
     away: frozenset[str] = frozenset()
     partly: frozenset[str] = frozenset()
     asked: list[str] = dataclasses.field(default_factory=list)
@@ -201,7 +201,7 @@ class Servers:
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
         return self._looked("mirror", self.mirror)
 
-    def reported(self, host: str) -> Looked[tuple[Reporter, ...]]:
+    def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]:
         return self._looked(
             "ledger", tuple(r for r in self.reports if host in (r.host_id, r.host_name)) or None
         )
@@ -209,7 +209,7 @@ class Servers:
     def standing(self, event_type: str) -> Looked[Standing]:
         return self._looked(
             "ledger",
-            Standing(hour=self.frontier, state=State.OPEN)
+            Standing(hour=self.frontier, state=HourState.OPEN)
             if event_type == self.event_type
             else None,
         )

@@ -1,15 +1,14 @@
-"""Checks that Avro datums are valid under their writer schema, and hold the event id that their
-Kafka key has.
+"""Validation of Avro datums against their writer schema and the event id in their Kafka key.
 
-`compile_schema` turns a schema into a program; `check_datums` runs it over a column of Kafka values
-in native code (`core/native/datum_walk.h` has the program's form), or in Python where there is no
-compiled module. Both give the same verdicts: a datum is valid only if every byte of it is accounted
-for (Avro 1.12, "Binary Encoding"). The cost of one datum is bounded, so that a count of 2^62 empty
-items is refused.
+`compile_schema` translates a schema into a program. `check_datums` runs it over a column of Kafka
+values, in native code (`core/native/datum_walk.h` describes the program) or in Python if there is
+no compiled module. Both give the same verdicts. A datum is valid only if every byte of it is
+accounted for (Avro 1.12, "Binary Encoding"). The cost of one datum is bounded, so a count of 2^62
+empty items is rejected.
 
-Values of dates, times and `uuid` strings must be in the range that the delivery service keeps to
-(`avro_fields`): fastavro raises at others, and one such value makes a whole container unreadable
-for it. Other logical types are not checked, because every value of theirs can be read.
+Values of dates, times and `uuid` strings must be in the range that the delivery service accepts
+(`avro.fields`): fastavro raises at others, and one such value would make a whole container
+unreadable for it. Other logical types are not checked, because all their values can be read.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from hourmark import native
 from hourmark.avro.fields import INTEGER_RANGES, UUID_TEXT
 
 ID_BYTES: Final = 16
-NO_PROGRAM: Final = 255  # instead of a `Verdict`: there is no program for the value's schema id
+NO_PROGRAM: Final = 255  # instead of a `DatumVerdict`: the value's schema id has no program
 # an object with the buffer protocol, contiguous; `collections.abc.Buffer` since Python 3.12
 Buffer = Any
 _KINDS: Final = (
@@ -61,8 +60,8 @@ _INT_END: Final = 1 << 31
 _UUID_CHARS: Final = 36
 
 
-class Verdict(enum.IntEnum):
-    """The verdict on one datum; every value but `VALID` is a reason why it cannot be staged."""
+class DatumVerdict(enum.IntEnum):
+    """The result of checking one datum. Each value except `VALID` is a reason to reject it."""
 
     VALID = 0
     NO_FRAMING = 1
@@ -81,26 +80,26 @@ class Verdict(enum.IntEnum):
     BAD_UUID = 14
 
 
-REASONS: Final[Mapping[Verdict, str]] = {
-    Verdict.NO_FRAMING: "the value is shorter than its framing",
-    Verdict.TOO_SHORT: "the datum ends before its schema does",
-    Verdict.TRAILING: "bytes follow the end of the datum",
-    Verdict.BAD_BOOLEAN: "a boolean is neither 0 nor 1",
-    Verdict.BAD_NUMBER: "a number is out of the range of its type or logical type",
-    Verdict.BAD_LENGTH: "a length is negative",
-    Verdict.BAD_TEXT: "a string is not UTF-8",
-    Verdict.BAD_ENUM: "an enum has no symbol with this index",
-    Verdict.BAD_UNION: "a union has no branch with this index",
-    Verdict.BAD_BLOCK: "a block of an array or map does not have the size that it states",
-    Verdict.TOO_DEEP: f"it is nested more than {_DEPTH_MAX} levels deep",
-    Verdict.TOO_MUCH: "it states more items than its bytes can hold",
-    Verdict.OTHER_ID: "its event id differs from the one in its key",
-    Verdict.BAD_UUID: "a string of the logical type uuid is no UUID",
+REASONS: Final[Mapping[DatumVerdict, str]] = {
+    DatumVerdict.NO_FRAMING: "the value is shorter than its framing",
+    DatumVerdict.TOO_SHORT: "the datum ends before its schema does",
+    DatumVerdict.TRAILING: "bytes follow the end of the datum",
+    DatumVerdict.BAD_BOOLEAN: "a boolean is neither 0 nor 1",
+    DatumVerdict.BAD_NUMBER: "a number is out of the range of its type or logical type",
+    DatumVerdict.BAD_LENGTH: "a length is negative",
+    DatumVerdict.BAD_TEXT: "a string is not UTF-8",
+    DatumVerdict.BAD_ENUM: "an enum has no symbol with this index",
+    DatumVerdict.BAD_UNION: "a union has no branch with this index",
+    DatumVerdict.BAD_BLOCK: "a block of an array or map does not have the size that it states",
+    DatumVerdict.TOO_DEEP: f"it is nested more than {_DEPTH_MAX} levels deep",
+    DatumVerdict.TOO_MUCH: "it states more items than its bytes can hold",
+    DatumVerdict.OTHER_ID: "its event id differs from the one in its key",
+    DatumVerdict.BAD_UUID: "a string of the logical type uuid is no UUID",
 }
 
 
 def compile_schema(schema: Any) -> bytes:
-    """Return the program that checks datums of this writer schema.
+    """Return the program that checks datums of a writer schema.
 
     Args:
         schema: The schema as parsed JSON.
@@ -118,9 +117,14 @@ def compile_schema(schema: Any) -> bytes:
 
 
 @functools.lru_cache(maxsize=4096)
-def program_of(schema_json: str) -> bytes:
-    """Return the program that checks datums of this schema of events, as JSON; empty if the text is
-    no such schema.
+def event_program(schema_json: str) -> bytes:
+    """Return the program that checks datums of an event schema.
+
+    Args:
+        schema_json: The schema as JSON.
+
+    Returns:
+        The program. Empty if the text is not a valid schema that begins with an event id.
     """
     try:
         schema = json.loads(schema_json)
@@ -130,8 +134,9 @@ def program_of(schema_json: str) -> bytes:
 
 
 def holds_event_id(schema: Mapping[str, Any]) -> bool:
-    """Return whether the schema is a record that begins with a fixed of 16 bytes, as the envelope
-    of events does.
+    """Return whether a schema is a record whose first field is a fixed type of 16 bytes.
+
+    This is the event id in the envelope of all events.
     """
     fields = schema.get("fields") or [{"type": None}]
     first = fields[0]["type"]
@@ -150,19 +155,25 @@ def check_datums(
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
-    """Return one verdict (a byte: `Verdict` or `NO_PROGRAM`) for each value of an Arrow binary
-    column.
+    """Return a verdict for each value of an Arrow binary column.
 
-    Args: programs: By schema id, a program of `compile_schema`, of a schema that `holds_event_id`.
-        An empty one counts as none. schemas: The schema id of each value, 4 bytes each in native
-        byte order. keys: Kafka keys, one after the other; the first 16 bytes of each are the event
-        id. key_bytes: The size of each key. offsets: The column's offsets in native byte order, one
-        more than there are values. offset_bytes: The size of each offset: 4 or 8. skip: Bytes
-        before the datum in each value, the framing. content: The column's data. module: The
-        compiled module; None checks in Python.
+    Args:
+        programs: By schema id, a program from `compile_schema` for a schema that `holds_event_id`
+            accepts. An empty program counts as none.
+        schemas: Schema id of each value, 4 bytes each in native byte order.
+        keys: Kafka keys, concatenated; the first 16 bytes of each are the event id.
+        key_bytes: Size of each key.
+        offsets: The column's offsets in native byte order, one more than there are values.
+        offset_bytes: Size of each offset: 4 or 8.
+        skip: Number of bytes before the datum in each value, the framing.
+        content: The column's data.
+        module: The compiled module; None checks in Python.
+
+    Returns:
+        One byte for each value: a `DatumVerdict`, or `NO_PROGRAM` if its schema id has no program.
 
     Raises:
-        ValueError: The buffers do not describe such a column, or a program is none.
+        ValueError: The buffers do not describe such a column, or a program is invalid.
     """
     if module is not None:
         known = sorted(schema_id for schema_id, program in programs.items() if program)
@@ -197,19 +208,26 @@ def check_datums(
     )
 
 
-def check_value(words: Sequence[int], event_id: bytes, value: bytes, skip: int) -> Verdict:
-    """Return the verdict on one value, in Python. `words`: the program's."""
+def check_value(program: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
+    """Return the verdict on one value, computed in Python.
+
+    Args:
+        program: The program as 32-bit words.
+        event_id: The 16-byte event id in the Kafka key.
+        value: The Kafka value.
+        skip: Number of bytes before the datum, the framing.
+    """
     if len(value) < skip:
-        return Verdict.NO_FRAMING
+        return DatumVerdict.NO_FRAMING
     datum = value[skip:]
-    walk = _Walk(words, datum)
+    walk = _Walk(program, datum)
     try:
         walk.nodes([0], _DEPTH_MAX)
     except _Refused as refused:
         return refused.verdict
     if walk.at != len(datum):
-        return Verdict.TRAILING
-    return Verdict.VALID if datum[:ID_BYTES] == event_id else Verdict.OTHER_ID
+        return DatumVerdict.TRAILING
+    return DatumVerdict.VALID if datum[:ID_BYTES] == event_id else DatumVerdict.OTHER_ID
 
 
 class _Compiler:
@@ -218,7 +236,6 @@ class _Compiler:
         self._named: dict[str, int] = {}
 
     def add(self, avro_type: Any) -> int:
-        """Append the node of a type and of all that it holds. Returns where the node begins."""
         if isinstance(avro_type, list):
             return self._add_with_children("union", avro_type, None)
         if isinstance(avro_type, str):
@@ -259,7 +276,7 @@ class _Compiler:
     def _add_with_children(self, kind: str, children: Sequence[Any], name: str | None) -> int:
         number = self._put(_KIND[kind], len(children), *(0 for _ in children))
         if name is not None:
-            self._named[name] = number  # before its fields, which may hold it
+            self._named[name] = number  # before its fields, which may refer to it
         for place, child in enumerate(children, number + 2):
             self.words[place] = self.add(child)
         return number
@@ -270,13 +287,13 @@ class _Compiler:
 
 
 class _Refused(Exception):
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: DatumVerdict) -> None:
         super().__init__(verdict)
         self.verdict = verdict
 
 
 class _Walk:
-    """The walk of `core/native/datum_walk.c`, step for step."""
+    # The same steps as in `core/native/datum_walk.c`.
 
     def __init__(self, words: Sequence[int], datum: bytes) -> None:
         self._words, self._datum, self.at = words, datum, 0
@@ -284,9 +301,9 @@ class _Walk:
 
     def nodes(self, refs: Sequence[int], depth: int) -> None:
         if depth == 0:
-            raise _Refused(Verdict.TOO_DEEP)
+            raise _Refused(DatumVerdict.TOO_DEEP)
         if self._visits_left < len(refs):
-            raise _Refused(Verdict.TOO_MUCH)
+            raise _Refused(DatumVerdict.TOO_MUCH)
         self._visits_left -= len(refs)
         for at in refs:
             self._node(at, depth)
@@ -298,7 +315,7 @@ class _Walk:
         elif kind == "record":
             self.nodes(self._words[at + 2 : at + 2 + self._words[at + 1]], depth - 1)
         elif kind == "union":
-            branch = self._words[at + 2 + self._index(at, Verdict.BAD_UNION)]
+            branch = self._words[at + 2 + self._index(at, DatumVerdict.BAD_UNION)]
             if _KINDS[self._words[branch]] != "null":
                 self.nodes([branch], depth - 1)
         else:
@@ -307,22 +324,22 @@ class _Walk:
     def _scalar(self, kind: str, at: int) -> None:
         if kind == "boolean":
             if self._pass(1)[0] > 1:
-                raise _Refused(Verdict.BAD_BOOLEAN)
+                raise _Refused(DatumVerdict.BAD_BOOLEAN)
         elif kind == "enum":
-            self._index(at, Verdict.BAD_ENUM)
+            self._index(at, DatumVerdict.BAD_ENUM)
         elif kind in ("int", "long", "between"):
             value = self._long()
             if (kind == "int" and not -_INT_END <= value < _INT_END) or (
                 kind == "between" and not self._is_between(value, at)
             ):
-                raise _Refused(Verdict.BAD_NUMBER)
+                raise _Refused(DatumVerdict.BAD_NUMBER)
         elif kind in ("bytes", "string"):
             self._bytes(is_text=kind == "string")
         elif kind == "uuid":
             if self._long() != _UUID_CHARS:
-                raise _Refused(Verdict.BAD_UUID)
+                raise _Refused(DatumVerdict.BAD_UUID)
             if not UUID_TEXT.fullmatch(self._pass(_UUID_CHARS).decode("latin-1").lower()):
-                raise _Refused(Verdict.BAD_UUID)
+                raise _Refused(DatumVerdict.BAD_UUID)
         elif kind != "null":
             self._pass({"float": 4, "double": 8}.get(kind) or self._words[at + 1])
 
@@ -330,7 +347,7 @@ class _Walk:
         low, high = struct.unpack("<2q", struct.pack("<4I", *self._words[at + 1 : at + 5]))
         return bool(low <= value <= high)
 
-    def _index(self, at: int, refusal: Verdict) -> int:
+    def _index(self, at: int, refusal: DatumVerdict) -> int:
         if not 0 <= (index := self._long()) < self._words[at + 1]:
             raise _Refused(refusal)
         return index
@@ -344,23 +361,23 @@ class _Walk:
             zigzag |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return (zigzag >> 1) ^ -(zigzag & 1)
-        raise _Refused(Verdict.BAD_NUMBER)
+        raise _Refused(DatumVerdict.BAD_NUMBER)
 
     def _pass(self, size: int) -> bytes:
         if len(self._datum) - self.at < size:
-            raise _Refused(Verdict.TOO_SHORT)
+            raise _Refused(DatumVerdict.TOO_SHORT)
         self.at += size
         return self._datum[self.at - size : self.at]
 
     def _bytes(self, *, is_text: bool) -> None:
         if (size := self._long()) < 0:
-            raise _Refused(Verdict.BAD_LENGTH)
+            raise _Refused(DatumVerdict.BAD_LENGTH)
         content = self._pass(size)
         if is_text:
             try:
                 content.decode()
             except UnicodeDecodeError:
-                raise _Refused(Verdict.BAD_TEXT) from None
+                raise _Refused(DatumVerdict.BAD_TEXT) from None
 
     def _blocks(self, item: int, is_map: bool, depth: int) -> None:
         while count := self._long():
@@ -368,11 +385,11 @@ class _Walk:
             if count < 0:
                 size = self._long()
                 if size < 0 or count == -(1 << 63):
-                    raise _Refused(Verdict.BAD_BLOCK)
+                    raise _Refused(DatumVerdict.BAD_BLOCK)
             start = self.at
             for _ in range(abs(count)):
                 if is_map:
                     self._bytes(is_text=True)
                 self.nodes([item], depth)
             if size is not None and self.at - start != size:
-                raise _Refused(Verdict.BAD_BLOCK)
+                raise _Refused(DatumVerdict.BAD_BLOCK)

@@ -1,11 +1,10 @@
-"""What a field may be declared as: what Avro, the schema registry and the rules topic all take.
+"""Validation of the fields that an event type declares.
 
-Beyond what fastavro looks at: the registry's parser (Avro's Java library) refuses unions within
-unions, branches that are alike, and fields of one name; the topic holds JSON, which has no dates,
-no NaN and no infinity; and a default is written by the same encoders as a value. A union's default
-may be of any branch, as Avro 1.12 has it.
-
-Source: Avro specification 1.12.
+A declaration must be accepted by Avro, the schema registry and the rules topic. fastavro does not
+check all of it: Avro's Java library, which registries use, rejects unions within unions, equal
+branches and equal field names; the rules topic holds JSON, which has no dates, NaN or infinity; and
+defaults are written by the same encoders as values. The default of a union may be of any branch
+(Avro specification 1.12).
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _PRIMITIVES: Final = frozenset(
 _INNER: Final = {
     "array": ("items", "an array"),
     "map": ("values", "a map"),
-}  # what they hold, and how they are called
+}  # key of the inner type, and name in messages
 _ORDERS: Final = ("ascending", "descending", "ignore")
-_DEPTH_MAX: Final = 64  # as values; JSON parsers stop not far above
+_DEPTH_MAX: Final = 64  # also of values; JSON parsers have limits not far above
 _FIXED_BYTES_MAX: Final = 1 << 20
 _UUID_BYTES: Final = 16
 _LONG_END: Final = 1 << 63
@@ -37,7 +36,7 @@ _YEAR_1_S: Final = -62_135_596_800
 _YEAR_10000_S: Final = 253_402_300_800
 
 UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# lowest and end, by type and logical type: what readers can turn into dates and times
+# by type and logical type: lowest value and end of what readers can convert to dates and times
 INTEGER_RANGES: Final = {
     ("int", None): (-(1 << 31), 1 << 31),
     ("long", None): (-_LONG_END, _LONG_END),
@@ -50,12 +49,20 @@ INTEGER_RANGES: Final = {
     ("long", "local-timestamp-micros"): (_YEAR_1_S * 1_000_000, _YEAR_10000_S * 1_000_000),
 }
 
-AvroType = Any  # as it is declared: a name, a list of branches, or an object
+AvroType = Any  # as declared: a name, a list of branches, or an object
 _Fields = Sequence[Mapping[str, Any]]
 
 
 def check_fields(fields: Sequence[Any], own_name: str) -> None:
-    """The fields of an event type together; `own_name`: of its record."""
+    """Check all fields of an event type.
+
+    Args:
+        fields: Avro field declarations.
+        own_name: Name of the type's record.
+
+    Raises:
+        ValueError: A declaration is invalid; the message has the field and the place in it.
+    """
     checker = FieldChecker(f"{NAMESPACE}.{own_name}")
     for field in fields:
         checker.check(field)
@@ -63,9 +70,12 @@ def check_fields(fields: Sequence[Any], own_name: str) -> None:
 
 
 def check_publishable(fields: Sequence[Any]) -> None:
-    """ValueError if the fields do not come back from JSON as they were.
+    """Check that field declarations survive conversion to JSON and back unchanged.
 
-    What a revision in force has always does.
+    Declarations in published rules revisions always do.
+
+    Raises:
+        ValueError: They do not.
     """
     try:
         text = json.dumps(fields, allow_nan=False, ensure_ascii=False)
@@ -79,9 +89,6 @@ def check_publishable(fields: Sequence[Any]) -> None:
 
 
 def _check_json(value: object, depth: int = 0) -> None:
-    """The same of a part of a declaration, naming the place; within limits that every reader of
-    JSON can hold.
-    """
     if depth > _DEPTH_MAX:
         raise ValueError(f"is nested over {_DEPTH_MAX} levels deep")
     if isinstance(value, float) and not math.isfinite(value):
@@ -103,18 +110,30 @@ def _check_json(value: object, depth: int = 0) -> None:
 
 
 class FieldChecker:
-    """Checks the fields of one record, in order: what they declare may be referred to by name from
-    there on.
+    """A validator of the fields of one record.
+
+    Fields must be checked in order, because a named type can be referred to after its declaration.
+
+    Args:
+        own_name: Full name of the record, which its fields may not contain.
     """
 
     def __init__(self, own_name: str) -> None:
         self._own_name = own_name
-        self._named: dict[str, Mapping[str, Any] | None] = {}  # None: not declared to its end
+        self._named: dict[str, Mapping[str, Any] | None] = {}  # None: declaration not complete
         for field in ENVELOPE:
             self._type(field["type"], NAMESPACE)
 
     def check(self, field: Any, namespace: str = NAMESPACE) -> None:
-        """One field. ValueError names it, and the place in it."""
+        """Check the declaration of a field.
+
+        Args:
+            field: The Avro field declaration.
+            namespace: The enclosing namespace.
+
+        Raises:
+            ValueError: The declaration is invalid; the message has the field and the place in it.
+        """
         if not isinstance(field, dict) or not _is_name(field.get("name")):
             raise ValueError(
                 "a field needs a name of letters, digits and _, not beginning with a digit"
@@ -163,7 +182,6 @@ class FieldChecker:
         _check_logical(avro_type)
 
     def _declare(self, avro_type: Mapping[str, Any], namespace: str) -> None:
-        """A type that has a name."""
         full_name = _full_name(avro_type, namespace)
         if full_name in self._named or full_name == self._own_name:
             raise ValueError(
@@ -200,9 +218,7 @@ class FieldChecker:
             raise ValueError("a union needs at least a branch")
 
     def _branch_name(self, branch: AvroType, namespace: str) -> str:
-        """What tells a union's branches apart: the full name of a named type, else the kind,
-        whatever it is annotated with.
-        """
+        # Branches of a union must differ in the full name, or the kind of an unnamed type.
         if isinstance(branch, str):
             return branch if branch in _PRIMITIVES else _qualified(branch, namespace)
         return (
@@ -212,7 +228,7 @@ class FieldChecker:
         )
 
     def _resolved(self, name: str, namespace: str) -> Mapping[str, Any] | None:
-        """The declaration of a name; None while it is under way."""
+        # None: the declaration is not complete yet.
         if name in _PRIMITIVES:
             return {"type": name}
         full_name = _qualified(name, namespace)
@@ -270,7 +286,6 @@ class FieldChecker:
 
 
 def _check_scalar(value: object, declared: Mapping[str, Any]) -> None:
-    """A default of a type that holds no others."""
     kind = declared["type"]
     if kind == "null":
         if value is not None:
@@ -304,7 +319,6 @@ def _check_text(text: str, declared: Mapping[str, Any]) -> None:
 
 
 def _held_exactly(value: object, packing: str) -> bool:
-    """Whether a number can be written; a whole one only as it is."""
     if type(value) not in (int, float):
         return False
     try:
@@ -315,14 +329,12 @@ def _held_exactly(value: object, packing: str) -> bool:
 
 
 def _is_annotated_number(avro_type: AvroType) -> bool:
-    """Whether fastavro wants the default to be a float: it takes whole ones for a plain name
-    only.
-    """
+    # For a type in object form, fastavro requires a float as default; for a plain name it
+    # accepts whole numbers.
     return isinstance(avro_type, dict) and avro_type["type"] in ("float", "double")
 
 
 def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
-    """A record's fields, and the names that they are also known by, must all differ."""
     seen = set(taken)
     for field in fields:
         name = field["name"]
@@ -343,7 +355,6 @@ def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
 
 
 def _check_texts(declared: Mapping[str, Any]) -> None:
-    """What a field and a type may both have beside the rest."""
     for key in ("doc", "logicalType"):
         if key in declared and not isinstance(declared[key], str):
             raise ValueError(f"{key} = {declared[key]!r:.80}: must be a string")
@@ -392,7 +403,6 @@ def _check_logical(avro_type: Mapping[str, Any]) -> None:
 
 
 def _full_name(avro_type: Mapping[str, Any], namespace: str) -> str:
-    """Of a declared type: its own namespace, else that around it."""
     name, own = avro_type.get("name"), avro_type.get("namespace", namespace)
     if (
         not isinstance(name, str)
@@ -428,7 +438,7 @@ def _of(value: object, kind: type[Any], said: str) -> Any:
 
 @contextlib.contextmanager
 def _at(place: str) -> Iterator[None]:
-    """A ValueError within names the place."""
+    """Prefix the message of a ValueError raised in the block with a place."""
     try:
         yield
     except ValueError as error:

@@ -1,8 +1,7 @@
-"""Avro schemas of what travels: the envelope that begins every event; Confluent's framing of Kafka
-values; Avro's long.
+"""Avro schemas of events, Confluent's framing of Kafka values, and Avro's encoding of integers.
 
-Record name: the type with `-` as `_`; namespace `hourmark.events`. Source: Avro specification 1.12;
-Confluent's wire format.
+Every event schema begins with the envelope. Its record name is the event type with `-` replaced by
+`_`, in the namespace `hourmark.events`. Sources: Avro specification 1.12; Confluent wire format.
 """
 
 from __future__ import annotations
@@ -21,7 +20,11 @@ FRAMING_SIZE: Final = 5  # magic byte 0x00, then the schema id as 4 bytes big-en
 
 
 def read_schema(name: str) -> Schema:
-    """A schema of this package, from the file of that name."""
+    """Return the parsed schema in a file of this package.
+
+    Args:
+        name: File name, such as `audit.avsc`.
+    """
     schema: Schema = json.loads(importlib.resources.files("hourmark").joinpath(name).read_text())
     return schema
 
@@ -31,12 +34,18 @@ ENVELOPE_NAMES: Final = frozenset(str(field["name"]) for field in ENVELOPE)
 
 
 def record_name(event_type: str) -> str:
-    """The name of a type's record within the namespace."""
+    """Return the Avro record name of an event type, without namespace."""
     return event_type.replace("-", "_")
 
 
 def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema:
-    """The schema of a type's events: the envelope, then the type's own fields."""
+    """Return the Avro schema of an event type: the envelope, then the type's own fields.
+
+    Args:
+        event_type: The type's name.
+        fields: The type's fields as Avro field declarations.
+        doc: Documentation of the type.
+    """
     return {
         "type": "record",
         "name": record_name(event_type),
@@ -47,26 +56,30 @@ def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema
 
 
 def unix_ms(time: dt.datetime) -> int:
-    """Of a timestamp that was read."""
+    """Convert a timezone-aware datetime to Unix milliseconds, rounded."""
     return round(time.timestamp() * 1000)
 
 
 def canonical_json(value: object) -> str:
-    """JSON with one spelling for equal values: sorted keys, no spaces. For digests and
-    comparisons.
-    """
+    """Return a value as JSON with sorted keys and without spaces, for digests and comparisons."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint(schema: Schema) -> str:
-    """16 hex digits that change whenever the schema does, its defaults and docs included."""
+    """Return 16 hex digits that identify a schema, including its defaults and documentation."""
     return digest(canonical_json(schema))
 
 
 def plain_spelling(schema: Any, namespace: str = "") -> Any:
-    """The schema in the one of its spellings that Avro's Java library writes, and with it some
-    registries (Confluent's): `{"type": "string"}` is `"string"`, names are relative to their
-    namespace, and what is so by default is left out.
+    """Return an equivalent schema in the spelling that Avro's Java library writes.
+
+    Some registries, such as Confluent's, return schemas in it. `{"type": "string"}` becomes
+    `"string"`, names become relative to the enclosing namespace, and attributes with default values
+    are removed.
+
+    Args:
+        schema: A schema as parsed JSON.
+        namespace: The enclosing namespace.
     """
     if isinstance(schema, list):
         return [plain_spelling(branch, namespace) for branch in schema]
@@ -97,17 +110,24 @@ def plain_spelling(schema: Any, namespace: str = "") -> Any:
 
 
 def digest(text: str) -> str:
-    """16 hex digits of BLAKE2b: how rules, types and schemas are named by their content."""
+    """Return 16 hex digits of the BLAKE2b digest of a text.
+
+    Rules revisions, types and schemas are named by it.
+    """
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def frame(schema_id: int) -> bytes:
-    """What stands before the datum in a Kafka value."""
+def framing_header(schema_id: int) -> bytes:
+    """Return the 5 bytes that precede the datum in a Kafka value: 0x00 and the schema id."""
     return b"\x00" + schema_id.to_bytes(4, "big")
 
 
 def unframe(value: bytes) -> tuple[int, bytes]:
-    """Schema id and datum of a Kafka value; ValueError if it is not framed."""
+    """Split a Kafka value into its schema id and its datum.
+
+    Raises:
+        ValueError: The value does not begin with Confluent's framing.
+    """
     if len(value) < FRAMING_SIZE or value[0] != 0:
         raise ValueError(
             "the value does not begin with Confluent's framing (0x00 and a 4-byte schema id)"
@@ -116,7 +136,12 @@ def unframe(value: bytes) -> tuple[int, bytes]:
 
 
 def put_long(value: int, out: bytearray) -> None:
-    """Append a whole number in Avro's variable-length zig-zag form."""
+    """Append an integer to `out` in Avro's variable-length zig-zag encoding.
+
+    Args:
+        value: An integer of at most 64 bits, signed.
+        out: The buffer to append to.
+    """
     if 0 <= value < SHORT_END:
         out += SHORT_LONGS[value]
         return
@@ -128,7 +153,7 @@ def put_long(value: int, out: bytearray) -> None:
 
 
 def encode_long(value: int) -> bytes:
-    """The same by itself."""
+    """Return an integer in Avro's variable-length zig-zag encoding."""
     out = bytearray()
     put_long(value, out)
     return bytes(out)
@@ -138,5 +163,5 @@ def _varint(zigzag: int) -> bytes:
     return bytes([zigzag]) if zigzag <= 0x7F else bytes([(zigzag & 0x7F) | 0x80, zigzag >> 7])
 
 
-SHORT_END: Final = 8192  # below it, at most two bytes: lengths, and most numbers
+SHORT_END: Final = 8192  # smaller numbers, such as most lengths, take at most two bytes
 SHORT_LONGS: Final = tuple(_varint(value << 1) for value in range(SHORT_END))

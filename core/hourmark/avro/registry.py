@@ -1,7 +1,7 @@
-"""The schema registry, by Confluent's API: one id space for all sites.
+"""Client of a schema registry with Confluent's API. All sites share one registry.
 
-Subjects are BACKWARD_TRANSITIVE: whoever has the newest schema reads the buckets of every one
-before it.
+Subjects have compatibility BACKWARD_TRANSITIVE: the newest schema can read the buckets of all
+earlier ones.
 """
 
 from __future__ import annotations
@@ -17,40 +17,42 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from httpx2 import HTTPError, InvalidURL
 
 from hourmark.avro.framing import Schema, canonical_json
-from hourmark.config.groups import Registry
-from hourmark.config.redaction import redact, shown
+from hourmark.config.groups import RegistrySettings
+from hourmark.config.redaction import redact, redact_setting
 from hourmark.errors import ConfigError, HourmarkError, Unavailable, UsageError
 
 _COMPATIBILITY: Final = "BACKWARD_TRANSITIVE"
 _NEXT_STEPS: Final = {
-    401: "it wants credentials: give them in registry.url (https://user:password@host)",
+    401: "it requires credentials: set them in registry.url (https://user:password@host)",
     403: (
-        "these credentials may not do that: ask who runs it for the right to read and "
+        "these credentials may not do that: ask its administrator for the right to read and "
         "register schemas"
     ),
     404: "there is no registry under this path: does registry.url name its API, path included?",
-    429: "it is asked too often: try again later",
+    429: "too many requests: try again later",
 }
 
 
 class SchemaRegistry:
-    """Registers and fetches Avro schemas.
+    """A client that registers and fetches Avro schemas.
 
-    Raises Unavailable, naming the URL, when it does not answer, or refuses for now.
+    Every method raises Unavailable, with the registry's URL, if the registry does not answer or
+    refuses the request for now, and ConfigError if the URL is not usable.
     """
 
-    def __init__(self, settings: Registry) -> None:
-        self._name = f"the schema registry {shown(settings.url)} (registry.url)"
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._name = f"the schema registry {redact_setting(settings.url)} (registry.url)"
         self._client = _client(settings)
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close the client's connections."""
         self._client.close()
 
     def register(self, topic: str, schema: Schema) -> int:
-        """The id of `schema` under TopicNameStrategy; registers it where it is new.
+        """Register a schema for a topic's values if it is not registered yet, and return its id.
 
-        UsageError if it is wrong or incompatible.
+        Raises:
+            UsageError: The schema is invalid, or incompatible with an earlier one of the topic.
         """
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject):
@@ -58,10 +60,7 @@ class SchemaRegistry:
             return int(self._client.register_schema(subject, asked))
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """The id under which this very schema is registered for the topic, or None where it is not.
-
-        Registers nothing.
-        """
+        """Return the id under which this exact schema is registered for a topic, or None."""
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject), _nothing_known():
             found: Any = self._client.lookup_schema(subject, asked).schema_id
@@ -69,7 +68,7 @@ class SchemaRegistry:
         return None
 
     def schema(self, schema_id: int) -> Schema | None:
-        """The schema of this id; None if the registry answers, and knows none."""
+        """Return the schema with this id, or None if the registry has none."""
         with self._asked(f"id {schema_id}"), _nothing_known():
             text: Any = self._client.get_schema(schema_id).schema_str
             parsed: Schema = json.loads(text)
@@ -78,9 +77,6 @@ class SchemaRegistry:
 
     @contextmanager
     def _asked(self, what: str) -> Iterator[None]:
-        """Whatever the registry answers but what it is asked for, as an error that says
-        what to do.
-        """
         try:
             yield
         except SchemaRegistryError as error:
@@ -94,9 +90,9 @@ class SchemaRegistry:
             KeyError,
             TypeError,
             AttributeError,
-        ) as error:  # its client makes of an answer what it can
+        ) as error:  # raised by the client for an unexpected response
             raise Unavailable(
-                f"{self._name} answered for {what} what no registry answers: {error!r}; is it one?"
+                f"{self._name} gave an unexpected response for {what}: {error!r}; is it a schema registry?"
             ) from error
 
     def _refusal(self, what: str, error: SchemaRegistryError) -> HourmarkError:
@@ -116,8 +112,7 @@ class SchemaRegistry:
         return Unavailable(f"{self._name} refused {what} with {status}: {reason}; {next_step}")
 
 
-def _client(settings: Registry) -> SchemaRegistryClient:
-    """ConfigError names the files that cannot be used."""
+def _client(settings: RegistrySettings) -> SchemaRegistryClient:
     files = {
         "ssl.ca.location": settings.ca,
         "ssl.certificate.location": settings.certificate,
@@ -131,7 +126,7 @@ def _client(settings: Registry) -> SchemaRegistryClient:
             f"registry.ca, registry.certificate, registry.key: {', '.join(named.values())}: {error}"
         ) from error
     except ValueError as error:
-        raise _unusable_url(f"registry.url = {shown(settings.url)}", error) from error
+        raise _unusable_url(f"registry.url = {redact_setting(settings.url)}", error) from error
 
 
 def _unusable_url(what: str, error: Exception) -> ConfigError:
@@ -147,14 +142,14 @@ def _subject(topic: str) -> str:
 
 
 def _asked_schema(schema: Schema) -> RegistrySchema:
-    """In one spelling: some registries (Apicurio) tell schemas apart by the order of their keys."""
     return RegistrySchema(canonical_json(schema), "AVRO")
 
 
 @contextmanager
 def _nothing_known() -> Iterator[None]:
-    """A registry may say that it has no such thing: its 404 has a code, one of a wrong URL has
-    none.
+    """Suppress the error of a registry that does not have the requested subject or schema.
+
+    Such a 404 response has an error code; that for a wrong URL has none.
     """
     try:
         yield

@@ -1,14 +1,14 @@
-"""The hash of a record value, of which checksums of promises are made.
+"""Hash of a record value. The checksums in audit records are sums of these hashes.
 
-A checksum is the sum of the hashes of its records, modulo 2^64, so it does not depend on their
-order. It detects a value that changed anywhere between the delivery service and the bucket, and
-values that were exchanged between events: an event id is part of each hash. It is no protection
-against somebody who can write records and chooses them.
+A checksum is the sum of its records' hashes, modulo 2^64, so it does not depend on their order. It
+detects a value that changed anywhere between the delivery service and the bucket, and values that
+were exchanged between events, because each hash includes the event id. It does not protect against
+an attacker who can choose and write records.
 
-XXH64 (xxHash specification, version 0.2.0) of the datum, which is the value without its 5 bytes of
-framing. The seed is the sum, modulo 2^64, of the id's last 8 bytes (big-endian) and the schema id.
-The delivery service and the ETL compute it in native code (`hourmark.native`) where there is any;
-this module is the reference.
+The hash is XXH64 (xxHash specification, version 0.2.0) of the datum, which is the value without its
+5 bytes of framing. The seed is the sum, modulo 2^64, of the id's last 8 bytes (big-endian) and the
+schema id. The delivery service and the ETL compute it in native code (`hourmark.native`) if
+available; this module is the reference.
 """
 
 from __future__ import annotations

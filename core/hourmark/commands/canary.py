@@ -1,16 +1,11 @@
-"""`hourmark canary`: one quiet event a minute, from a host through every step to a closed bucket.
+"""`hourmark canary`: one low-volume event a minute that passes every step from a host to a bucket.
 
-The canary of a site: one quiet event a minute, of a type of its own, through every step to a closed
-bucket.
+The canary distinguishes missing traffic from a broken pipeline. If canary events arrive and events
+of a type do not, the sources of that type are silent. If the canary stops, all types are affected,
+and the alarm names the first step that it did not pass.
 
-So "no traffic" and "broken" are told apart: where the canary comes and a type does not, its sources
-are silent; where the canary stops, so do all types, and the step that is named is the first that it
-did not pass.
-
-A site whose types declare it has a canary, and no other: nobody finds a type among their buckets
-that they did not declare.
-
-`hourmark canary`: its two commands live where they run, on a host and beside the ledger.
+A site has a canary only if its types declare it. The subcommands are implemented where they run: on
+a host, and next to the ledger.
 """
 
 from __future__ import annotations
@@ -43,31 +38,41 @@ type = "long"
 doc = "Unix milliseconds, by the delivery service's clock"
 """
 INTERVAL_S: Final = 60.0
-PATIENCE_S: Final = (
-    120.0  # of one step: an interval, and as long again. Of a bucket besides its length
-)
+PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addition to its length
 
 
-class Step(StrEnum):
-    """What a canary passes, in this order."""
+class CanaryStep(StrEnum):
+    """The steps that a canary event passes, in order."""
 
-    ACKNOWLEDGED = "acknowledged"  # its delivery service has it in Kafka, at the edge
+    ACKNOWLEDGED = "acknowledged"  # it is in Kafka at the edge
     MIRRORED = "mirrored"
     STAGED = "staged"
     CLOSED = "closed"
 
 
-def late(
-    passed: Mapping[Step, int | None], now_ms: int, bucket_seconds: int, site: str, since_ms: int
+def late_alarms(
+    passed: Mapping[CanaryStep, int | None],
+    now_ms: int,
+    bucket_seconds: int,
+    site: str,
+    since_ms: int,
 ) -> list[Alarm]:
-    """The first step that no canary passed for too long, as an alarm; none where all is well.
+    """Return an alarm for the first step that no canary event has passed in time.
 
-    `passed`: when the last canary was written that has passed the step; of `CLOSED` the end of the
-    last closed bucket; None: none yet, which is late only so long after `since_ms`, when the first
-    could begin. A step that there is not, as where nothing is mirrored, is left out.
+    Args:
+        passed: By step, the Unix milliseconds at which the last event that passed it was written;
+            for `CLOSED` the end of the last closed bucket; None if no event has passed. Steps that
+            do not exist, such as `MIRRORED` without a mirror, are omitted.
+        now_ms: Current time in Unix milliseconds.
+        bucket_seconds: Length of a bucket.
+        site: Name of the site.
+        since_ms: Unix milliseconds since when canary events could have passed.
+
+    Returns:
+        One alarm, or an empty list if no step is late.
     """
     for step, at_ms in passed.items():
-        allowed_s = PATIENCE_S + (bucket_seconds if step is Step.CLOSED else 0)
+        allowed_s = PATIENCE_S + (bucket_seconds if step is CanaryStep.CLOSED else 0)
         if now_ms - (since_ms if at_ms is None else at_ms) > allowed_s * 1000:
             return [
                 Alarm(
@@ -80,13 +85,13 @@ def late(
     return []
 
 
-def _said(site: str, step: Step, at_ms: int | None, now_ms: int, allowed_s: float) -> str:
+def _said(site: str, step: CanaryStep, at_ms: int | None, now_ms: int, allowed_s: float) -> str:
     if at_ms is None:
         return f"no canary of site {site} is {step} yet; at most {allowed_s:.0f} s are allowed"
     at = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     what = (
         "canaries are closed up to"
-        if step is Step.CLOSED
+        if step is CanaryStep.CLOSED
         else f"the last canary that is {step} is of"
     )
     return (
@@ -98,34 +103,32 @@ def _said(site: str, step: Step, at_ms: int | None, now_ms: int, allowed_s: floa
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "declaration": (
         "hourmark.commands.canary:declaration",
-        "Print the declaration of its type, for the folder of your types.",
+        "Print the declaration of the canary's event type.",
     ),
     "run": (
         "hourmark_producer.canary:run",
-        "Post one quiet event a minute through the delivery service.",
+        "Post one event a minute through the delivery service.",
     ),
     "check": (
         "hourmark_etl.operators.canary:check",
-        "How far the last one came: acknowledged, mirrored, staged, closed.",
+        "Show how far the last event came: acknowledged, mirrored, staged, closed.",
     ),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def canary() -> None:
-    """One quiet event a minute, from a host of its own to its closed bucket: is it silence, or is
-    something broken?
+    """Send one event a minute from a host to a closed bucket, to detect a broken path.
 
-    A site has one where its type is declared.
+    A site has a canary if its types declare the type `hourmark-canary`.
     """
 
 
 @click.command(epilog="Example:  hourmark canary declaration > types/hourmark-canary.toml")
 def declaration() -> None:
-    """Print the declaration of the type hourmark-canary: a file for the folder of your types, to be
-    applied as any other.
+    """Print the declaration of the type hourmark-canary, to be saved in the folder of your types.
 
-    Where it stands there, `hourmark run` runs the canary and watches it. Without it there is no
-    canary.
+    Apply it as any other type. `hourmark run` then runs the canary and watches it. Without the
+    declaration there is no canary.
     """
     click.echo(DECLARATION, nl=False)

@@ -1,7 +1,7 @@
-"""`hourmark completion`: the script by which a shell completes commands, options and their values.
+"""`hourmark completion`: print the script with which a shell completes commands and options.
 
-What it offers comes from the program itself, as it is asked (click's protocol), so it is of the
-version that is installed.
+Completions come from the installed program itself when they are requested (click's protocol), so
+they always match its version.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from click.shell_completion import get_completion_class
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
-def script(shell: str) -> str:
-    """What the shell reads, to complete a program `hourmark` on its path."""
+def completion_script(shell: str) -> str:
+    """Return the completion script of a shell for the program `hourmark`.
+
+    Args:
+        shell: `bash`, `zsh` or `fish`.
+    """
     made = get_completion_class(shell)
     assert made is not None, f"click completes no {shell}"
     return (
@@ -27,7 +31,7 @@ def script(shell: str) -> str:
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the script by which SHELL completes `hourmark`. Debian packages bring it.
+    """Print the script with which SHELL completes `hourmark`. Debian packages install it.
 
     \b
     Examples:
@@ -35,4 +39,4 @@ def completion(shell: str) -> None:
       hourmark completion zsh > ~/.zfunc/_hourmark
       hourmark completion fish > ~/.config/fish/completions/hourmark.fish
     """
-    click.echo(script(shell))
+    click.echo(completion_script(shell))

@@ -1,9 +1,8 @@
-"""How Hourmark's own components stand: each room tells of its own, and is found by name, as
-commands are (`hourmark.cli`).
+"""Status of Hourmark's components, as shown by `hourmark status`.
 
-A room's function gets the configuration and the time, and answers what it knows: whether the
-component runs, as this machine sees it, and when it was last heard of. All are asked at once, for a
-bounded time; what keeps one from answering is told instead.
+Each component has a status function, which is loaded by name. It takes the configuration and the
+time, and returns whether the component runs, as visible from this machine, and when it last
+reported. All functions run in parallel with a time limit; an error is reported as the status.
 """
 
 from __future__ import annotations
@@ -23,39 +22,44 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark.process.asking import ask_all
+from hourmark.process.parallel_calls import call_all
 
 ANSWER_SECONDS: Final = 8.0
-LOOPBACK: Final = build_opener(
-    ProxyHandler({})
-)  # a component of this machine is asked directly: a proxy has no business here
-FRESH_MS: Final = 30_000  # heard of within this, it runs: reports and looks come every few seconds
+LOOPBACK: Final = build_opener(ProxyHandler({}))  # requests to this machine must not use a proxy
+FRESH_MS: Final = (
+    30_000  # a component that reported within this time runs; they report every few seconds
+)
 
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
     "service": "hourmark_delivery_service.component_status:service",
-    "mirror": "hourmark_mirror.component_status:mirror",
+    "mirror": "hourmark_mirror.component_status:mirror_status",
     "etl": "hourmark_etl.telemetry.component_status:driver",
     "tailers": "hourmark_delivery_service.component_status:tailers",
 }
 
 
-class State(StrEnum):
-    """What is known of a component."""
+class ComponentState(StrEnum):
+    """The state of a component, as visible from this machine."""
 
     RUNNING = "running"
-    SILENT = "silent"  # it was heard of, but not lately, and said no goodbye
+    SILENT = "silent"  # it has not reported lately, and sent no goodbye
     NOT_RUNNING = "not running"
-    UNKNOWN = "unknown"  # it could not be asked
+    UNKNOWN = "unknown"  # its status could not be determined
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """Of one component. `pid`: on this machine; `heard_at_ms`: when it was last heard of, by
-    whatever way.
+    """The status of one component.
+
+    Attributes:
+        state: Whether it runs.
+        detail: Description for people.
+        pid: Process id if it runs on this machine, or None.
+        heard_at_ms: Unix milliseconds of its last report or other sign of life, or None.
     """
 
-    state: State
+    state: ComponentState
     detail: str
     pid: int | None = None
     heard_at_ms: int | None = None
@@ -70,12 +74,22 @@ def component_statuses(
     table: Mapping[str, str] = COMPONENTS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ComponentStatus]:
-    """Of each component of the table, in its order. Takes no longer than `seconds`."""
-    found = ask_all(
+    """Return the status of each component; all are determined in parallel.
+
+    Args:
+        config: The configuration.
+        now_ms: Current time in Unix milliseconds.
+        table: Status function of each component, as `module:function`.
+        seconds: Time limit. A component that exceeds it has the state `UNKNOWN`.
+
+    Returns:
+        Statuses by component, in the order of `table`.
+    """
+    found = call_all(
         {name: functools.partial(_answer, place, config, now_ms) for name, place in table.items()},
         seconds,
     )
-    late = ComponentStatus(State.UNKNOWN, f"no answer within {seconds:g} s")
+    late = ComponentStatus(ComponentState.UNKNOWN, f"no answer within {seconds:g} s")
     return {name: found.get(name, late) for name in table}
 
 
@@ -86,14 +100,20 @@ def _answer(place: str, config: Config, now_ms: int) -> ComponentStatus:
         status = ask(config, now_ms)
         return dataclasses.replace(status, detail=redact(status.detail))  # it may quote an error
     except ImportError:
-        return ComponentStatus(State.UNKNOWN, f"this installation is without it ({module})")
+        return ComponentStatus(
+            ComponentState.UNKNOWN, f"this installation is without it ({module})"
+        )
     except HourmarkError as error:
-        return ComponentStatus(State.UNKNOWN, redact(str(error)))
+        return ComponentStatus(ComponentState.UNKNOWN, redact(str(error)))
 
 
-def must_listen(cluster: KafkaCluster, name: str) -> None:
-    """Unavailable, at once, where no broker of the cluster listens: Kafka's own client would try
-    for long.
+def check_listening(cluster: KafkaCluster, name: str) -> None:
+    """Check that at least one broker of a cluster accepts connections.
+
+    Kafka's own client would retry for a long time.
+
+    Raises:
+        Unavailable: No bootstrap address accepts a connection within 1 s.
     """
     for address in cluster.bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
@@ -105,8 +125,13 @@ def must_listen(cluster: KafkaCluster, name: str) -> None:
     raise Unavailable(f"no broker of the {name} cluster listens at {cluster.bootstrap}")
 
 
-def age(since_ms: int, now_ms: int) -> str:
-    """`3 s`, `12 min`, `5 h`, `2 days`: human-readable."""
+def format_age(since_ms: int, now_ms: int) -> str:
+    """Return the time since a moment for people, such as `3 s`, `12 min`, `5 h` or `2 days`.
+
+    Args:
+        since_ms: Unix milliseconds of the moment.
+        now_ms: Current time in Unix milliseconds.
+    """
     seconds = max(0, now_ms - since_ms) // 1000
     for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:

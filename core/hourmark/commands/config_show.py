@@ -1,6 +1,6 @@
-"""`hourmark config`: what is in force, and where each value is from.
+"""`hourmark config`: show the settings in force and the origin of each value.
 
-Secrets are never shown (`hidden`).
+Secrets are shown as `(hidden)`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,28 @@ import click
 from pydantic import BaseModel
 from pydantic_settings import EnvSettingsSource
 
-from hourmark.config.loading import PREFIX, Config, checked, config_file_option, read_file
-from hourmark.config.redaction import shown
-from hourmark.printing import json_option, say_json
+from hourmark.config.loading import (
+    PREFIX,
+    Config,
+    build_config,
+    config_file_option,
+    read_config_file,
+)
+from hourmark.config.redaction import redact_setting
+from hourmark.printing import json_option, print_json
 
 Keys = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Setting:
-    """One value in force. `where` is the file or the variable that it is from, None for a
-    default.
+class SettingInForce:
+    """The effective value of one setting, and its origin.
+
+    Attributes:
+        keys: Parts of the setting's name.
+        value: Its value.
+        source: Kind of origin.
+        where: The file or the environment variable that sets it; None for a default.
     """
 
     keys: Keys
@@ -38,35 +49,35 @@ class Setting:
 
 @click.group("config")
 def config_group() -> None:
-    """Settings: which are in force, and where each is from."""
+    """Show the settings in force and the origin of each value."""
 
 
 @config_group.command()
 @config_file_option("path")
 @json_option
 def show(path: Path | None, as_json: bool) -> None:
-    """Show every setting in force, and where it is from: a default, the file, or a variable.
+    """Show every setting in force and its origin: a default, the file, or an environment variable.
 
-    Passwords and keys are shown as (hidden). What docs/configuration.md says of each setting is not repeated here.
+    Passwords and keys are shown as (hidden). docs/configuration.md describes each setting.
 
     \b
     Examples:
       hourmark config show
       hourmark config show --config hourmark.toml --json
     """
-    file, values = read_file(path)
-    settings = list(in_force(file, values))
+    file, values = read_config_file(path)
+    settings = list(settings_in_force(file, values))
     if as_json:
         rows = [
             {
                 "setting": _dotted(s.keys),
-                "value": shown(s.value, s.keys[-1]),
+                "value": redact_setting(s.value, s.keys[-1]),
                 "from": s.source,
                 "where": s.where,
             }
             for s in settings
         ]
-        say_json({"file": None if file is None else str(file), "settings": rows})
+        print_json({"file": None if file is None else str(file), "settings": rows})
         return
     click.echo(f"# {'no file' if file is None else file}, and {PREFIX}… variables")
     for setting in settings:
@@ -75,20 +86,27 @@ def show(path: Path | None, as_json: bool) -> None:
         )
 
 
-def in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[Setting]:
-    """Every setting of what `file` holds and the environment, a map's entries one by one.
+def settings_in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[SettingInForce]:
+    """Yield every setting with its effective value and origin.
 
-    ConfigError.
+    Entries of maps are settings of their own.
+
+    Args:
+        file: The configuration file; None if there is none.
+        values: Its content.
+
+    Raises:
+        ConfigError: A setting is invalid or unknown.
     """
-    config = checked(file, values)
+    config = build_config(file, values)
     environment = EnvSettingsSource(Config)()
     for keys, value in _leaves(config):
         if _holds(environment, keys):
-            yield Setting(keys, value, "environment", _variable(keys))
+            yield SettingInForce(keys, value, "environment", _variable(keys))
         elif _holds(values, keys):
-            yield Setting(keys, value, "file", str(file))
+            yield SettingInForce(keys, value, "file", str(file))
         else:
-            yield Setting(keys, value, "default", None)
+            yield SettingInForce(keys, value, "default", None)
 
 
 def _leaves(group: BaseModel) -> Iterator[tuple[Keys, Any]]:
@@ -113,9 +131,7 @@ def _holds(tree: Any, keys: Keys) -> bool:
 
 
 def _variable(keys: Keys) -> str:
-    """The variable that gives the setting: one of its own, else one that gives a table with it, as
-    JSON.
-    """
+    # The variable may set the setting itself, or as JSON a table that contains it.
     names = {name.upper(): name for name in os.environ}
     for length in range(len(keys), 0, -1):
         name = names.get(PREFIX + "__".join(keys[:length]).upper())
@@ -125,15 +141,14 @@ def _variable(keys: Keys) -> str:
 
 
 def _dotted(keys: Keys) -> str:
-    """As TOML writes it: `spark.driver.memory` is one key, so it stands in quotes."""
     return ".".join(
         key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for key in keys
     )
 
 
-def _text(setting: Setting) -> str:
+def _text(setting: SettingInForce) -> str:
     return (
         "(absent)"
         if setting.value is None
-        else json.dumps(shown(setting.value, setting.keys[-1]), ensure_ascii=False)
+        else json.dumps(redact_setting(setting.value, setting.keys[-1]), ensure_ascii=False)
     )

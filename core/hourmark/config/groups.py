@@ -1,8 +1,7 @@
-"""The groups of settings, each with its defaults and their reasons.
+"""The groups of settings, with their defaults and the reasons for them.
 
-The groups of settings, each with its defaults and their reasons; `config` reads them.
-
-The settings of the mirror, with their defaults and their reasons.
+`loading` combines them into one tree. The text below each setting is its description in
+docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from hourmark.config.redaction import add_secrets_of, shown
+from hourmark.config.redaction import add_secrets_of, redact_setting
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -23,10 +22,12 @@ Seconds = Annotated[float, Field(gt=0)]
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
-class Group(BaseModel):
-    """A group of settings: fixed once read, nothing unknown in it.
+class FrozenModel(BaseModel):
+    """Base of immutable pydantic models that reject unknown fields.
 
-    The text below a setting is its description.
+    The string below a field is its description. When an instance is unpickled in another process,
+    such as a worker of the service or a Spark executor, its secrets are registered for redaction
+    there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -38,42 +39,49 @@ class Group(BaseModel):
         )  # in another process: a worker of the service, an executor of Spark
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        return ((name, shown(value, name or "")) for name, value in super().__repr_args__())
+        return (
+            (name, redact_setting(value, name or "")) for name, value in super().__repr_args__()
+        )
 
 
-class KafkaCluster(Group):
-    """One Kafka cluster; `properties` are librdkafka's (security and the like), passed on
-    unchanged.
-    """
+class KafkaCluster(FrozenModel):
+    """Settings of one Kafka cluster."""
 
     bootstrap: str = "127.0.0.1:9092"
-    """host:port, comma separated"""
+    """broker addresses as host:port, comma-separated"""
     replication_factor: Positive = 3
-    """of new topics; 1 only where there is one broker"""
+    """replication factor of new topics; 1 only with a single broker"""
     min_insync_replicas: Positive = 2
-    """an ack means this many; 2 of 3 survives one broker"""
+    """replicas that must acknowledge a write; 2 of 3 survives the loss of one broker"""
     properties: dict[str, str] = {}
-    """security and the like, by librdkafka's names ("security.protocol"); those of security go to the mirror too"""
+    """further client settings by librdkafka's names, such as "security.protocol"; security settings
+    are passed to the mirror too
+    """
 
 
-class Kafka(Group):
-    """The edge cluster takes events from the services, the central one feeds the ETL.
+class KafkaSettings(FrozenModel):
+    """Settings of the Kafka clusters.
 
-    They may be one and the same.
+    The edge cluster receives events from the delivery services, and the central cluster feeds the
+    ETL. One cluster may serve as both.
     """
 
     edge: KafkaCluster = KafkaCluster()
-    """takes events from the delivery services"""
+    """the cluster that receives events from the delivery services"""
     central: KafkaCluster | None = None
-    """feeds the ETL; absent: one cluster is both, and there is no mirror"""
+    """the cluster that feeds the ETL; absent: one cluster is used for both, without a mirror"""
     edge_alias: Name = "edge"
-    """MirrorMaker 2's name of the source; prefix of remote topics"""
+    """MirrorMaker 2's alias of the edge cluster; prefix of the mirrored topics"""
     further_edges: dict[Name, KafkaCluster] = {}
-    """by alias, the edges of further sites whose events the same ledger closes: see docs/mirror.md; for services no matter"""
+    """edge clusters of further sites by alias, whose events the same ledger closes: see
+    docs/mirror.md; not used by services
+    """
     max_message_bytes: int = Field(8 * 1024 * 1024, ge=1 << 20)
-    """one limit along the whole path; above the largest line (4 MiB) and its dead letter"""
+    """maximum message size along the whole path; larger than the longest line (4 MiB) and its dead
+    letter
+    """
     retention_hours: Positive = 168
-    """of event topics: how long HDFS or the ETL may be away"""
+    """retention of event topics: how long HDFS or the ETL may be unavailable"""
 
     @model_validator(mode="after")
     def _sites_apart(self) -> Self:
@@ -87,8 +95,8 @@ class Kafka(Group):
         return self
 
     @property
-    def sites(self) -> tuple[Kafka, ...]:
-        """The settings of each site as if it were the only one, that of `edge` first."""
+    def sites(self) -> tuple[KafkaSettings, ...]:
+        """Return the settings of each site as if it were the only one, with that of `edge` first."""
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
             for alias, edge in ((self.edge_alias, self.edge), *self.further_edges.items())
@@ -96,35 +104,41 @@ class Kafka(Group):
 
     @property
     def mirrored(self) -> bool:
-        """Whether there are two clusters with a mirror between them."""
+        """Return whether edge and central are separate clusters with a mirror between them."""
         return self.central is not None
 
     @property
     def central_cluster(self) -> KafkaCluster:
-        """The cluster that the ETL reads."""
+        """Return the cluster that the ETL reads, which is the edge cluster without a mirror."""
         return self.central if self.central is not None else self.edge
 
 
-class Registry(Group):
-    """A schema registry with Confluent's API."""
+class RegistrySettings(FrozenModel):
+    """Settings of a schema registry with Confluent's API."""
 
     url: str = "http://127.0.0.1:8081"
-    """its API's address; https://user:password@host where it wants that"""
+    """address of the registry's API; https://user:password@host if it requires credentials"""
     ca: Path | None = None
-    """PEM: the CAs of its certificate, for https://; absent: those that come with Python's certifi"""
+    """PEM file with the CAs of the registry's certificate, for https://; absent: those of Python's
+    certifi
+    """
     certificate: Path | None = None
-    """PEM: the certificate shown to a registry that asks for one"""
+    """PEM file with the client certificate, for a registry that requests one"""
     key: Path | None = None
-    """PEM: its private key; absent: in the same file"""
+    """PEM file with the certificate's private key; absent: it is in the same file"""
 
 
-class Buckets(Group):
-    """Hourly buckets. What else parsing depends on stands beside the event types: `[limits]`."""
+class BucketSettings(FrozenModel):
+    """Settings of hourly buckets.
+
+    Other settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
+    """
 
     bucket_seconds: int = 3600
-    """length of a bucket: 3600, an hour, or for tests whole minutes that divide an hour (60: a bucket a minute). It goes into
-    every rules revision, so once types were applied it is fixed for a root and its clusters: set it alike for `hourmark
-    types`, `etl`, `ledger`, `bucket` and `audit`; services take it from the revision
+    """length of a bucket: 3600 (an hour), or for tests whole minutes that divide an hour, such as
+    60. It is part of every rules revision and cannot be changed for a storage root and its clusters
+    after types were applied. Use the same value for `hourmark types`, `etl`, `ledger`, `bucket` and
+    `audit`; services take it from the revision
     """
 
     @field_validator("bucket_seconds")
@@ -138,85 +152,102 @@ class Buckets(Group):
         return value
 
 
-class Limits(Group):
-    """Of event times.
+class EventTimeLimits(FrozenModel):
+    """Limits on how far an event's time may lie from the time at which it was observed.
 
-    They stand in `types/sources.toml`, so that all who apply types mean the same.
+    They are declared in `types/sources.toml`, so that everyone who applies types uses the same
+    values.
     """
 
     future_seconds: int = Field(900, ge=0)
-    """an event time further ahead of observed_at is a dead letter `future`"""
+    """an event whose time is further than this after observed_at becomes a dead letter `future`"""
     lateness_seconds: int = Field(7 * 86400, ge=0)
-    """an event time further back is a dead letter `too_late`"""
+    """an event whose time is further than this before observed_at becomes a dead letter `too_late`
+    """
 
 
-class Parsing(Limits, Buckets):
-    """Goes into every rules revision, so that parsing stays a pure function of the range."""
+class ParsingSettings(EventTimeLimits, BucketSettings):
+    """The settings that are part of every rules revision, because parsing depends on them."""
 
 
-class ServiceTls(Group):
-    """TLS of the Event Delivery Service, 1.2 or newer.
+class ServiceTls(FrozenModel):
+    """TLS settings of the Event Delivery Service, which requires TLS 1.2 or newer.
 
-    Files that change are read again, at once on SIGHUP.
+    Changed files are reloaded automatically, and immediately on SIGHUP.
     """
 
     certificate: Path | None = None
-    """PEM: its certificate and those between it and the CA; absent: no TLS"""
+    """PEM file with the service's certificate and intermediate certificates; absent: no TLS"""
     key: Path | None = None
-    """PEM: the certificate's private key, without a passphrase; absent: in the same file"""
+    """PEM file with the certificate's private key, without a passphrase; absent: it is in the same
+    file
+    """
     client_ca: Path | None = None
-    """PEM: the CAs of clients' certificates; absent: none are asked for"""
+    """PEM file with the CAs of client certificates; absent: no client certificate is requested"""
     client_required: bool = True
-    """whether a client without a certificate is refused, where client_ca is given"""
+    """whether a client without a certificate is rejected if client_ca is set"""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.certificate is None and (self.key is not None or self.client_ca is not None):
-            raise ValueError("key and client_ca need a certificate beside them")
+            raise ValueError("key and client_ca require certificate")
         return self
 
 
-class Service(Group):
-    """The Event Delivery Service."""
+class ServiceSettings(FrozenModel):
+    """Settings of the Event Delivery Service."""
 
     host: str = "127.0.0.1"
-    """where it listens; beyond this machine (not 127.0.0.1, ::1 or localhost) only with a certificate, and with tokens_required
-    or clients' certificates required
+    """address to listen on. One that other machines can reach (not 127.0.0.1, ::1 or localhost)
+    requires a certificate, and either tokens_required or required client certificates
     """
     port: Port = 8780
-    """0 takes a free one and prints it"""
+    """port to listen on; 0 selects a free port and prints it"""
     state_dir: Path = Path("/var/lib/hourmark/service")
-    """its identity, which survives restarts"""
+    """folder with the service's identity, which survives restarts"""
     range_bytes_max: int = Field(1 << 20, ge=1024)
-    """inflated; a single longer record is allowed up to line_bytes_max"""
+    """maximum uncompressed size of a range; a single longer record may have up to line_bytes_max"""
     line_bytes_max: int = Field(4 << 20, ge=1024)
-    """a longer line becomes dead-letter chunks"""
+    """a longer line becomes several dead letters"""
     workers: int = Field(1, ge=1, le=64)
-    """processes that share the port, about one a core; more than one have a supervisor, and share out the limits below"""
+    """processes that share the port, about one for each core; several have a supervisor and share
+    the limits below
+    """
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
-    """memory for requests under way, of all workers; above it 503. Beside it connections hold up to 320 KiB each: operations"""
+    """memory for requests in progress, for all workers together; beyond it the service responds
+    with 503. Connections take up to 320 KiB each in addition: see operations
+    """
     connections_max: int = Field(2048, ge=1)
-    """open at once, from the TLS handshake on, and 256 files beside them; for one more, the one goes whose client is nearest
-    to its time limit
+    """open connections, from the TLS handshake on, in addition to 256 files; for a new one beyond
+    it, the connection closest to its time limit is closed
     """
     header_bytes_max: int = Field(32 << 10, ge=1024)
-    """of one request; a path of 4096 bytes, percent-encoded, takes 12 KiB. Over it 431"""
+    """size of a request's headers; a path of 4096 bytes, percent-encoded, takes 12 KiB. Beyond it:
+    431
+    """
     headers_max: int = Field(100, ge=20)
-    """of one request; a range has 12 of its own, proxies add theirs. Over it 431"""
+    """number of a request's headers; a range has 12, and proxies add theirs. Beyond it: 431"""
     header_seconds: Seconds = 10.0
-    """until the headers are whole, else 408; clients send them in one piece. A TLS handshake has as long before"""
+    """time until the headers are complete, otherwise 408; clients send them at once. A TLS
+    handshake has the same limit
+    """
     body_seconds: Seconds = 30.0
-    """until the body is whole, else 408; while memory is short, one that brings no 64 KiB a second goes first"""
+    """time until the body is complete, otherwise 408; if memory is short, a connection slower than
+    64 KiB a second is closed first
+    """
     idle_seconds: Seconds = 75.0
-    """between two requests, or for an answer to be read; longer than clients keep a connection, so that they close first"""
+    """time between two requests, or for a response to be read; longer than clients keep a
+    connection, so that they close it first
+    """
     delivery_timeout_seconds: Seconds = 30.0
-    """no ack from all in-sync replicas by then: 503"""
+    """time for all in-sync replicas to acknowledge, otherwise 503"""
     report_seconds: Seconds = 2.0
-    """between the service's own reports"""
+    """interval of the service's own host reports"""
     tokens_required: bool = False
-    """whether requests need a token of `hourmark token create`; all but /healthz and /readyz"""
+    """whether requests need a token from `hourmark token create`; all except /healthz and /readyz
+    """
     tls: ServiceTls = ServiceTls()
-    """TLS, and clients' certificates"""
+    """TLS and client certificates"""
 
     @model_validator(mode="after")
     def _closed_beyond_this_machine(self) -> Self:
@@ -239,147 +270,197 @@ class Service(Group):
         return self
 
 
-class TailedSource(Group):
-    """Files of one kind on this host.
+class TailedSource(FrozenModel):
+    """Settings of one source of the File Tailer: a set of files or a receiver.
 
-    `name` is a source that `hourmark types apply` knows; it decides how lines are parsed.
+    `name` must be a source that `hourmark types apply` has published; it determines how lines are
+    parsed.
     """
 
     name: Name
-    """the source, as types/sources.toml declares it"""
+    """the source, as declared in types/sources.toml"""
     paths: list[str] = []
-    """absolute globs; ** is understood"""
+    """absolute globs of files; ** is supported"""
     exclude: list[str] = []
-    """globs of files that do not begin to be followed: absolute, or of names, as `*.debug`; a file known before is finished"""
+    """globs of files to ignore: absolute, or of file names such as `*.debug`; a file that is
+    already followed is read to its end
+    """
     read_from: str = "start"
-    """of files that are there at the first look at this source: `start`, `end`, or a time, as `2026-11-01T00:00:00Z`: those
-    not written since are passed over; later files begin at their start. Of `journald`: entries from then on"""
+    """where to start in files that exist at the first scan of this source: `start`, `end`, or a
+    time such as `2026-11-01T00:00:00Z`, which skips files not written since then. Later files are
+    read from their start. For `journald`: entries from then on
+    """
     ignore_older_seconds: Seconds | None = None
-    """files not written for so long do not begin to be followed until they are; longer than this tailer is ever down"""
+    """a file not written for this time is followed only after it is written again; longer than any
+    downtime of this tailer
+    """
     input: str | None = None
-    """in place of paths, what is received: `stdin`, `journald`, `syslog+tcp://127.0.0.1:5514`, `syslog+tls://…`, `syslog+udp://…`"""
+    """a receiver instead of paths: `stdin`, `journald`, `syslog+tcp://127.0.0.1:5514`,
+    `syslog+tls://…`, `syslog+udp://…`
+    """
     zone: str = "UTC"
-    """IANA time zone of timestamps without one"""
+    """IANA time zone of timestamps that have none"""
     format: Literal["plain", "cri"] = "plain"
-    """cri: container logs of Kubernetes; partial lines are joined, and pod, namespace and container are fields, by the path"""
+    """cri: container logs of Kubernetes; partial lines are joined, and pod, namespace and container
+    become fields, taken from the path
+    """
     record_start: str | None = Field(None, min_length=1, max_length=1000)
-    """RE2, for records of more than one line: what is found in the first line of each, as `^\\d{4}-`; other lines belong to it"""
+    """RE2 pattern for records of several lines, found in the first line of each, such as
+    `^\\d{4}-`; other lines belong to the record before
+    """
     flush_seconds: Seconds = 5
-    """of record_start and cri: after so long without growth the last record is sent; what comes then is one of its own"""
+    """with record_start or cri: the last record of a file is sent after this time without growth;
+    later lines form a record of their own
+    """
     fields: dict[str, str] = {}
-    """said of every event, as `{ team = "pay" }`: fields of its type of that name have it where the record says nothing"""
+    """constant values for every event, such as `{ team = "pay" }`: they fill the type's fields of
+    these names where the record has no value
+    """
 
 
-class TailerTls(Group):
-    """TLS of the File Tailer, to services of https://. Files that change are read again."""
+class TailerTls(FrozenModel):
+    """TLS settings of the File Tailer for services with https:// URLs.
+
+    Changed files are reloaded automatically.
+    """
 
     ca: Path | None = None
-    """PEM: the CAs of services' certificates; absent: those of the machine"""
+    """PEM file with the CAs of the services' certificates; absent: those of the machine"""
     certificate: Path | None = None
-    """PEM: the certificate shown to services that ask for one"""
+    """PEM file with the client certificate, for services that request one"""
     key: Path | None = None
-    """PEM: its private key, without a passphrase; absent: in the same file"""
+    """PEM file with the certificate's private key, without a passphrase; absent: it is in the same
+    file
+    """
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.certificate is None and self.key is not None:
-            raise ValueError("key needs a certificate beside it")
+            raise ValueError("key requires certificate")
         return self
 
 
-class Spool(Group):
-    """What sources with `input` received, in `state_dir`, until it is acknowledged."""
+class SpoolSettings(FrozenModel):
+    """Settings of the spool, which stores received input on disk until it is acknowledged."""
 
     bytes_max: int = Field(1 << 30, ge=1 << 16)
-    """on disk, for each source; past it senders over connections wait, and datagrams are lost and counted"""
+    """disk space for each source; beyond it, senders over connections wait, and datagrams are
+    dropped and counted as lost
+    """
 
 
-class SyslogTls(Group):
-    """TLS of what listens for syslog, 1.2 or newer. Files that change are read again."""
+class SyslogTls(FrozenModel):
+    """TLS settings of the syslog receiver, which requires TLS 1.2 or newer.
+
+    Changed files are reloaded automatically.
+    """
 
     certificate: Path | None = None
-    """PEM: its certificate and those between it and the CA; `syslog+tls://` needs it"""
+    """PEM file with the receiver's certificate and intermediate certificates; required for
+    `syslog+tls://`
+    """
     key: Path | None = None
-    """PEM: the certificate's private key, without a passphrase; absent: in the same file"""
+    """PEM file with the certificate's private key, without a passphrase; absent: it is in the same
+    file
+    """
     client_ca: Path | None = None
-    """PEM: the CAs of senders' certificates, without which a sender is refused; absent: none are asked for"""
+    """PEM file with the CAs of senders' certificates, without which a sender is rejected; absent:
+    no certificate is requested
+    """
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.certificate is None and (self.key is not None or self.client_ca is not None):
-            raise ValueError("key and client_ca need a certificate beside them")
+            raise ValueError("key and client_ca require certificate")
         return self
 
 
-class Syslog(Group):
-    """What listens for syslog."""
+class SyslogSettings(FrozenModel):
+    """Settings of the syslog receiver of the File Tailer."""
 
     beyond_loopback: bool = False
-    """whether `input` may listen where other machines reach it; there is no authentication but TLS with client_ca"""
+    """whether `input` may listen on addresses that other machines can reach; there is no
+    authentication except TLS with client_ca
+    """
     connections_max: int = Field(256, ge=1, le=4096)
-    """open at once, of each source; one more is closed at once"""
+    """open connections of each source; further ones are closed immediately"""
     message_bytes_max: int = Field(64 << 10, ge=480, le=4 << 20)
-    """a longer message is passed over, and counted as lost"""
+    """a longer message is skipped and counted as lost"""
     idle_seconds: Seconds = 3600.0
-    """a connection that says nothing for so long is closed"""
+    """a connection without data for this time is closed"""
     tls: SyslogTls = SyslogTls()
-    """certificates, for `syslog+tls://`"""
+    """certificates for `syslog+tls://`"""
 
 
-class Tailer(Group):
-    """The File Tailer."""
+class TailerSettings(FrozenModel):
+    """Settings of the File Tailer."""
 
     state_dir: Path = Path("/var/lib/hourmark/tailer")
-    """host id, checkpoint, unacknowledged ranges"""
+    """folder with the host id, the checkpoint and unacknowledged ranges"""
     second_state_dir: Path | None = None
-    """a folder on another disk: host id and truncations, so that `--reread` makes the same ids though `state_dir` is gone"""
+    """folder on another disk with the host id and truncations, so that `--reread` produces the same
+    ids if `state_dir` is lost
+    """
     service_urls: list[str] = Field(["http://127.0.0.1:8780"], min_length=1)
-    """ranges are spread evenly over those that answer; of a name each of its addresses is one"""
+    """URLs of delivery services; ranges are distributed evenly over those that respond, and over
+    all addresses of a host name
+    """
     token_file: Path | None = None
-    """holds the token of `hourmark token create`, for services that require one; read again when it changes"""
+    """file with the token from `hourmark token create`, for services that require one; reloaded
+    when it changes
+    """
     tls: TailerTls = TailerTls()
-    """certificates, for services of https://"""
+    """certificates for services with https:// URLs"""
     host_name: str = ""
     """the envelope's `host`; empty: the machine's name"""
     range_bytes: int = Field(1 << 20, ge=1024, le=1 << 20)
-    """a range is cut at the last line end before this; larger ones cost less CPU and more memory"""
+    """maximum size of a range, which ends at the last line end before it; larger ranges cost less
+    CPU and more memory
+    """
     range_bytes_min: int = Field(64 * 1024, ge=1024, le=1 << 20)
-    """while services are slow (5 s for an answer) or refuse larger ones, ranges are halved as far as this"""
+    """minimum size to which ranges are halved while services are slow (5 s for a response) or
+    reject larger ones
+    """
     ranges_in_flight: int = Field(4, ge=1, le=64)
-    """of one file that has more to send, at most; over all files 12 at a time. Each takes memory, and room in `state_dir`"""
+    """maximum number of ranges in flight for one file; at most 12 for all files. Each takes memory,
+    and space in `state_dir`
+    """
     line_bytes_max: int = Field(4 << 20, ge=1024)
-    """as the service's"""
+    """must be the service's value"""
     scan_seconds: Seconds = 0.5
-    """between looks at the files; half a second is far below a bucket"""
+    """interval of file scans; half a second is far below the length of a bucket"""
     report_seconds: Seconds = 2.0
-    """between host reports; closing waits for one after the hour"""
+    """interval of host reports; an hour closes after a report sent past its end"""
     backoff_max_seconds: Seconds = 10.0
-    """retries never end; this bounds the pause between them"""
+    """maximum time between retries, which never end"""
     metrics_port: Port = 0
-    """Prometheus' text at /metrics, and /healthz; 0: none. A port taken is said, not fatal"""
+    """port for Prometheus metrics at /metrics, and for /healthz; 0: none. If it cannot be opened, a
+    warning is logged
+    """
     metrics_host: str = "127.0.0.1"
-    """loopback, because there is no authentication"""
+    """address for metrics; loopback by default, because there is no authentication"""
     unwell_seconds: Seconds = 60.0
-    """so long without a look at the files, a report or an acknowledged range that is due, and /healthz says 503"""
-    spool: Spool = Spool()
-    """of sources that receive"""
-    syslog: Syslog = Syslog()
-    """of sources whose input is syslog"""
+    """/healthz responds with 503 if a scan, a report or an acknowledgement is overdue by this time
+    """
+    spool: SpoolSettings = SpoolSettings()
+    """disk space of sources that receive input"""
+    syslog: SyslogSettings = SyslogSettings()
+    """receivers of syslog"""
     sources: list[TailedSource] = []
     """what is tailed: tables `[[tailer.sources]]`, see below"""
 
 
-class Storage(Group):
-    """Where staged files and buckets live."""
+class StorageSettings(FrozenModel):
+    """Settings of the storage that contains staged files and buckets."""
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
-    """hdfs://host:port/path, or file:///path"""
+    """root folder: hdfs://host:port/path, or file:///path"""
     webhdfs: str = "http://127.0.0.1:9870"
-    """the NameNode's HTTP address; used where root is hdfs://"""
+    """the NameNode's HTTP address; used if root is an hdfs:// URL"""
     user: str = ""
-    """HDFS user; empty: the process's user"""
+    """HDFS user; empty: the user of the process"""
     replication: Positive = 3
-    """of files written by Hourmark; 1 only where there is one DataNode"""
+    """replication factor of files; 1 only with a single DataNode"""
 
     @field_validator("root")
     @classmethod
@@ -389,81 +470,104 @@ class Storage(Group):
         return value.rstrip("/")
 
 
-class Etl(Group):
-    """The PySpark job."""
+class EtlSettings(FrozenModel):
+    """Settings of the PySpark job that stages events and closes buckets."""
 
     ledger: str = "sqlite:////var/lib/hourmark/ledger.sqlite"
-    """the only commit point: sqlite:////absolute/path (driver on one machine) or postgresql://user:password@host/database"""
+    """database of the ledger: sqlite:////absolute/path (driver on one machine) or
+    postgresql://user:password@host/database
+    """
     master: str = "local[2]"
-    """Spark master; under spark-submit the submitted one wins"""
+    """Spark master; the one given to spark-submit takes precedence"""
     spark_conf: dict[str, str] = {}
-    """further settings of Spark, by its names ("spark.driver.memory")"""
+    """further Spark settings by their names, such as "spark.driver.memory"
+    """
     scratch_dir: Path = Path("/var/tmp/hourmark-etl")  # noqa: S108  # scratch by intent
-    """Spark's checkpoint and temporary files; may be lost"""
+    """Spark's checkpoint and temporary files, which may be lost"""
     trigger_seconds: float = Field(10.0, ge=0)
-    """between micro-batches: ten seconds of delay buy five times fewer, larger files than two"""
+    """interval of micro-batches: 10 s give five times fewer, larger files than 2 s"""
     tasks: Positive = 2
-    """of a micro-batch, and so staged files, whatever the number of types"""
+    """tasks of a micro-batch, and therefore staged files, whatever the number of types"""
     batch_records_max: Positive = 2_000_000
-    """of a micro-batch: bounds how long one takes when a backlog is worked off"""
+    """records of a micro-batch; bounds its duration while a backlog is processed"""
     type_batch_bytes_max: int = Field(1 << 30, ge=1 << 20)
-    """of one type's values in a micro-batch: large records must not hold up the other types"""
+    """bytes of one type in a micro-batch, so that large records do not delay other types"""
     close_poll_seconds: Seconds = 1.0
-    """between looks at what closing waits for"""
+    """interval at which closing checks its conditions"""
     deadline_seconds: Seconds = 7200.0
-    """after an hour's end: what is missing of it then is waived by name, and it closes as timed_out. Two hours: longer than a
-    restart, a failover or an evening's repair, short enough that one dead host does not stop a day's work
+    """time after an hour's end at which missing data is waived by name and the hour closes as
+    timed_out. Two hours: longer than a restart, a failover or a short repair, and short enough that
+    one dead host does not stop a day's work
     """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
-    """of a bucket's files"""
+    """target size of a bucket's files"""
     unit_bytes_max: int = Field(128 << 20, ge=1 << 20, le=1 << 30)
-    """of events in a closing task at once: a task's memory is some five times that, whatever a bucket's size"""
+    """bytes of events that a closing task processes at once; the task takes about five times that
+    memory, whatever the bucket's size
+    """
     staged_keep_seconds: float = Field(3600.0, ge=0)
-    """staged files of closed buckets: an hour in which `audit --ranges` can name ranges"""
+    """how long staged files of closed buckets are kept; `audit --ranges` can name ranges during
+    that time
+    """
     index_hours: Positive = 192
-    """how long ids of closed buckets are indexed; a day more than the default allowed lateness"""
+    """how long ids of closed buckets are indexed; one day more than the default allowed lateness"""
     index_bytes_max: int = Field(64 << 30, ge=0)
-    """of all id indexes, 16 bytes an event; beyond it late events are looked up in the buckets"""
+    """size of all id indexes, 16 bytes for each event; beyond it late events are looked up in the
+    buckets
+    """
     metrics_port: Port = 8784
-    """Prometheus' text at /metrics; 0: none. A port taken is said, not fatal"""
+    """port for Prometheus metrics at /metrics; 0: none. If it cannot be opened, a warning is logged
+    """
     metrics_host: str = "127.0.0.1"
-    """loopback, because there is no authentication"""
+    """address for metrics; loopback by default, because there is no authentication"""
 
 
-class Types(Group):
-    """Where the declarations of event types and sources are."""
+class TypesSettings(FrozenModel):
+    """Settings of the folder that contains the declarations of event types and sources."""
 
     dir: Path = Path("types")
-    """*.toml: event types, and sources.toml"""
+    """folder with a TOML file for each event type, and sources.toml"""
     first_hour: str | None = None
-    """where the chains of buckets begin of types that are applied first of all, as `2026-11-21T05`, and of those that `hourmark
-    run` applies while that is at most 300 buckets ago; others begin when they are applied, as all do where this is absent"""
+    """first hour, such as `2026-11-21T05`, of types that are applied before any others, and of
+    those that `hourmark run` applies while it is at most 300 buckets ago. Other types begin when
+    they are applied, as all do if this is absent
+    """
 
 
-class Mirror(Group):
-    """MirrorMaker 2, run by `hourmark mirror run`."""
+class MirrorSettings(FrozenModel):
+    """Settings of MirrorMaker 2 as run by `hourmark mirror run`."""
 
     java: str = "java"
-    """Java 17 or 21"""
+    """executable of Java 17 or 21"""
     classpath: str = ""
-    """jars of Kafka's connect-mirror, as java's -cp takes them"""
+    """class path with the jars of Kafka's connect-mirror, in the form of java's -cp"""
     heap_mb: int = Field(512, ge=128)
-    """of its Java process; 512 does for a local stack"""
+    """heap of the Java process in MB; 512 is enough for a local stack"""
     work_dir: Path = Path("/var/lib/hourmark/mirror")
-    """generated properties and logs"""
+    """folder for generated properties and logs"""
     rest_port: Port = 8783
-    """exactly-once source support needs it"""
+    """port of the REST server, which exactly-once source support requires"""
     rest_host: str = "127.0.0.1"
-    """where its REST listens, without TLS; of several workers of one mirror each a name by which the others reach this one"""
+    """address of the REST server, without TLS; with several workers, a name by which the others
+    reach this one
+    """
     tasks_max: Positive = 2
-    """copying tasks at once, for each connector"""
+    """maximum number of copying tasks of each connector"""
     workers: int = Field(0, ge=0)
-    """workers that share this mirror, on all hosts; fewer of them are an alarm of `hourmark mirror watch`. 0: nobody counts"""
+    """number of workers that share this mirror, on all hosts; `hourmark mirror watch` raises an
+    alarm if there are fewer. 0: not checked
+    """
     retention_alarm_hours: float = Field(24.0, gt=0)
-    """so long before the edge's retention reaches what is not copied, it is an alarm; of a shorter retention, half of it"""
+    """an alarm is raised this long before the edge's retention reaches records that are not copied;
+    at most half of the retention
+    """
     traffic_seconds: dict[str, Seconds] = Field({})
-    """by event type: an alarm where no event of it came for so long; those that are not named may be silent"""
+    """by event type: an alarm is raised if no event arrives for this time; other types may be
+    silent
+    """
     metrics_port: Port = 0
-    """of `hourmark mirror watch`: Prometheus' text at /metrics; 0: none. A port taken is said, not fatal"""
+    """port of `hourmark mirror watch` for Prometheus metrics at /metrics; 0: none. If it cannot be
+    opened, a warning is logged
+    """
     metrics_host: str = "127.0.0.1"
-    """loopback, because there is no authentication"""
+    """address for metrics; loopback by default, because there is no authentication"""

@@ -1,12 +1,13 @@
-"""Configuration: one typed tree, read from one TOML file, overridden by the environment.
+"""Loading of the configuration: one typed tree from one TOML file, overridden by the environment.
 
-Precedence: environment (`HOURMARK_SERVICE__PORT=8080`), then the file, then `config_groups`'
-defaults, each with its reason. docs/configuration.md is made from the descriptions there (`python
--m tools.configuration_page`); `hourmark config show` tells what is in force, and from where. The
-file is `--config`, else `$HOURMARK_CONFIG`, else `./hourmark.toml`, else what `hourmark up` wrote
-for the local stack. A wrong setting stops the start: the message names the setting, its value and
-what is allowed. Unknown settings are refused, so that a typing error cannot become a silent
-default.
+Precedence: environment variables (`HOURMARK_SERVICE__PORT=8080`), then the file, then the defaults
+in `groups`. The file is the one given with `--config`, else `$HOURMARK_CONFIG`, else
+`./hourmark.toml`, else the file that `hourmark up` wrote for the local stack. An invalid setting
+stops the start with its name, its value and the allowed range. Unknown settings are rejected, so
+that a typing error cannot silently select a default.
+
+docs/configuration.md is generated from the descriptions in `groups` (`python -m
+tools.configuration_page`). `hourmark config show` prints the settings in force and their origins.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from pydantic_settings import (
 )
 
 from hourmark.config.groups import (
-    Buckets,
-    Etl,
-    Kafka,
-    Mirror,
-    Registry,
-    Service,
-    Storage,
-    Tailer,
-    Types,
+    BucketSettings,
+    EtlSettings,
+    KafkaSettings,
+    MirrorSettings,
+    RegistrySettings,
+    ServiceSettings,
+    StorageSettings,
+    TailerSettings,
+    TypesSettings,
 )
-from hourmark.config.redaction import add_secrets_of, shown
-from hourmark.config.references import resolved
+from hourmark.config.redaction import add_secrets_of, redact_setting
+from hourmark.config.references import resolve_references
 from hourmark.errors import ConfigError
 
 PREFIX: Final = "HOURMARK_"
@@ -48,9 +49,9 @@ _NEXT: Final = "docs/configuration.md lists all"
 
 
 class Config(BaseSettings):
-    """The whole tree.
+    """The complete configuration of an installation.
 
-    Each group is owned by the room that reads it; `kafka`, `parsing`, `storage` are shared.
+    Each group belongs to the component that reads it; `kafka`, `parsing` and `storage` are shared.
     """
 
     model_config = SettingsConfigDict(
@@ -62,23 +63,23 @@ class Config(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
-    kafka: Kafka = Kafka()
-    registry: Registry = Registry()
-    parsing: Buckets = Buckets()
-    service: Service = Service()
-    tailer: Tailer = Tailer()
-    mirror: Mirror = Mirror()
-    storage: Storage = Storage()
-    etl: Etl = Etl()
-    types: Types = Types()
+    kafka: KafkaSettings = KafkaSettings()
+    registry: RegistrySettings = RegistrySettings()
+    parsing: BucketSettings = BucketSettings()
+    service: ServiceSettings = ServiceSettings()
+    tailer: TailerSettings = TailerSettings()
+    mirror: MirrorSettings = MirrorSettings()
+    storage: StorageSettings = StorageSettings()
+    etl: EtlSettings = EtlSettings()
+    types: TypesSettings = TypesSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """of the log on stderr, of every command"""
+    """lowest level of log messages on stderr, for every command"""
 
     @model_validator(mode="before")
     @classmethod
     def _with_references(cls, values: Any) -> Any:
-        found = resolved(values)
-        add_secrets_of(found)  # before they are checked: an error of that must not show them
+        found = resolve_references(values)
+        add_secrets_of(found)  # before validation, whose errors must not contain them
         return found
 
     @classmethod
@@ -90,22 +91,36 @@ class Config(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment wins over the file (which arrives as init arguments)."""
+        """Return the sources of settings by precedence: the environment before the file's values."""
         return env_settings, init_settings
 
 
 def load_config(path: Path | None = None) -> Config:
-    """Read and check the configuration; ConfigError names the wrong setting.
+    """Read and validate the configuration.
 
-    `path` None looks where the module's docstring says; no file at all means the defaults and the
-    environment.
+    Args:
+        path: The TOML file. None selects `$HOURMARK_CONFIG`, `./hourmark.toml` or the local stack's
+            file; if none exists, only the environment and the defaults apply.
+
+    Raises:
+        ConfigError: The file cannot be read, or a setting is invalid or unknown.
     """
-    return checked(*read_file(path))
+    return build_config(*read_config_file(path))
 
 
-def read_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
-    """The file that is used, if any, and what stands in it. ConfigError if it cannot be read."""
-    file = path or default_path()
+def read_config_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
+    """Return the configuration file in use, and its content without validation.
+
+    Args:
+        path: The TOML file; None selects the default one.
+
+    Returns:
+        The file and its values; None and an empty dict if there is no file.
+
+    Raises:
+        ConfigError: The file cannot be read or is not valid TOML.
+    """
+    file = path or default_config_file()
     if file is None:
         return None, {}
     try:
@@ -118,8 +133,16 @@ def read_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
         raise ConfigError(f"{file} is no valid TOML: {error}") from error
 
 
-def checked(file: Path | None, values: Mapping[str, Any]) -> Config:
-    """The configuration of what `file` holds and the environment. ConfigError."""
+def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
+    """Return the validated configuration from a file's values and the environment.
+
+    Args:
+        file: The file, for error messages; None if there is none.
+        values: Its content.
+
+    Raises:
+        ConfigError: A setting is invalid or unknown.
+    """
     for name in os.environ:
         group, nested, _ = name.upper().removeprefix(PREFIX).partition("__")
         if name.upper().startswith(PREFIX) and nested and group.lower() not in Config.model_fields:
@@ -129,7 +152,7 @@ def checked(file: Path | None, values: Mapping[str, Any]) -> Config:
     except ValidationError as error:
         raise ConfigError(
             _describe(error, file)
-        ) from None  # the cause would show values, passwords too
+        ) from None  # the cause would show values, including passwords
     except SettingsError as error:
         group = next(iter(re.findall(r'field "(\w+)"', str(error))), "")
         raise ConfigError(
@@ -138,18 +161,16 @@ def checked(file: Path | None, values: Mapping[str, Any]) -> Config:
         ) from None
 
 
-def default_path() -> Path | None:
-    """The configuration file used when none is named, or None."""
+def default_config_file() -> Path | None:
+    """Return the configuration file used when none is given, or None if there is none."""
     if named := os.environ.get("HOURMARK_CONFIG"):
         return Path(named)
-    candidates = (Path("hourmark.toml"), home() / "stack" / "hourmark.toml")
+    candidates = (Path("hourmark.toml"), stack_state_dir() / "stack" / "hourmark.toml")
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
-def home() -> Path:
-    """Where the local stack keeps its state: `$HOURMARK_HOME`, else `.hourmark` in the working
-    directory.
-    """
+def stack_state_dir() -> Path:
+    """Return the local stack's folder: `$HOURMARK_HOME`, else `.hourmark` in the current folder."""
     return Path(os.environ.get("HOURMARK_HOME", ".hourmark")).absolute()
 
 
@@ -158,10 +179,10 @@ def _describe(error: ValidationError, file: Path | None) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         setting = ".".join(str(part) for part in problem["loc"])
-        given, said = f" = {shown(problem['input'], setting)!r:.200}", problem["msg"]
+        given, said = f" = {redact_setting(problem['input'], setting)!r:.200}", problem["msg"]
         if (
             problem["type"] == "extra_forbidden"
-        ):  # a value under a wrong name may be anything, a password too
+        ):  # the value of an unknown setting may be a password
             given, said = "", f"no such setting; {_NEXT}"
         elif problem["type"] == "missing" or isinstance(problem["input"], (dict, list)):
             given = ""
@@ -169,7 +190,7 @@ def _describe(error: ValidationError, file: Path | None) -> str:
     return f"wrong settings in {origin}:\n" + "\n".join(lines)
 
 
-_NAMED = "hourmark.config.loading"  # in click's context: the file that was named
+_NAMED = "hourmark.config.loading"  # key in click's context: the file given with --config
 
 
 def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> Config:
@@ -179,26 +200,31 @@ def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> 
     return load_config(path)
 
 
-def name_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
-    """For an option of a group, or of its command, that names the file and does not read it yet:
-    the nearer one counts.
+def remember_config_file(
+    context: click.Context, _: click.Parameter, path: Path | None
+) -> Path | None:
+    """Store the path given with `--config` without reading the file; a click callback.
+
+    If both a group and its command have the option, the command's value is used.
     """
     if path is not None:
         context.meta[_NAMED] = path
     return path
 
 
-def named_file() -> Path | None:
-    """The file that `--config` names to the running command, if any."""
+def given_config_file() -> Path | None:
+    """Return the path given with `--config` to the running command, or None."""
     path: Path | None = click.get_current_context().meta.get(_NAMED)
     return path
 
 
-def named_config() -> tuple[str, ...]:
-    """`--config FILE` as the running command was given it, for a command to be shown beside it;
-    empty where it was not.
+def config_arguments() -> tuple[str, ...]:
+    """Return the `--config` arguments of the running command, for commands suggested to the user.
+
+    Returns:
+        `("--config", path)`; empty if the option was not given.
     """
-    path = named_file()
+    path = given_config_file()
     return () if path is None else ("--config", str(path))
 
 

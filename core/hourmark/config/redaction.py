@@ -1,25 +1,20 @@
 """Redaction of secrets in everything that a process reports about itself.
 
-What of a setting's value may be shown: never a password or a key.
+A process-wide registry holds the secrets of its settings: passwords in URLs, values of settings and
+table entries whose names mark them as secret, and texts inserted for `${file:…}` or `${env:…}`.
+Loading a configuration fills it, and so does unpickling one in a worker process of the service or a
+Spark executor.
 
-Settings of our own hold secrets in URLs only. Maps whose names are others' (librdkafka's, Spark's)
-may hold them anywhere, so there a name that speaks of security is hidden unless it is known to be
-harmless: too much is hidden rather than too little.
+`redact` replaces registered secrets in text. It is applied to all log lines, to the messages of
+errors that end a command, to tracebacks that Python prints (`install_redaction`), and to reports
+that quote errors, such as that of `hourmark doctor`. Data on standard output is never changed.
 
-Redaction of secrets in everything that a process reports about itself.
-
-A registry for each process holds the secrets of its settings: passwords of URLs, values of settings
-and table entries whose names say that they are secret, and texts that came from `${file:…}` or
-`${env:…}`. Loading a configuration fills it, and so does unpickling one (a worker process of the
-service, an executor of Spark).
-
-`redact` replaces them in text. It is applied where errors become text for people: the formatter of
-all logs, the messages of errors that end a command, tracebacks that Python prints
-(`install_redaction`), and reports that quote errors, such as `hourmark doctor`. Data on standard
-output is never changed.
+`redact_setting` hides the secret parts of one setting's value. Hourmark's own settings contain
+secrets in URLs only. In maps with names of other products (librdkafka, Spark), each entry whose
+name concerns security is hidden unless it is known to be harmless.
 
 A secret is found in the encodings in which libraries repeat it (percent-encoded, escaped, in an
-Authorization header), without regard to case, and in pieces: a parser that reads
+Authorization header), regardless of case, and in pieces: a parser that reads
 `http://user:pass/word@host` reports `pass` as an invalid port.
 
 Limits: secrets and pieces of fewer than 4 characters, numbers of fewer than 8 digits and a few
@@ -58,10 +53,10 @@ _PLAIN_NAMES: Final = (
 _ASSIGNED_VALUE: Final = re.compile(
     r"(pass|pwd|secret|token|credential|jaas|key)[\w.-]*[\"']?\s*[=:]", re.IGNORECASE
 )
-# Greedy, as a password may hold an `@` or a `/` of its own. SQLite has no users, and a path may
-# hold an `@`.
+# Greedy, because a password may contain `@` or `/`. SQLite has no users, and a path may contain
+# `@`.
 _URL_USER: Final = re.compile(r"^(?!sqlite:///)([a-z][\w+.-]*:/+)?.*@", re.IGNORECASE | re.DOTALL)
-# A URL that ends before its host: what is in the place of a port is none, but a password.
+# A URL that ends before its host: what appears to be the port is a password.
 _URL_CUT_OFF: Final = re.compile(
     r"^([a-z][\w+.-]*:/{1,2})[^:/?#@\[\]]*:(?!\d{0,5}(?:[/?#,]|$))[^@]*$", re.IGNORECASE
 )
@@ -77,31 +72,35 @@ _NO_SECRET: Final = re.compile(
 _OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
 
 
-class FromElsewhere(str):
-    """A text of which part stood in a file or a variable that a setting refers to: whoever writes
-    that, means a secret.
+class ReferencedText(str):
+    """A setting's text that contains the content of a referenced file or environment variable.
+
+    It is treated as a secret.
     """
 
     __slots__ = ()
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the whole value of a setting, or of an entry of a table, is a secret, by its name."""
+    """Return whether a setting or table entry with this name holds a secret as its whole value."""
     return bool(_SECRET_NAME.search(name)) and not _NO_SECRET.search(name)
 
 
-def shown(value: Any, name: str = "") -> Any:
-    """The value with `(hidden)` in place of secrets; `name` is that of the setting, or of the entry
-    of a map.
+def redact_setting(value: Any, name: str = "") -> Any:
+    """Return a setting's value with `(hidden)` in place of secrets.
+
+    Args:
+        value: A value, or a tree of mappings and lists.
+        name: Name of the setting or map entry; a name that concerns security hides the whole value.
     """
-    if isinstance(value, FromElsewhere) or (
+    if isinstance(value, ReferencedText) or (
         value and _NAME.search(name) and name not in _PLAIN_NAMES
     ):
         return HIDDEN
     if isinstance(value, Mapping):
-        return {key: shown(inner, str(key)) for key, inner in value.items()}
+        return {key: redact_setting(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [shown(inner, name) for inner in value]
+        return [redact_setting(inner, name) for inner in value]
     if not isinstance(value, str) or re.match("/(?!/)", value):  # a path, or a class path
         return value
     without_user = _URL_CUT_OFF.sub(rf"\1{HIDDEN}", _URL_USER.sub(rf"\1{HIDDEN}@", value))
@@ -120,22 +119,22 @@ _URL: Final = re.compile(
 )
 _NEXT_URL: Final = re.compile(r"[,;\s]+(?=[a-z][\w+.-]*:/)", re.IGNORECASE)
 _USER: Final = re.compile(r"[\w.+~%-]*")
-# A URL that ends before its host: what is in the place of a port is none, but a password.
+# A URL that ends before its host: what appears to be the port is a password.
 _CUT_OFF: Final = re.compile(r"[^:/?#@\[\]]*:(?!\d{0,5}(?:[/?#,]|$))(.*)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"""([\w.-]+)["']?\s*[=:]\s*("[^"]*"|'[^']*'|[^\s;,&"']+)""")
 _OPTION: Final = re.compile(
     r"[?&]([\w.-]+)=([^&]*)"
-)  # of a URL; unlike elsewhere, it may hold a space or a quote
+)  # of a URL, where a value may contain a space or a quote
 _JAVA_PROPERTY: Final = re.compile(
     r"-D([\w.-]+)=(.*?)(?=\s+-|$)", re.DOTALL
-)  # a mistyped value may hold anything
+)  # a mistyped value may contain anything
 _DELIMITERS: Final = re.compile(r"[/?#@:\[\]\\\s,;&=%]+")
-# The user information of any URL in a text. What messages give as an example is no secret.
+# The user information of any URL in a text, except the example in messages.
 _USER_INFO: Final = re.compile(r"(://)(?!user(?::password)?@)[^\s/?#'\"<>`]*@")
 
 
 class _Registry:
-    """The secrets that this process knows. Safe to use from several threads."""
+    """A thread-safe registry of the secrets that this process knows."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -144,7 +143,7 @@ class _Registry:
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Search for these too, in all their encodings. Known ones cost nothing."""
+        """Register secrets in all their encodings; secrets that are already registered are ignored."""
         with self._lock:
             new = {secret for secret in secrets if secret} - self._seen
             if not new:
@@ -156,12 +155,12 @@ class _Registry:
             self._pattern = re.compile(joined, re.IGNORECASE) if joined else None
 
     def redact(self, text: str) -> str:
-        """Return the text with `(hidden)` in place of each secret."""
+        """Return the text with `(hidden)` in place of each registered secret."""
         pattern = self._pattern
         return text if pattern is None else pattern.sub(HIDDEN, text)
 
     def clear(self) -> None:
-        """Forget all secrets."""
+        """Remove all secrets."""
         with self._lock:
             self._seen, self._forms, self._pattern = set(), set(), None
 
@@ -170,33 +169,36 @@ _REGISTRY: Final = _Registry()
 
 
 def add_secret(secret: str) -> None:
-    """Redact this text from now on."""
+    """Register a text as a secret, which `redact` replaces from now on."""
     _REGISTRY.add([secret])
 
 
 def add_secrets_of(settings: Any) -> None:
-    """Redact every secret in a tree of settings from now on: mappings, lists and values, checked or
-    as they were read.
+    """Register every secret in a tree of settings, which `redact` replaces from now on.
+
+    Args:
+        settings: Mappings, lists and values, validated or not.
     """
     _REGISTRY.add(secrets_in(settings))
 
 
 def forget_secrets() -> None:
-    """Forget all secrets: what one test registers is an ordinary word to the next."""
+    """Remove all registered secrets, so that tests do not affect each other."""
     _REGISTRY.clear()
 
 
 def redact(text: str) -> str:
-    """Return the text with `(hidden)` in place of registered secrets, and of the user information
-    of any URL.
-    """
+    """Return the text with `(hidden)` for registered secrets and for user information in URLs."""
     text = _REGISTRY.redact(text)
     return _USER_INFO.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the secrets in the value of a setting, or in a tree of settings; `name` is that of the
-    setting or table entry.
+    """Yield the secrets in a setting's value or a tree of settings.
+
+    Args:
+        value: Mappings, lists and values, validated or not.
+        name: Name of the setting or table entry.
     """
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -207,17 +209,14 @@ def secrets_in(value: Any, name: str = "") -> Iterator[str]:
     elif isinstance(value, (str, Path)) or type(value) is int:
         text = str(value)
         is_reference = (
-            isinstance(value, FromElsewhere) and "://" not in text
-        )  # of a URL only a part is secret
+            isinstance(value, ReferencedText) and "://" not in text
+        )  # only a part of a URL is secret
         if is_reference or is_secret_name(name):
             yield text
         yield from _secrets_within(text)
 
 
 def _secrets_within(text: str) -> Iterator[str]:
-    """Passwords of URLs in the text, and what a secret name is assigned in it (`sasl.jaas.config`,
-    options of Java).
-    """
     for url in _NEXT_URL.split(text.strip()):
         yield from _secrets_of_url(url)
     for name, assigned in [
@@ -228,9 +227,9 @@ def _secrets_within(text: str) -> Iterator[str]:
 
 
 def _secrets_of_url(url: str) -> Iterator[str]:
-    """The password of one URL and its Authorization header.
+    """Yield the password of a URL, in plain form and as in an Authorization header.
 
-    A user name without a password is a token for HTTP.
+    In an HTTP URL, a user name without a password is a token.
     """
     found = _URL.fullmatch(url)
     assert found is not None, "every text fits"
@@ -251,16 +250,13 @@ def _secrets_of_url(url: str) -> Iterator[str]:
 
 
 def _with_pieces(password: str) -> Iterator[str]:
-    """A password of a URL, and the pieces of it that parsers report where its delimiters are not
-    escaped.
-    """
+    # Parsers report pieces of a password if its delimiters are not escaped.
     yield password
     for form in (password, unquote(password)):
         yield from _DELIMITERS.split(form)
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """All encodings in which a message may repeat the secret."""
     for plain in {secret, secret.strip(), unquote(secret)}:
         escaped = (
             repr(plain)[1:-1],
@@ -283,17 +279,15 @@ def _as_pattern(form: str) -> str:
 
 
 class RedactingFormatter(logging.Formatter):
-    """A log formatter whose lines and tracebacks show no secret."""
+    """A log formatter that redacts secrets in log lines and tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format the record, and redact the result."""
+        """Format the record and redact the result."""
         return redact(super().format(record))
 
 
 def install_redaction() -> None:
-    """Redact tracebacks of errors that nothing caught, in every thread, and warnings that are
-    logged without a handler.
-    """
+    """Redact tracebacks of uncaught errors in all threads, and warnings logged without a handler."""
     sys.excepthook = print_traceback
     threading.excepthook = _print_thread_traceback
     if logging.lastResort is not None:
@@ -303,9 +297,7 @@ def install_redaction() -> None:
 def print_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print a traceback to stderr as Python does, without secrets; a replacement for
-    `sys.excepthook`.
-    """
+    """Print a redacted traceback to stderr; a replacement for `sys.excepthook`."""
     _print_error("".join(traceback.format_exception(kind, error, trace)))
 
 

@@ -1,8 +1,7 @@
-"""Secrets that stand elsewhere: `${file:/path}` and `${env:NAME}` in the text of any setting, or
-within it.
+"""References to secrets outside the configuration: `${file:/path}` and `${env:NAME}`.
 
-As Kafka's own tools write it (KIP-297, KIP-421), so that a password is in one place, of which the
-configuration names only where.
+They may be used in or within the text of any setting, as in Kafka's own tools (KIP-297, KIP-421),
+so that a password is stored in one place only.
 """
 
 from __future__ import annotations
@@ -13,30 +12,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.config.redaction import FromElsewhere, add_secret
+from hourmark.config.redaction import ReferencedText, add_secret
 from hourmark.errors import ConfigError
 
 _REFERENCE: Final = re.compile(r"\$\{(file|env):([^{}]*)\}")
 _BYTES_MAX: Final = 64 * 1024
 
 
-def resolved(value: Any, name: str = "") -> Any:
-    """The value with what its texts refer to; ConfigError names the setting and the reference, and
-    never what was found.
+def resolve_references(value: Any, name: str = "") -> Any:
+    """Return a setting's value with the content of files and variables in place of references.
+
+    Args:
+        value: A setting, or a tree of mappings and lists of settings.
+        name: Dotted name of the setting, for error messages.
+
+    Returns:
+        The value; a string that had a reference is a `ReferencedText`. Inserted texts are
+        registered as secrets for redaction.
+
+    Raises:
+        ConfigError: A file or variable cannot be read. The message has the setting and the
+            reference, never the content.
     """
     if isinstance(value, Mapping):
         return {
-            key: resolved(inner, f"{name}.{key}" if name else str(key))
+            key: resolve_references(inner, f"{name}.{key}" if name else str(key))
             for key, inner in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [resolved(inner, name) for inner in value]
+        return [resolve_references(inner, name) for inner in value]
     if not isinstance(value, str):
         return value
     text, count = _REFERENCE.subn(
         lambda found: _secret(found[1], found[2], f"{name} = {found[0]}"), value
     )
-    return FromElsewhere(text) if count else value
+    return ReferencedText(text) if count else value
 
 
 def _secret(kind: str, where: str, said: str) -> str:
@@ -63,8 +73,10 @@ def _read(kind: str, where: str, said: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
-            f"{said}: cannot be read: {why}; put the secret there, readable by this process"
+            f"{said}: cannot be read: {why}; store the secret there, readable by this process"
         ) from None
     if not text or len(content) > _BYTES_MAX:
-        raise ConfigError(f"{said}: a secret has 1 to {_BYTES_MAX} bytes; put it there, alone")
+        raise ConfigError(
+            f"{said}: a secret must have 1 to {_BYTES_MAX} bytes; the file must contain nothing else"
+        )
     return text

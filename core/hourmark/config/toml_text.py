@@ -1,4 +1,4 @@
-"""Settings as TOML text, for files that commands write. Pure; `tomllib` reads it back."""
+"""Conversion of settings to TOML text, for files that commands write."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from typing import Any
 
 
 def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
-    """A TOML document of tables, arrays of tables, and values; what is nested in an array is
-    written on its line.
+    """Return settings as a TOML document.
+
+    Mappings become tables and lists of mappings become arrays of tables. Values nested in an array
+    are written inline.
+
+    Args:
+        settings: Settings by name.
+        prefix: Dotted name of the enclosing table with a trailing dot; empty for the root.
     """
     scalars = {name: value for name, value in settings.items() if not _is_table(value)}
     text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
@@ -24,9 +30,10 @@ def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
 
 
 def toml_value(value: object) -> str:
-    """One value on one line.
+    """Return a value as TOML on one line.
 
-    A pattern keeps its backslashes as they are, where TOML has a way to write it so.
+    Strings with backslashes, such as patterns, are written as literal strings where TOML permits
+    it.
     """
     if isinstance(value, Mapping):
         return (
@@ -40,7 +47,7 @@ def toml_value(value: object) -> str:
         return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, str) and "\\" in value and re.fullmatch(r"[^'\x00-\x1f\x7f]*", value):
         return f"'{value}'"
-    # A JSON string or number is TOML too, once DEL, which JSON leaves as it is, is escaped.
+    # A JSON string or number is valid TOML if DEL is escaped, which JSON does not do.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
@@ -49,7 +56,7 @@ def _rows(row: Mapping[str, Any]) -> str:
 
 
 def _key(name: str) -> str:
-    """Quoted where it has to be: `spark.driver.memory` is one key, not three tables."""
+    # Quoted if necessary: `spark.driver.memory` is one key, not three tables.
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 

@@ -1,25 +1,15 @@
 """Settings of Kafka clients, and the requests that all components send to a cluster.
 
-An offset is always the next one to read.
+An offset is always the next one to read. `confluent_kafka` (librdkafka) is the only client library;
+the File Tailer does not import this module. Three properties of librdkafka shape it:
 
-Brokers that clusters named to this process: who connects anew finds a cluster of which no
-configured address is left.
-
-Brokers come and go while a process runs for months. Its clients follow, but a client made later
-knows the configuration alone.
-
-Ends clients of Kafka without waiting for ever.
-
-librdkafka ends a client once all of its threads have ended, and these wait for brokers: it has been
-seen to wait for a quarter of an hour after one had come and gone. Nothing here is a member of a
-group, and nothing is left to be sent, so nobody needs that.
-
-Settings of Kafka clients, and what all rooms ask of a cluster. Offsets always mean: the next to
-read.
-
-`confluent_kafka` (librdkafka) is the one client library. Only rooms that talk to Kafka import this
-module; the tailer never does. Its answers are checked here: while a leader is away, librdkafka
-gives -1001 ("invalid") for an offset, and no error.
+- While a partition has no leader, librdkafka returns offset -1001 without an error. Results are
+  checked here.
+- Brokers are replaced while a process runs for months, but a new client knows only the configured
+  addresses. The process therefore remembers broker addresses from metadata (`remember_brokers`).
+- Closing a client waits for its broker threads, for up to a quarter of an hour if a broker
+  restarted. No client here is a member of a group or has unsent records, so `close_within` bounds
+  the wait.
 """
 
 from __future__ import annotations
@@ -45,14 +35,21 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 
-NAMED_MAX: Final = 16  # of a cluster, those named last: addresses may change for ever
+NAMED_MAX: Final = 16  # remembered addresses of a cluster; older ones are dropped
 
-_named: Final[dict[str, dict[str, None]]] = {}  # by the configured addresses, the latest last
+_named: Final[dict[str, dict[str, None]]] = {}  # by configured addresses; the most recent is last
 _guard: Final = threading.Lock()
 
 
-def learn(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
-    """The cluster named these just now."""
+def remember_brokers(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
+    """Remember broker addresses that the cluster reported, for clients that are created later.
+
+    Keeps the 16 most recent addresses of a cluster. Thread-safe.
+
+    Args:
+        cluster: The cluster.
+        addresses: Addresses as host:port.
+    """
     with _guard:
         known = _named.setdefault(cluster.bootstrap, {})
         for address in addresses:
@@ -62,10 +59,8 @@ def learn(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
             del known[oldest]
 
 
-def bootstrap_of(cluster: KafkaCluster) -> str:
-    """The configured addresses, then the others that the cluster named lately; as clients take
-    them.
-    """
+def bootstrap_addresses(cluster: KafkaCluster) -> str:
+    """Return the configured addresses of a cluster and those remembered for it, comma-separated."""
     configured = cluster.bootstrap.split(",")
     with _guard:
         named = list(_named.get(cluster.bootstrap, ()))
@@ -77,27 +72,34 @@ _LOG = logging.getLogger(__name__)
 END_S: Final = 30.0
 
 
-def end_in_time(end: Callable[[], None], what: str, seconds: float = END_S) -> None:
-    """Wait so long for `end` at most.
+def close_within(close: Callable[[], None], description: str, seconds: float = END_S) -> None:
+    """Run a blocking close function and return when it ends or after `seconds`, whichever is first.
 
-    Where it takes longer, it goes on in a thread of its own, and that is said.
+    If the function takes longer, it continues in a daemon thread and a warning is logged.
+
+    Args:
+        close: The function that closes a client.
+        description: Description of the client for the log.
+        seconds: Maximum time to wait.
     """
-    ending = threading.Thread(target=end, name=f"end {what}", daemon=True)
+    ending = threading.Thread(target=close, name=f"end {description}", daemon=True)
     ending.start()
     ending.join(seconds)
     if ending.is_alive():
         _LOG.warning(
             "%s has not ended within %.0f s, and is left to itself: is a broker away?",
-            what,
+            description,
             seconds,
         )
 
 
-def drop(last: list[Any]) -> None:
-    """Let go of what is in the list, of which nobody else knows: it ends where that keeps nobody
-    waiting.
+def release_in_background(references: list[Any]) -> None:
+    """Clear the list in a daemon thread, so that destroying its objects does not block the caller.
+
+    Args:
+        references: A list with the only references to the objects.
     """
-    threading.Thread(target=last.clear, name="drop", daemon=True).start()
+    threading.Thread(target=references.clear, name="drop", daemon=True).start()
 
 
 TIMEOUT_S: Final = 15.0
@@ -105,7 +107,12 @@ TIMEOUT_S: Final = 15.0
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """A topic-partition."""
+    """A partition of a Kafka topic.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Number of the partition, from 0.
+    """
 
     topic: str
     partition: int
@@ -115,12 +122,13 @@ class Partition:
 
 
 class Offset(int):
-    """The next offset of a topic-partition to read.
+    """An offset of a topic-partition: the next one to read.
 
-    ValueError for a negative number: librdkafka's codes are no offsets.
+    Raises ValueError for a negative number, because librdkafka uses those as error codes.
 
-    `leader_epoch`: of an end, the epoch of the leader that has it; None where a broker does not
-    say.
+    Attributes:
+        leader_epoch: For a log end offset, the epoch of the leader that reported it; None if the
+            broker did not report one.
     """
 
     leader_epoch: int | None
@@ -135,7 +143,13 @@ class Offset(int):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """What a cluster says of a topic. `topic_id` changes when a topic is deleted and recreated."""
+    """The metadata of a topic.
+
+    Attributes:
+        name: The topic's name.
+        topic_id: Its id, which changes when the topic is deleted and recreated.
+        partitions: Its partition numbers, ascending.
+    """
 
     name: str
     topic_id: str
@@ -143,57 +157,71 @@ class TopicInfo:
 
 
 class TopicAccess(NamedTuple):
-    """`may`: what this user may do with a topic, in Kafka's words; None where the cluster does not
-    say. `has_id`: a topic id.
+    """The permissions of this process's user on a topic.
+
+    Attributes:
+        may: Operations that the user may perform, by Kafka's names; None if the cluster does not
+            report them.
+        has_id: Whether the cluster reported a topic id.
     """
 
     may: frozenset[str] | None = None
     has_id: bool = True
 
 
-def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
-    """librdkafka's settings for this cluster; `more` in its names with `.` as `_`."""
+def client_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
+    """Return the librdkafka settings of a client of this cluster.
+
+    Args:
+        cluster: The cluster, whose `properties` are included.
+        overrides: Further settings, which take precedence; names have `_` in place of `.`.
+    """
     return {
-        "bootstrap.servers": bootstrap_of(cluster),
+        "bootstrap.servers": bootstrap_addresses(cluster),
         "log_level": 3,
         **cluster.properties,
-        **{name.replace("_", "."): value for name, value in more.items()},
+        **{name.replace("_", "."): value for name, value in overrides.items()},
     }
 
 
-def consumer_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
-    """Return librdkafka's settings of a consumer of this cluster: those of `client_settings`, and
-    CRCs are always checked.
+def consumer_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
+    """Return the librdkafka settings of a consumer of this cluster, with CRC checks enabled.
 
-    librdkafka does not compare a batch's CRC by default, and then returns what a disk or a network
-    changed. Neither `more` nor `kafka.*.properties` can turn the check off. A batch's base offset,
-    length and leader epoch are not in its CRC.
+    By default, librdkafka does not compare the CRC of a batch and would return records that a disk
+    or network changed. Neither `overrides` nor the cluster's properties can disable the check. The CRC
+    does not cover a batch's base offset, length and leader epoch.
+
+    Args:
+        cluster: The cluster, whose `properties` are included.
+        overrides: Further settings; names have `_` in place of `.`.
     """
-    return client_settings(cluster, **more) | {"check.crcs": True}
+    return client_settings(cluster, **overrides) | {"check.crcs": True}
 
 
-def serves(module: ModuleType) -> bool:
-    """Whether the librdkafka that confluent_kafka has loaded is all that the compiled module
-    (`hourmark.native`) needs.
+def supports_native_client(module: ModuleType) -> bool:
+    """Return whether the loaded librdkafka has all functions that the compiled module needs.
+
+    Args:
+        module: The compiled module of `hourmark.native`.
     """
     return bool(module.kafka(cimpl.__file__.encode()))
 
 
-def quiet_logger() -> logging.Logger:
-    """Where librdkafka's own log lines go."""
+def librdkafka_logger() -> logging.Logger:
+    """Return the logger that receives librdkafka's log lines."""
     return logging.getLogger(f"{__name__}.librdkafka")
 
 
 _NAMED_MAX: Final = 5
 _NO_SUCH_TIME: Final = (
     -1
-)  # the broker's answer where no record is so late; librdkafka's own codes lie below -1000
+)  # the broker's answer if no record is as late; librdkafka's own codes are below -1000
 _NO_LEADER: Final = (
     "NOT_LEADER_FOR_PARTITION",
     "LEADER_NOT_AVAILABLE",
-    "FENCED_LEADER_EPOCH",  # the client knows a leader of before; a new one asks anew
-    "UNKNOWN_LEADER_EPOCH",  # or of after
-    "_NOENT",  # librdkafka's own, where it finds none that it could ask
+    "FENCED_LEADER_EPOCH",  # the client knows an earlier leader; a new client refreshes it
+    "UNKNOWN_LEADER_EPOCH",  # the client knows a later leader
+    "_NOENT",  # librdkafka's own code if it knows no leader
 )
 
 
@@ -201,46 +229,53 @@ class NoLeader(Unavailable):
     """A partition has no leader that answers at the moment."""
 
 
-class _NoTopic(Unavailable):
-    """The cluster does not know the topic."""
+class _NoTopic(Unavailable): ...
 
 
 class Cluster:
-    """One cluster, asked through its admin API.
+    """A Kafka cluster, accessed through its admin API.
 
-    Every method raises Unavailable, naming the cluster, when it does not answer.
+    Every method raises Unavailable, with the cluster's name and addresses, if the cluster does not
+    answer within 15 s.
+
+    Attributes:
+        settings: The cluster's settings.
+        name: Its name in messages, such as `edge`.
+        admin: confluent_kafka's admin client, for requests that this class does not cover.
     """
 
     def __init__(self, settings: KafkaCluster, name: str) -> None:
         self.settings = settings
         self.name = name
-        self.admin = self._connect()  # confluent_kafka's own client, for what is not here
+        self.admin = self._connect()  # public, for requests that this class does not cover
 
-    def begin_anew(self) -> None:
-        """The next question goes to a new client: an old one asks a broker that died again, until
-        that comes back.
+    def reconnect(self) -> None:
+        """Replace the admin client with a new one.
+
+        An old client keeps sending requests to a broker that died until that broker is back.
         """
         old, self.admin = [self.admin], self._connect()
-        drop(old)
+        release_in_background(old)
 
     def cluster_id(self) -> str:
-        """The id the cluster was formatted with."""
+        """Return the id with which the cluster's storage was formatted."""
         description = self._result(
             self.admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster"
         )
         return str(description.cluster_id)
 
     def names(self) -> list[str]:
-        """Of all topics."""
+        """Return the names of all topics, sorted."""
         try:
             return sorted(self.admin.list_topics(timeout=TIMEOUT_S).topics)
         except KafkaException as error:
             raise self._unavailable("list topics", error) from error
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Those of `names` that exist.
+        """Return the metadata of those topics that exist, by name.
 
-        A topic of which partitions are not told is Unavailable: it is neither there nor gone.
+        Raises:
+            NoLeader: The cluster did not report all partitions of a topic.
         """
         wanted = list(names)
         if not wanted:
@@ -259,14 +294,15 @@ class Cluster:
                 )
             found[name] = TopicInfo(name, str(description.topic_id), partitions)
             nodes = [node for p in description.partitions for node in p.replicas]
-            learn(
+            remember_brokers(
                 self.settings, [f"{node.host}:{node.port}" for node in nodes if node.host]
-            )  # none: that broker is away
+            )  # a broker without host is unavailable
         return found
 
     def leaderless(self, names: Iterable[str]) -> frozenset[Partition]:
-        """Return the partitions of these topics that have no leader; of topics that do not exist
-        none.
+        """Return the partitions of these topics that have no leader.
+
+        Topics that do not exist are ignored.
         """
         wanted = list(names)
         if not wanted:
@@ -283,7 +319,11 @@ class Cluster:
         return frozenset(found)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """By topic: its settings, in Kafka's names; the topics must exist."""
+        """Return the settings of existing topics, by topic and by Kafka's setting names.
+
+        Raises:
+            Unavailable: A topic does not exist, or the cluster does not answer.
+        """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
@@ -297,7 +337,7 @@ class Cluster:
         }
 
     def topic_access(self, names: Iterable[str]) -> dict[str, TopicAccess]:
-        """By topic, what this user may do with it; those that do not exist are left out."""
+        """Return this user's permissions on each topic; topics that do not exist are omitted."""
         wanted = list(names)
         if not wanted:
             return {}
@@ -322,49 +362,70 @@ class Cluster:
     def ends(
         self, partitions: Sequence[Partition], *, committed: bool = True
     ) -> dict[Partition, Offset]:
-        """End offsets of all: those that a `read_committed` reader can reach now (last stable
-        offsets), or the high watermarks.
+        """Return the log end offset of each partition.
 
-        A record of a transaction that is being committed may lie between the two: whoever must not
-        miss it takes the latter.
+        Args:
+            partitions: Existing partitions.
+            committed: Whether to return the last stable offset, up to which a `read_committed`
+                consumer can read, instead of the high watermark. Records of a transaction that is
+                being committed may lie between the two.
+
+        Raises:
+            NoLeader: A partition has had no leader for several seconds.
         """
         return self._offsets(partitions, OffsetSpec.latest(), committed=committed)
 
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
-        """Log start offsets of all: below them, retention has deleted."""
+        """Return the log start offset of each partition; records below it were deleted.
+
+        Raises:
+            NoLeader: A partition has had no leader for several seconds.
+        """
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> frozenset[Partition]:
-        """Return the partitions whose logs lost records before this offset, by the leader epoch of
-        the record before it.
+        """Return the partitions whose logs lost records that were read earlier (KIP-320).
 
-        `begins`: by partition, the offset after a record that was read, and that record's leader
-        epoch (KIP-320).
+        Args:
+            begins: By partition, the offset after the last record that was read, and the leader
+                epoch of that record.
+
+        Raises:
+            PartitionError: A partition could not be checked.
         """
-        from hourmark.kafka.committed_reader import CommittedReader  # it needs this module
-        from hourmark.kafka.partitions_reader import PartitionError, Start, Truncated
+        from hourmark.kafka.committed_reader import CommittedReader  # imports this module
+        from hourmark.kafka.partitions_reader import LogTruncated, PartitionError, StartOffset
 
         failed: list[PartitionError] = []
         spans = {p: (offset, offset) for p, (offset, _) in begins.items()}
         with contextlib.closing(CommittedReader(self.settings, self.name)) as reader:
             for _ in reader.read(
-                spans, starts={p: Start(*of) for p, of in begins.items()}, failed=failed.append
+                spans,
+                starts={p: StartOffset(*of) for p, of in begins.items()},
+                on_error=failed.append,
             ):
                 pass
-        if other := [error for error in failed if not isinstance(error, Truncated)]:
+        if other := [error for error in failed if not isinstance(error, LogTruncated)]:
             raise other[0]
         return frozenset(error.partition for error in failed)
 
     def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
-        """The first offset of each whose record has this timestamp (Unix milliseconds) or a later
-        one; its end where none has.
+        """Return the first offset of each partition whose record timestamp is at or after a time.
+
+        Args:
+            partitions: Existing partitions.
+            time_ms: Unix milliseconds.
+
+        Returns:
+            Offsets by partition; the log end offset where no record is as late.
         """
         ends = self.ends(partitions)
         return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), where_none=ends)
 
     def newest_ms(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """When the newest record of each was written (Unix milliseconds), by its timestamp; those
-        without one are left out.
+        """Return the highest record timestamp of each partition, in Unix milliseconds.
+
+        Partitions without records are omitted.
         """
         if not partitions:
             return {}
@@ -398,7 +459,7 @@ class Cluster:
             0.5,
             1.0,
             2.0,
-        ):  # a topic just made, or a leader just lost, has none for a moment
+        ):  # a new topic, or one that lost its leader, has none for a moment
             try:
                 return self._list_offsets(partitions, spec, committed, where_none or {})
             except NoLeader:
@@ -440,7 +501,7 @@ class Cluster:
             KafkaException,
             TimeoutError,
             RuntimeError,
-        ) as error:  # RuntimeError: its answer lacks what was asked for
+        ) as error:  # RuntimeError: the response is incomplete
             raise self._unavailable(what, error) from error
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
@@ -458,7 +519,7 @@ class Cluster:
 
     def _error(self, kind: type[Unavailable], what: str) -> Unavailable:
         if kind is not _NoTopic:
-            self.begin_anew()
+            self.reconnect()
         setting = (
             "kafka.edge.bootstrap"
             if self.name == "edge"
@@ -471,18 +532,27 @@ class Cluster:
         )
 
     def _connect(self) -> AdminClient:
-        # With connections made on demand, a question to a broker that is down has librdkafka 2.16
-        # spin until it times out: its main thread and the broker's wake each other, at up to a
-        # core.
+        # With sparse connections, librdkafka 2.16 busy-waits during a request to a broker that is
+        # down: its main thread and the broker's thread wake each other, using up to one core.
         return AdminClient(
-            client_settings(self.settings, enable_sparse_connections=False), logger=quiet_logger()
+            client_settings(self.settings, enable_sparse_connections=False),
+            logger=librdkafka_logger(),
         )
 
 
 def topic_settings(
     retention_hours: int, max_message_bytes: int, min_insync_replicas: int
 ) -> Mapping[str, str]:
-    """Settings of event and control topics, the same on both clusters."""
+    """Return the settings of event and control topics, which are the same on both clusters.
+
+    Args:
+        retention_hours: How long records are kept.
+        max_message_bytes: Maximum size of a record batch.
+        min_insync_replicas: Number of replicas that must acknowledge a write.
+
+    Returns:
+        Settings by Kafka's names.
+    """
     return {
         "retention.ms": str(retention_hours * 3_600_000),
         "max.message.bytes": str(max_message_bytes),

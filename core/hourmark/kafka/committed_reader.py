@@ -1,6 +1,6 @@
-"""Committed records as confluent_kafka's messages: for whoever looks at each of them.
+"""Reader of committed records as confluent_kafka messages, for callers that process each record.
 
-See `partitions_reader`.
+See `partitions_reader` for its guarantees.
 """
 
 from __future__ import annotations
@@ -15,24 +15,33 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from hourmark.config.groups import KafkaCluster
-from hourmark.kafka.clients import Partition, consumer_settings, quiet_logger
+from hourmark.kafka.clients import Partition, consumer_settings, librdkafka_logger
 from hourmark.kafka.partitions_reader import (
     BATCH,
     QUEUE_KB,
     STALL_S,
+    PartitionEvent,
     PartitionsReader,
-    Run,
-    Start,
-    Told,
-    reading_settings,
+    RecordRun,
+    StartOffset,
+    reader_settings,
 )
 
-MessageRun = Run[list[Message]]
+MessageRun = RecordRun[list[Message]]
 _offset: Final = operator.methodcaller("offset")
 
 
 class CommittedReader(PartitionsReader[list[Message]]):
-    """`more` are settings of librdkafka, with `_` for `.`."""
+    """A reader of committed records that returns each record as a confluent_kafka `Message`.
+
+    Args:
+        cluster: The cluster.
+        name: Name of the cluster in error messages, such as `edge`.
+        batch: Maximum number of records that are fetched at once.
+        stall_s: Seconds without any record after which a read fails.
+        queue_kb: Size limit of librdkafka's fetch queue, in KiB.
+        overrides: Further librdkafka settings; names have `_` in place of `.`.
+    """
 
     def __init__(
         self,
@@ -42,20 +51,21 @@ class CommittedReader(PartitionsReader[list[Message]]):
         batch: int = BATCH,
         stall_s: float = STALL_S,
         queue_kb: int = QUEUE_KB,
-        **more: Any,
+        **overrides: Any,
     ) -> None:
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._consumer = Consumer(
-            consumer_settings(cluster, **(reading_settings(queue_kb) | more)), logger=quiet_logger()
+            consumer_settings(cluster, **(reader_settings(queue_kb) | overrides)),
+            logger=librdkafka_logger(),
         )
 
-    def _end(self) -> None:
+    def _close_client(self) -> None:
         with contextlib.suppress(
             KafkaException
-        ):  # it is not used again, and other errors have been told
+        ):  # the client is not used again, and earlier errors were reported
             self._consumer.close()
 
-    def _assign(self, places: Mapping[Partition, Start]) -> None:
+    def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
         if places:
             self._consumer.assign([_from(p, start) for p, start in places.items()])
         else:
@@ -66,12 +76,14 @@ class CommittedReader(PartitionsReader[list[Message]]):
             [TopicPartition(p.topic, p.partition) for p in partitions]
         )
 
-    def _take(
+    def _poll(
         self, count: int, wait_s: float
-    ) -> tuple[list[tuple[Partition, int | None, list[Message]]], list[Told]]:
+    ) -> tuple[list[tuple[Partition, int | None, list[Message]]], list[PartitionEvent]]:
         messages = self._consumer.consume(count, wait_s)
         told = [
-            Told(error, _place(m), _offset(m)) for m in messages if (error := m.error()) is not None
+            PartitionEvent(error, _place(m), _offset(m))
+            for m in messages
+            if (error := m.error()) is not None
         ]
         records = [m for m in messages if m.error() is None] if told else messages
         high, taken = 0, []
@@ -88,7 +100,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
             ]
         return taken, told
 
-    def _part(self, records: list[Message], end: int) -> tuple[list[Message], int, int]:
+    def _records_below(self, records: list[Message], end: int) -> tuple[list[Message], int, int]:
         first, last = _offset(records[0]), _offset(records[-1])
         return (
             records if last < end else records[: bisect.bisect_left(records, end, key=_offset)],
@@ -96,28 +108,29 @@ class CommittedReader(PartitionsReader[list[Message]]):
             last,
         )
 
-    def _size(self, records: list[Message]) -> int:
+    def _count(self, records: list[Message]) -> int:
         return len(records)
 
-    def _high(self, partition: Partition) -> int:
+    def _high_watermark(self, partition: Partition) -> int:
         known = self._consumer.get_watermark_offsets(
             TopicPartition(partition.topic, partition.partition), cached=True
         )
         return -1 if known is None else int(known[1])
 
-    def _nothing(self) -> list[Message]:
+    def _empty(self) -> list[Message]:
         return []
 
 
-def _from(p: Partition, start: Start) -> TopicPartition:
+def _from(p: Partition, start: StartOffset) -> TopicPartition:
     if start.leader_epoch is None:
         return TopicPartition(p.topic, p.partition, start.offset)
     return TopicPartition(p.topic, p.partition, start.offset, leader_epoch=start.leader_epoch)
 
 
 def _ascending(records: list[Message]) -> list[list[Message]]:
-    """As one, unless an offset is not greater than the one before it: a batch's base offset is
-    damaged.
+    """Split the records where an offset is not greater than the one before.
+
+    Such a step back means that the base offset of a batch is damaged.
     """
     offsets = [*map(_offset, records)]
     cuts = [n for n, (a, b) in enumerate(itertools.pairwise(offsets), 1) if b <= a]
@@ -132,4 +145,4 @@ def _place(message: Message) -> Partition:
     number = message.partition()
     return Partition(
         message.topic() or "", -1 if number is None else number
-    )  # a fatal error may be of none
+    )  # a fatal error may concern no partition

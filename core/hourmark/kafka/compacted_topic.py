@@ -1,8 +1,7 @@
-"""Readers and writers of small compacted topics.
+"""Reader and writer of small compacted topics.
 
-Reads a small, compacted topic to its end, again and again, paying only for what is new.
-
-Appends to a small topic, and returns once all in-sync replicas have it.
+`TopicFollower` reads a topic to its end repeatedly and fetches only new records each time.
+`append_all` appends records and returns when all in-sync replicas have them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from confluent_kafka import KafkaException, Producer
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka.clients import Cluster, Offset, Partition, client_settings, quiet_logger
+from hourmark.kafka.clients import Cluster, Offset, Partition, client_settings, librdkafka_logger
 from hourmark.kafka.committed_reader import CommittedReader
 
 STALL_S: Final = 30.0
@@ -24,9 +23,9 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 
 class TopicFollower:
-    """A topic's committed records, in the order of each partition.
+    """A reader of a small topic's committed records that fetches only new records on each poll.
 
-    Not thread-safe; blocks while reading.
+    Not thread-safe.
     """
 
     def __init__(
@@ -37,17 +36,24 @@ class TopicFollower:
         self._cluster = Cluster(settings, cluster_name)
         self._reader: CommittedReader | None = None
         self._topic_id = ""
-        self._missed = 0  # how often in turn it was not there
+        self._missed = 0  # consecutive polls that did not find the topic
         self._next: dict[Partition, Offset] = {}
 
     def poll(self) -> tuple[bool, list[KeyValue]]:
-        """Records since the last call, up to the end the topic has now; and whether they begin anew
-        (drop what was known).
+        """Return the records since the previous poll, up to the current end of the topic.
 
-        It begins anew at the first call, and where the topic was deleted and made again. A topic
-        that does not exist (yet) has no records; that one is gone is believed the second time, as a
-        broker that just started knows none. Raises Unavailable when the cluster does not answer, or
-        nothing comes for `STALL_S` before the end is reached.
+        The first poll starts at the beginning of the topic. So does a poll after the topic was
+        deleted and recreated. A missing topic counts as deleted only at the second poll that does
+        not find it, because a broker that has just started knows no topics.
+
+        Returns:
+            Whether the records start at the beginning of the topic, so that the caller must discard
+            earlier records; and the records as key and value, in the order of each partition. There
+            are none if the topic does not exist.
+
+        Raises:
+            Unavailable: The cluster does not answer, or no record arrives for 30 s before the end
+                of the topic.
         """
         info = self._cluster.topics([self.topic]).get(self.topic)
         if info is None:
@@ -71,7 +77,7 @@ class TopicFollower:
             raise
 
     def close(self) -> None:
-        """Leave the cluster; a later `poll` begins anew."""
+        """Close the consumer. A later `poll` starts at the beginning of the topic."""
         reader, self._reader, self._topic_id, self._next = self._reader, None, "", {}
         if reader is not None:
             reader.close()
@@ -96,7 +102,19 @@ class TopicFollower:
 
 
 def read_topic(settings: KafkaCluster, topic: str, *, cluster_name: str) -> list[KeyValue]:
-    """All committed records that a small topic has now; none if it does not exist."""
+    """Return all committed records of a small topic as key and value.
+
+    Args:
+        settings: The cluster.
+        topic: The topic's name.
+        cluster_name: Name of the cluster in error messages, such as `edge`.
+
+    Returns:
+        The records in the order of each partition. Empty if the topic does not exist.
+
+    Raises:
+        Unavailable: The cluster does not answer.
+    """
     with contextlib.closing(TopicFollower(settings, topic, cluster_name=cluster_name)) as follower:
         return follower.poll()[1]
 
@@ -110,13 +128,19 @@ def append_all(
     records: Iterable[tuple[str, str | None]],
     bytes_max: int,
     *,
-    as_java: bool = False,
+    java_partitioning: bool = False,
 ) -> None:
-    """Append the records (key and value), of at most `bytes_max` bytes each.
+    """Append records to a topic and return when all in-sync replicas have them.
 
-    Unavailable says what was not taken.
+    Args:
+        cluster: The cluster.
+        topic: The topic's name.
+        records: Key and value of each record; a value of None is a tombstone.
+        bytes_max: Maximum size of a record, in bytes.
+        java_partitioning: Whether to assign keys to partitions as Kafka's Java clients do.
 
-    `as_java`: into the partitions in which Kafka's own programs put these keys.
+    Raises:
+        Unavailable: Not all records were acknowledged; the message gives the first error.
     """
     failures: list[str] = []
     settings = {
@@ -124,9 +148,9 @@ def append_all(
         "enable_idempotence": True,
         "delivery_timeout_ms": int(_FLUSH_S * 1000),
         "message_max_bytes": bytes_max,
-        "partitioner": "murmur2_random" if as_java else "consistent_random",
+        "partitioner": "murmur2_random" if java_partitioning else "consistent_random",
     }
-    producer = Producer(client_settings(cluster, **settings), logger=quiet_logger())
+    producer = Producer(client_settings(cluster, **settings), logger=librdkafka_logger())
 
     def delivered(error: object, _: object) -> None:
         if error:
@@ -141,6 +165,6 @@ def append_all(
     unsent = producer.flush(_FLUSH_S + 5)
     if unsent or failures:
         raise Unavailable(
-            f"not everything was published to {topic}: "
+            f"not all records were published to {topic}: "
             f"{failures[0] if failures else f'{unsent} unsent'}"
         )

@@ -1,21 +1,18 @@
-"""Positions and workers of MirrorMaker 2, read from the clusters.
+"""Positions and workers of MirrorMaker 2, read from the Kafka clusters.
 
-Where the mirror stands: for each topic-partition of the edge the next offset that it will copy; and
-what may be concluded.
-
-MirrorMaker 2 keeps its positions in the compacted topic `mm2-offsets.<source>.internal` on the
-target, in the transactions that hold the copied records, so a committed position says that
-everything readable below it is on the target:
+MirrorMaker 2 stores its positions in the compacted topic `mm2-offsets.<source>.internal` on the
+target cluster, in the same transactions as the copied records. A committed position therefore means
+that all readable records below it are on the target:
 
     key    ["MirrorSourceConnector",{"cluster":"edge","partition":0,"topic":"events.click"}]
-    value  {"offset":497}      the LAST record copied; here 498 is given out, the next to read, as everywhere in Hourmark
+    value  {"offset":497}
 
-There is no entry for a partition of which nothing was copied, and a tombstone where an operator has
-reset it. What is no such record somebody else has written: it is passed over, with a warning, as it
-would stay there until it is compacted away.
+The stored offset is that of the last copied record. This module returns the next offset to copy,
+498 in the example, as everywhere in Hourmark. A partition of which nothing was copied has no entry,
+and a position that an operator has reset is a tombstone. Other records in the topic are skipped
+with a warning.
 
-Who shares the mirror now, and who leads: its workers are a group of Kafka Connect, `<source>-mm2`,
-on the target cluster.
+The workers of a mirror form a Kafka Connect group named `<source>-mm2` on the target cluster.
 """
 
 from __future__ import annotations
@@ -42,12 +39,19 @@ CONNECTOR: Final = "MirrorSourceConnector"
 
 
 def positions_topic(edge_alias: str) -> str:
-    """The topic on the target that holds the positions."""
+    """Return the name of the topic on the target cluster that holds the mirror's positions.
+
+    Args:
+        edge_alias: MirrorMaker 2's alias of the source cluster.
+    """
     return f"mm2-offsets.{edge_alias}.internal"
 
 
 class MirrorPositions:
-    """Reads the positions from the central cluster, each time only what is new. Not thread-safe."""
+    """A reader of the mirror's committed positions that fetches only new records on each refresh.
+
+    Not thread-safe.
+    """
 
     def __init__(self, central: KafkaCluster, edge_alias: str) -> None:
         self._edge_alias = edge_alias
@@ -55,23 +59,37 @@ class MirrorPositions:
         self._positions: dict[Partition, Offset] = {}
 
     def refresh(self) -> dict[Partition, Offset]:
-        """Edge topic-partition → next edge offset to copy, as committed by now; Unavailable when
-        the cluster does not answer.
+        """Return the mirror's committed positions.
+
+        Returns:
+            By partition of the edge cluster, the next edge offset to copy. A partition of which
+            nothing was copied is missing.
+
+        Raises:
+            Unavailable: The central cluster does not answer.
         """
         anew, records = self._follower.poll()
         if anew:
             self._positions = {}
-        apply(self._positions, records, self._edge_alias)
+        apply_positions(self._positions, records, self._edge_alias)
         return dict(self._positions)
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Close the Kafka consumer. A later `refresh` reads the topic from its start."""
         self._follower.close()
         self._positions = {}
 
 
-def apply(positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_alias: str) -> None:
-    """Bring `positions` up to date with `records` of the positions topic, in their order."""
+def apply_positions(
+    positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_alias: str
+) -> None:
+    """Update `positions` in place with records of the positions topic.
+
+    Args:
+        positions: By partition of the edge cluster, the next offset to copy.
+        records: Key and value of each record, in topic order. A tombstone removes its partition.
+        edge_alias: MirrorMaker 2's alias of the source cluster; records of others are ignored.
+    """
     for partition, _, position in _entries(records, edge_alias):
         if position is None:
             positions.pop(partition, None)
@@ -79,8 +97,13 @@ def apply(positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_
             positions[partition] = position
 
 
-def keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
-    """Under which key the position of each topic-partition was written last."""
+def position_keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
+    """Return the record key under which each partition's position was last written.
+
+    Args:
+        records: Key and value of each record of the positions topic, in topic order.
+        edge_alias: MirrorMaker 2's alias of the source cluster; records of others are ignored.
+    """
     return {partition: key for partition, key, _ in _entries(records, edge_alias)}
 
 
@@ -101,16 +124,15 @@ def _entries(
             yield partition, key, position
     if strange:
         _LOG.warning(
-            "%d records of the mirror's positions topic are none that MirrorMaker 2 writes, "
-            "the first under the key %r; they are "
-            "passed over: who else writes there?",
+            "%d records of the mirror's positions topic were not written by MirrorMaker 2 and are "
+            "skipped, the first with key %r: "
+            "which other program writes there?",
             len(strange),
             strange[0][:100],
         )
 
 
 def _position(value: bytes) -> Offset | None:
-    """ValueError where it is none."""
     written = json.loads(value)
     if not isinstance(written, dict):
         raise ValueError("no JSON object")
@@ -119,8 +141,10 @@ def _position(value: bytes) -> Offset | None:
 
 
 def _partition(key: bytes, edge_alias: str) -> Partition | None:
-    """None: another connector's, or another site's; KeyError, TypeError or ValueError where it is
-    no key.
+    """Return the partition that a key names, or None if it belongs to another connector or source.
+
+    Raises:
+        KeyError, TypeError, ValueError: The key is malformed.
     """
     entry: Any = json.loads(key) if key else None
     if (
@@ -137,9 +161,13 @@ def _partition(key: bytes, edge_alias: str) -> Partition | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Behind:
-    """A partition whose cut the mirror has not reached; `position` None: nothing of it was copied
-    yet.
+class PartitionBehind:
+    """A partition in which the mirror has not yet reached the offset that a cut requires.
+
+    Attributes:
+        partition: The partition on the edge cluster.
+        cut: Offset that the mirror must reach.
+        position: Next offset that the mirror will copy; None if nothing was copied yet.
     """
 
     partition: Partition
@@ -155,29 +183,42 @@ class Behind:
         return f"{self.partition}: {where}, the cut is {self.cut}"
 
 
-def reached(
+def partitions_behind(
     cut: Mapping[Partition, int],
     starts: Mapping[Partition, int],
     positions: Mapping[Partition, int],
-) -> list[Behind]:
-    """The partitions of `cut` that the mirror has not reached; empty when it has reached all.
+) -> list[PartitionBehind]:
+    """Return the partitions in which the mirror has not reached its cut.
 
-    A partition has reached its cut when its position has, or when nothing readable lies below the
-    cut (cut ≤ log start), as there is no position then. It relies on edge producers using no
-    transactions: an end past a commit marker would never be reached. Only together with `gaps` and
-    `recreated` does it say that all arrived.
+    A partition has reached its cut when its position is at or past it, or when the cut is not past
+    the log start, because then no readable record lies below it. Edge producers must not use
+    transactions: an offset past a commit marker is never reached. An empty result proves that all
+    records arrived only if `find_gaps` and `recreated_topics` are empty too.
+
+    Args:
+        cut: By partition, the offset to reach.
+        starts: By partition, the log start offset on the edge cluster.
+        positions: By partition, the next offset that the mirror will copy.
+
+    Returns:
+        The partitions that are behind, sorted. Empty if none is.
     """
     return [
-        Behind(partition, end, positions.get(partition))
+        PartitionBehind(partition, end, positions.get(partition))
         for partition, end in sorted(cut.items())
         if end > starts.get(partition, 0) and positions.get(partition, 0) < end
     ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
-class OffsetGap:
-    """Records of `partition` in [first, end) may never have been copied; `reason` says why that
-    cannot be excluded.
+class MirrorGap:
+    """A range of offsets that retention may have deleted before the mirror copied it.
+
+    Attributes:
+        partition: The partition on the edge cluster.
+        first: First offset that may be missing.
+        end: Offset after the last one that may be missing.
+        reason: Why the loss cannot be ruled out.
     """
 
     partition: Partition
@@ -192,18 +233,24 @@ class OffsetGap:
         )
 
 
-def gaps(
+def find_gaps(
     previous_positions: Mapping[Partition, int], starts: Mapping[Partition, int]
-) -> list[OffsetGap]:
-    """Where retention may have deleted at the edge what the mirror had not copied.
+) -> list[MirrorGap]:
+    """Return the offsets that retention may have deleted at the edge before the mirror copied them.
 
-    `previous_positions` are the mirror's at the previous check, `starts` the edge's log starts NOW.
-    Up to the position of then, all was copied; so a log start not past it has deleted nothing
-    uncopied. Past it, one cannot know (the mirror may have been quicker than retention, or not). No
-    position then: nothing had been copied, so anything deleted since is suspect.
+    All records below a previous position were copied. If the log start has passed that position
+    since, the mirror may or may not have copied the deleted records in time. Without a previous
+    position, all deleted records are suspect.
+
+    Args:
+        previous_positions: By partition, the mirror's position at the previous check.
+        starts: By partition, the log start offset on the edge cluster now.
+
+    Returns:
+        One gap for each affected partition, sorted. Empty if nothing can be missing.
     """
     return [
-        OffsetGap(
+        MirrorGap(
             partition,
             previous_positions.get(partition, 0),
             start,
@@ -214,50 +261,72 @@ def gaps(
     ]
 
 
-def recreated(previous_ids: Mapping[str, str], ids: Mapping[str, str]) -> list[str]:
-    """Topics that were deleted, or deleted and made again, since the previous check (topic name →
-    topic id).
+def recreated_topics(previous_ids: Mapping[str, str], ids: Mapping[str, str]) -> list[str]:
+    """Return the topics that were deleted, or deleted and recreated, since the previous check.
 
-    Their offsets begin at 0 again while the mirror's positions are those of the old topic: neither
-    `reached` nor `gaps` means anything for them, until an operator has looked.
+    Offsets of a recreated topic begin at 0 while the mirror's positions still refer to the old
+    topic. The results of `partitions_behind` and `find_gaps` are meaningless for such a topic until
+    an operator resets the positions.
+
+    Args:
+        previous_ids: Topic ids by topic name, at the previous check.
+        ids: Topic ids by topic name, now.
+
+    Returns:
+        Topic names, sorted.
     """
     return sorted(topic for topic, topic_id in previous_ids.items() if ids.get(topic) != topic_id)
 
 
-def ahead(ends: Mapping[Partition, int], positions: Mapping[Partition, int]) -> list[Partition]:
-    """Partitions whose position lies past the edge's end: a stale positions topic, or a source that
-    began anew.
+def partitions_ahead(
+    ends: Mapping[Partition, int], positions: Mapping[Partition, int]
+) -> list[Partition]:
+    """Return the partitions whose mirror position is past the end of the edge's log.
 
-    Nothing is copied there until the end passes the position, and nobody complains. `ends` must be
-    taken after `positions`.
+    This happens when the positions topic is stale or the source topic was recreated. MirrorMaker 2
+    then copies nothing until the log grows past the position, and reports no error.
+
+    Args:
+        ends: By partition, the log end offset on the edge cluster, read after `positions`.
+        positions: By partition, the next offset that the mirror will copy.
+
+    Returns:
+        The partitions, sorted.
     """
     return sorted(p for p, end in ends.items() if positions.get(p, 0) > end)
 
 
-class Leader(NamedTuple):
-    """As members were told: who it is in the group, anew after each start, and the address of its
-    REST server.
+class MirrorLeader(NamedTuple):
+    """The worker that leads a mirror's Kafka Connect group.
+
+    Attributes:
+        member: Its member id in the group, which changes at each start.
+        address: Host and port of its REST server.
     """
 
     member: str = ""
     address: str = ""
 
 
-NOBODY = Leader()
+NO_LEADER = MirrorLeader()
 
 
-class Workers(NamedTuple):
-    """`hosts`: from where each reaches the target; `leader`: NOBODY where none leads, or it is not
-    told.
+class MirrorWorkers(NamedTuple):
+    """The workers that currently share a mirror.
+
+    Attributes:
+        hosts: The host of each worker, as the target cluster sees it, sorted.
+        leader: The leading worker; `NO_LEADER` if there is none or it is unknown.
     """
 
     hosts: tuple[str, ...] = ()
-    leader: Leader = NOBODY
+    leader: MirrorLeader = NO_LEADER
 
     @property
-    def cut_in_two(self) -> bool:
-        """Whether workers on several hosts have a leader that they would look for on their own:
-        `mirror.rest_host` is wrong.
+    def is_split(self) -> bool:
+        """Return whether workers on several hosts have a leader with a loopback REST address.
+
+        Each worker then sends requests for the leader to its own host: `mirror.rest_host` is wrong.
         """
         return (
             len(set(self.hosts)) > 1
@@ -265,13 +334,18 @@ class Workers(NamedTuple):
         )
 
 
-def workers(central: Cluster, edge_alias: str) -> Workers:
-    """Those that are in the group now.
+def read_workers(central: Cluster, edge_alias: str) -> MirrorWorkers:
+    """Return the workers that are in the mirror's group now.
 
-    Unavailable, also where this user may not see them, or nobody knows just now.
+    Args:
+        central: The target cluster.
+        edge_alias: MirrorMaker 2's alias of the source cluster.
+
+    Raises:
+        Unavailable: The cluster does not answer, or this user may not describe the group.
     """
     group = f"{edge_alias}-mm2"
-    with warnings.catch_warnings():  # what should be used instead knows groups of consumers only
+    with warnings.catch_warnings():  # the replacement supports consumer groups only
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             found = central.admin.list_groups(group, timeout=TIMEOUT_S)
@@ -280,10 +354,12 @@ def workers(central: Cluster, edge_alias: str) -> Workers:
     if wrong := next((each.error for each in found if each.error is not None), None):
         raise _untold(group, wrong)
     there = [member for each in found for member in each.members]
-    leaders = [leader for member in there if (leader := leader_in(member.assignment)) != NOBODY]
-    return Workers(
+    leaders = [
+        leader for member in there if (leader := parse_leader(member.assignment)) != NO_LEADER
+    ]
+    return MirrorWorkers(
         tuple(sorted(str(member.client_host).lstrip("/") for member in there)),
-        next(iter(leaders), NOBODY),
+        next(iter(leaders), NO_LEADER),
     )
 
 
@@ -294,17 +370,24 @@ def _untold(group: str, error: KafkaError) -> Unavailable:
     )
 
 
-def leader_in(assignment: bytes | None) -> Leader:
-    """Who leads as a member was told it (Kafka Connect's protocol: version, error, member, URL)."""
+def parse_leader(assignment: bytes | None) -> MirrorLeader:
+    """Return the leader that a member's assignment names (Kafka Connect's embedded protocol).
+
+    Args:
+        assignment: Serialized assignment: version, error, member id and URL of the leader, and
+            more.
+
+    Returns:
+        The leader; `NO_LEADER` if the assignment is empty.
+    """
     if not assignment or len(assignment) < 6:
-        return NOBODY
+        return NO_LEADER
     member, at = _text(assignment, 4)
     url, _ = _text(assignment, at)
-    return Leader(member, urlsplit(url).netloc)
+    return MirrorLeader(member, urlsplit(url).netloc)
 
 
 def _text(content: bytes, at: int) -> tuple[str, int]:
-    """A string with its length before it, -1 for none, and where it ends."""
     (length,) = struct.unpack_from(">h", content, at)
     end = at + 2 + max(0, length)
     return content[at + 2 : end].decode(), end

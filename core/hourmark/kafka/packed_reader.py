@@ -1,9 +1,8 @@
-"""Committed records as columns, by the compiled module: for whoever moves many and looks at none.
+"""Reader of committed records as columns, for callers that move many records without decoding them.
 
-See `partitions_reader`.
-
-A client of librdkafka's own, as confluent_kafka makes an object of each record, which costs more
-than all that librdkafka does.
+See `partitions_reader` for its guarantees. The reader uses its own librdkafka client in the
+compiled module: confluent_kafka creates an object for each record, which costs more than
+everything that librdkafka does.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from hourmark.kafka.partitions_reader import (
     BATCH,
     QUEUE_KB,
     STALL_S,
+    PartitionEvent,
     PartitionsReader,
-    Start,
-    Told,
-    reading_settings,
+    StartOffset,
+    reader_settings,
 )
 
 NO_KEY: Final = 1
@@ -35,11 +34,17 @@ _NO_EPOCH: Final = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Packed:
-    """Records in turn of one partition. Of keys and of values: their bytes, and int32s: 0, and
-    where each ends.
+class PackedRecords:
+    """Consecutive records of one partition, stored as columns.
 
-    `nulls`: a byte for each record, NO_KEY and NO_VALUE added up; empty where all have both.
+    Attributes:
+        offsets: The offset of each record, ascending.
+        key_ends: int32 values in native byte order: 0, then the end of each key in `keys`.
+        keys: The bytes of all keys.
+        value_ends: int32 values in native byte order: 0, then the end of each value in `values`.
+        values: The bytes of all values.
+        nulls: One byte for each record: the sum of `NO_KEY` and `NO_VALUE` where they apply. Empty
+            if all records have a key and a value.
     """
 
     offsets: Sequence[int] = ()
@@ -52,10 +57,10 @@ class Packed:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def first(self, count: int) -> Packed:
-        """So many of them; bytes of the others are still there, and nothing speaks of them."""
+    def first(self, count: int) -> PackedRecords:
+        """Return the first `count` records. The key and value bytes are shared, not copied."""
         ends = 4 * (count + 1)
-        return Packed(
+        return PackedRecords(
             self.offsets[:count],
             self.key_ends[:ends],
             self.keys,
@@ -65,10 +70,17 @@ class Packed:
         )
 
 
-class PackedReader(PartitionsReader[Packed]):
-    """`module`: the compiled one, which `takes` these settings.
+class PackedReader(PartitionsReader[PackedRecords]):
+    """A reader of committed records that returns them as `PackedRecords` columns.
 
-    `more` are settings of librdkafka, with `_` for `.`.
+    Args:
+        module: The compiled module, which must support this librdkafka (`supports_native_client`).
+        cluster: The cluster.
+        name: Name of the cluster in error messages, such as `edge`.
+        batch: Maximum number of records that are fetched at once.
+        stall_s: Seconds without any record after which a read fails.
+        queue_kb: Size limit of librdkafka's fetch queue, in KiB.
+        overrides: Further librdkafka settings; names have `_` in place of `.`.
     """
 
     def __init__(
@@ -80,22 +92,22 @@ class PackedReader(PartitionsReader[Packed]):
         batch: int = BATCH,
         stall_s: float = STALL_S,
         queue_kb: int = QUEUE_KB,
-        **more: Any,
+        **overrides: Any,
     ) -> None:
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._module = module
-        settings = consumer_settings(cluster, **(reading_settings(queue_kb) | more))
+        settings = consumer_settings(cluster, **(reader_settings(queue_kb) | overrides))
         try:
             self._reader = module.reader(
                 tuple((key.encode(), _text(value).encode()) for key, value in settings.items())
             )
-        except ValueError as error:  # as confluent_kafka says it
+        except ValueError as error:  # the same exception as from confluent_kafka
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
 
-    def _end(self) -> None:
+    def _close_client(self) -> None:
         self._module.close(self._reader)
 
-    def _assign(self, places: Mapping[Partition, Start]) -> None:
+    def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
         wanted = tuple(
             (
                 p.topic.encode(),
@@ -112,9 +124,9 @@ class PackedReader(PartitionsReader[Packed]):
             self._reader, tuple((p.topic.encode(), p.partition, 0, _NO_EPOCH) for p in partitions)
         )
 
-    def _take(
+    def _poll(
         self, count: int, wait_s: float
-    ) -> tuple[list[tuple[Partition, int | None, Packed]], list[Told]]:
+    ) -> tuple[list[tuple[Partition, int | None, PackedRecords]], list[PartitionEvent]]:
         taken = self._module.consume(self._reader, count, round(wait_s * 1000))
         if isinstance(taken, int):
             _check(taken)
@@ -124,12 +136,12 @@ class PackedReader(PartitionsReader[Packed]):
                 (
                     Partition(topic.decode(), number),
                     None if epoch < 0 else epoch,
-                    Packed(memoryview(offsets).cast(_INT64), *columns),
+                    PackedRecords(memoryview(offsets).cast(_INT64), *columns),
                 )
                 for topic, number, epoch, offsets, *columns in runs
             ],
             [
-                Told(
+                PartitionEvent(
                     _error(code, text.decode(errors="replace")),
                     Partition(topic.decode(), number),
                     offset,
@@ -138,7 +150,7 @@ class PackedReader(PartitionsReader[Packed]):
             ],
         )
 
-    def _part(self, records: Packed, end: int) -> tuple[Packed, int, int]:
+    def _records_below(self, records: PackedRecords, end: int) -> tuple[PackedRecords, int, int]:
         first, last = records.offsets[0], records.offsets[-1]
         return (
             records if last < end else records.first(bisect.bisect_left(records.offsets, end)),
@@ -146,14 +158,14 @@ class PackedReader(PartitionsReader[Packed]):
             last,
         )
 
-    def _size(self, records: Packed) -> int:
+    def _count(self, records: PackedRecords) -> int:
         return len(records)
 
-    def _high(self, partition: Partition) -> int:
+    def _high_watermark(self, partition: Partition) -> int:
         return int(self._module.high(self._reader, partition.topic.encode(), partition.partition))
 
-    def _nothing(self) -> Packed:
-        return Packed()
+    def _empty(self) -> PackedRecords:
+        return PackedRecords()
 
 
 def _text(value: object) -> str:

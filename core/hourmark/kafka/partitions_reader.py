@@ -1,12 +1,14 @@
-"""Reads [start, end) of topic-partitions, only what is committed, outside of any group: the one way
-to read a topic here.
+"""Base of the readers of committed Kafka records.
 
-Transaction markers and aborted records leave gaps that no reader is given. So a partition is read
-once a record at or past its end comes, or once the end of its log is told and is not before it.
-Memory is bounded by `batch` records and by librdkafka's queue, whatever the length of a span. How
-much to read, and what an offset means that the log no longer has, is the caller's.
+A reader reads the spans [start, end) of several topic-partitions with isolation level
+`read_committed` and without a consumer group. All components read topics with it.
 
-Records come as confluent_kafka's messages (`committed_reader`), or as columns (`packed_reader`).
+Transaction markers and aborted records leave gaps in the offsets that no consumer receives. A span
+is therefore complete when a record at or after its end arrives, or when the broker reports the end
+of the partition at or after it. Memory is bounded by `batch` records and by librdkafka's queue,
+whatever the length of a span.
+
+`committed_reader` returns records as confluent_kafka messages, `packed_reader` as columns.
 """
 
 from __future__ import annotations
@@ -20,41 +22,48 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.errors import Unavailable
-from hourmark.kafka.clients import Partition, end_in_time
+from hourmark.kafka.clients import Partition, close_within
 
-# 500 or 50,000 cost half as much again: the client's objects stay in the processor's cache
+# 500 or 50,000 cost 50 % more: with 2,000, the client's objects fit into the processor's cache
 BATCH: Final = 2_000
 STALL_S: Final = 60.0
-_POLL_S: Final = 0.05  # markers are counted on and never come, so most spans end in one such wait
+_POLL_S: Final = (
+    0.05  # transaction markers are never delivered, so most spans end with one such wait
+)
 QUEUE_KB: Final = 32 * 1024  # librdkafka's own default is 64 MiB for each consumer
 _GONE: Final = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 _TRUNCATED: Final = (KafkaError._LOG_TRUNCATION,)
 _SAYS_TRUNCATED: Final = (
-    "truncat"  # without a policy for resets, librdkafka has its reason in the text alone
+    "truncat"  # without a reset policy, librdkafka gives the reason in the text only
 )
-# what librdkafka, or the broker itself, says of a batch that is not as it was written
+# errors of librdkafka or the broker for a damaged batch
 _DAMAGED: Final = (
     KafkaError._BAD_MSG,
     KafkaError._BAD_COMPRESSION,
-    KafkaError._NOT_IMPLEMENTED,  # of another format
+    KafkaError._NOT_IMPLEMENTED,  # an unknown record format
     KafkaError._UNDERFLOW,
     KafkaError.INVALID_MSG,
     KafkaError.INVALID_RECORD,
     KafkaError.UNKNOWN,
     KafkaError.KAFKA_STORAGE_ERROR,
 )
-_OF_ONE: Final = (  # what concerns one topic or partition
+_OF_ONE: Final = (  # errors that concern one topic or partition
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
 
-RecordsT = TypeVar("RecordsT")  # of one partition, in its order
+RecordsT = TypeVar("RecordsT")  # records of one partition, in offset order
 
 
 class PartitionError(Unavailable):
-    """One partition cannot be read now; others can. `offset`: the next offset of it to read."""
+    """A partition that cannot be read now, while others may still be readable.
+
+    Attributes:
+        partition: The partition.
+        offset: The next offset to read from it.
+    """
 
     def __init__(self, message: str, partition: Partition, offset: int) -> None:
         super().__init__(message)
@@ -62,23 +71,28 @@ class PartitionError(Unavailable):
         self.offset = offset
 
 
-class OutOfRange(PartitionError):
-    """A broker refused an offset: its log has it no longer, or not yet again."""
+class OffsetOutOfRange(PartitionError):
+    """A broker refused an offset because the partition's log does not contain it."""
 
 
-class Truncated(PartitionError):
-    """The log lost records before this offset, and other records have their offsets (KIP-320)."""
+class LogTruncated(PartitionError):
+    """A partition's log lost records before the offset that was to be read next (KIP-320).
 
-
-class Damaged(PartitionError):
-    """A batch in the log is not as it was written: its CRC, its length or its base offset is
-    wrong.
+    Other records may have been written at their offsets since.
     """
 
 
-class Start(NamedTuple):
-    """Where to begin: the next offset to read, and the leader epoch of the record right before it,
-    None if unknown.
+class DamagedBatch(PartitionError):
+    """A record batch in a partition's log whose CRC, length or base offset is wrong."""
+
+
+class StartOffset(NamedTuple):
+    """The offset to start reading a partition at, with the leader epoch of the record before it.
+
+    Attributes:
+        offset: Next offset to read.
+        leader_epoch: Leader epoch of the record right before `offset`; None if unknown. The broker
+            compares it with its log to detect truncation (KIP-320).
     """
 
     offset: int
@@ -86,12 +100,15 @@ class Start(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Run(Generic[RecordsT]):
-    """The next committed records of a partition, all of them below `next_offset`; none where only a
-    gap was passed.
+class RecordRun(Generic[RecordsT]):
+    """Consecutive committed records of one partition, in offset order.
 
-    `epoch`: the leader epoch of all these records, None if unknown; `epoch_next`: the offset after
-    the last of them.
+    Attributes:
+        partition: The partition.
+        records: The records, all below `next_offset`. Empty if only a gap was passed.
+        next_offset: Next offset to read.
+        epoch: Leader epoch of all these records; None if unknown.
+        epoch_next: Offset after the last of these records; None if there are none.
     """
 
     partition: Partition
@@ -101,10 +118,13 @@ class Run(Generic[RecordsT]):
     epoch_next: int | None = None
 
 
-class Told(NamedTuple):
-    """What is told in a record's place: a partition's end, or an error.
+class PartitionEvent(NamedTuple):
+    """An event that a Kafka client returns instead of a record: a partition's end, or an error.
 
-    Of no partition: topic "", -1.
+    Attributes:
+        error: The event; its code is `_PARTITION_EOF` for the end of a partition.
+        partition: The partition; topic "" and number -1 if the event concerns the whole client.
+        offset: The offset at which the event occurred.
     """
 
     error: KafkaError
@@ -112,9 +132,17 @@ class Told(NamedTuple):
     offset: int
 
 
-def reading_settings(queue_kb: int) -> dict[str, Any]:
-    """librdkafka's, with `_` for `.`: of a consumer without a group that hears of each partition's
-    end.
+def reader_settings(queue_kb: int) -> dict[str, Any]:
+    """Return the librdkafka settings of a consumer that reads without a group.
+
+    The consumer does not commit offsets, reads committed records only, reports the end of each
+    partition, and reports an error instead of resetting an invalid offset.
+
+    Args:
+        queue_kb: Size limit of librdkafka's fetch queue, in KiB.
+
+    Returns:
+        Settings by librdkafka's names, with `_` in place of `.`.
     """
     return {
         "group_id": "hourmark-read-only",
@@ -122,18 +150,18 @@ def reading_settings(queue_kb: int) -> dict[str, Any]:
         "isolation_level": "read_committed",
         "enable_partition_eof": True,
         "auto_offset_reset": "error",
-        # the end of a partition is told one empty fetch after its last record
+        # the end of a partition is reported one empty fetch after its last record
         "fetch_wait_max_ms": 10,
-        # of a second, the default, a reader that found the queue full idles half
+        # with the default of 1 s, a reader that found the queue full idles for half of it
         "fetch_queue_backoff_ms": 10,
         "queued_max_messages_kbytes": queue_kb,
     }
 
 
 class PartitionsReader(abc.ABC, Generic[RecordsT]):
-    """One consumer, for one `read` after the other.
+    """A Kafka consumer that reads spans of partitions, one `read` call at a time.
 
-    Not thread-safe. Its client's errors are KafkaException.
+    Not thread-safe. Subclasses adapt one Kafka client; its errors must be `KafkaException`.
     """
 
     def __init__(self, name: str, *, batch: int, stall_s: float) -> None:
@@ -141,50 +169,63 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         self._batch = batch
         self._stall_s = stall_s
         self._behind: dict[Partition, tuple[int, int]] = {}
-        self._begun: dict[Partition, int] = {}  # the starts of spans
-        self._failed: Callable[[PartitionError], None] | None = None
+        self._begun: dict[Partition, int] = {}  # start offsets of the spans
+        self._on_error: Callable[[PartitionError], None] | None = None
         self._closed = False
 
     def read(
         self,
         spans: Mapping[Partition, tuple[int, int]],
         *,
-        starts: Mapping[Partition, Start] | None = None,
-        failed: Callable[[PartitionError], None] | None = None,
-    ) -> Generator[list[Run[RecordsT]], None, None]:
-        """All committed records with start ≤ offset < end of each partition, in its order, as they
-        come.
+        starts: Mapping[Partition, StartOffset] | None = None,
+        on_error: Callable[[PartitionError], None] | None = None,
+    ) -> Generator[list[RecordRun[RecordsT]], None, None]:
+        """Yield all committed records of the given spans as they arrive.
 
-        `starts`: by partition, where to begin instead of its span's start, with the leader epoch
-        that the broker compares. No committed record may lie between the two: one is Truncated. An
-        empty span with a start is compared, too. `failed`: takes the error of a partition, which is
-        then left, while the others are read on; without it the error is raised.
+        Records of a partition come in offset order. Partitions are interleaved.
 
-        OutOfRange for an offset that the log does not have; Truncated and Damaged as those say;
-        Unavailable, naming a partition, for an error that does not pass without help, and after
-        `stall_s` in which nothing came of any.
+        Args:
+            spans: By partition, the offsets [start, end) to read.
+            starts: By partition, the offset and leader epoch to start from instead of the start of
+                its span. A committed record between the two offsets means that the log was
+                truncated. An empty span is checked too if it has an entry here.
+            on_error: Called with the error of a partition that cannot be read; the other partitions
+                are read to their ends. Without it, the error is raised.
+
+        Yields:
+            Batches of runs; no batch is empty.
+
+        Raises:
+            OffsetOutOfRange: The log does not contain an offset.
+            LogTruncated: The log lost records before the offset to read next.
+            DamagedBatch: A record batch is damaged in the broker's log.
+            PartitionError: Access to a topic was refused, a topic is unknown, or nothing arrived
+                for `stall_s` seconds.
+            Unavailable: The cluster failed with an error that a retry does not resolve.
         """
         known = starts or {}
         self._behind = {
             p: (start, end) for p, (start, end) in spans.items() if start < end or p in known
         }
-        self._failed = failed
+        self._on_error = on_error
         if not self._behind:
             return
         try:
             self._begun = {p: start for p, (start, _) in self._behind.items()}
-            self._assign({p: known.get(p, Start(start)) for p, (start, _) in self._behind.items()})
+            self._assign(
+                {p: known.get(p, StartOffset(start)) for p, (start, _) in self._behind.items()}
+            )
             moved_s = time.monotonic()
             while self._behind:
-                # No more than can come: a batch is waited for until it is full. Each partition's
-                # end is told as one more.
+                # Request no more than can arrive, because the client waits for a full batch. The
+                # end of each partition counts as one more.
                 wanted = sum(end - at for at, end in self._behind.values()) + len(self._behind)
                 left = len(self._behind)
-                runs = list(self._runs(min(self._batch, wanted)))
+                runs = list(self._next_runs(min(self._batch, wanted)))
                 if runs:
                     yield runs
                 if runs or len(self._behind) < left:
-                    moved_s = time.monotonic()  # whoever takes long with them is no stall
+                    moved_s = time.monotonic()  # time that the caller takes is not a stall
                 elif time.monotonic() - moved_s > self._stall_s:
                     for partition in list(self._behind):
                         self._fail(self._stalled(partition))
@@ -197,65 +238,68 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 self._assign({})
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """Read no more of these partitions, although their ends are not reached."""
+        """Stop reading these partitions before the ends of their spans."""
         left = [p for p in partitions if self._behind.pop(p, None) is not None]
         if left and self._behind:
             self._unassign(left)
 
     def close(self) -> None:
-        """Leave the cluster. May be called again."""
+        """Close the consumer. Can be called more than once."""
         if not self._closed:
             self._closed = True
-            end_in_time(self._end, f"a reader of the {self._name} cluster")
+            close_within(self._close_client, f"a reader of the {self._name} cluster")
 
     @abc.abstractmethod
-    def _end(self) -> None:
-        """End the client, however long that takes."""
+    def _close_client(self) -> None: ...
 
     @abc.abstractmethod
-    def _assign(self, places: Mapping[Partition, Start]) -> None:
-        """Read these from these offsets on, and no others."""
+    def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
+        """Read exactly these partitions, each from its start offset."""
 
     @abc.abstractmethod
-    def _unassign(self, partitions: Iterable[Partition]) -> None:
-        """Read no more of these, which are read."""
+    def _unassign(self, partitions: Iterable[Partition]) -> None: ...
 
     @abc.abstractmethod
-    def _take(
+    def _poll(
         self, count: int, wait_s: float
-    ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[Told]]:
-        """Return at most `count` records and events, in the order in which they came.
+    ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[PartitionEvent]]:
+        """Return at most `count` records and events, in the order in which they arrived.
 
-        Neighbours of one partition, with one leader epoch and ascending offsets, are one element
-        with that epoch; none is empty.
+        Args:
+            count: Maximum number of records and events.
+            wait_s: Maximum time to wait for them, in seconds.
+
+        Returns:
+            Non-empty record lists, each with its partition and leader epoch, and the events.
+            Adjacent records with equal partition and epoch and ascending offsets form one list.
         """
 
     @abc.abstractmethod
-    def _part(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
-        """Return those below the offset `end`, and the first and the last of all their offsets."""
+    def _records_below(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
+        """Return the records below offset `end`, and the first and last offset of all `records`."""
 
     @abc.abstractmethod
-    def _size(self, records: RecordsT) -> int:
-        """Return how many there are."""
+    def _count(self, records: RecordsT) -> int: ...
 
     @abc.abstractmethod
-    def _nothing(self) -> RecordsT:
-        """No records."""
+    def _empty(self) -> RecordsT: ...
 
     @abc.abstractmethod
-    def _high(self, partition: Partition) -> int:
-        """Return the end of the partition's log as of the last fetch; below 0 if it is unknown.
-        Does not ask the broker.
+    def _high_watermark(self, partition: Partition) -> int:
+        """Return the partition's high watermark as of the last fetch, without asking the broker.
+
+        Returns:
+            The offset after the last record; a negative number if it is unknown.
         """
 
-    def _runs(self, count: int) -> Iterator[Run[RecordsT]]:
-        """What came of partitions that are read.
+    def _next_runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
+        """Yield the records that arrived for assigned partitions, and process events among them.
 
-        The end of a partition comes after its last record, often among the same messages. So does
-        an error: of what came with it, the records before its offset count, as a client may skip
-        what it cannot read and go on behind it.
+        The end of a partition is reported after its last record, often in the same batch. So is an
+        error: only records before its offset count, because a client may skip a batch that it
+        cannot read and continue after it.
         """
-        taken, told = self._take(count, _POLL_S)
+        taken, told = self._poll(count, _POLL_S)
         errors = {t.partition: t for t in told if t.error.code() != KafkaError._PARTITION_EOF}
         done = []
         for partition, epoch, records in taken:
@@ -263,32 +307,34 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 continue
             at, end = self._behind[partition]
             before = end if partition not in errors else min(end, max(at, errors[partition].offset))
-            below, first, last = self._part(records, before)
+            below, first, last = self._records_below(records, before)
             if first < at:
                 self._fail(self._out_of_order(partition, at, first, epoch))
                 continue
-            high = self._high(partition)
+            high = self._high_watermark(partition)
             if last >= high >= 0:
                 self._fail(self._beyond(partition, at, last))
                 continue
             is_sure = (
                 last < end or high >= 0
-            )  # else the next fetch was refused, and its error says whether `last` can be true
+            )  # otherwise the next fetch failed, and its error decides whether `last` is valid
             if not is_sure:
-                before = min(before, (self._part(below, end)[2] + 1) if self._size(below) else at)
-            if partition in errors and not self._size(below):
+                before = min(
+                    before, (self._records_below(below, end)[2] + 1) if self._count(below) else at
+                )
+            if partition in errors and not self._count(below):
                 continue
             after = min(last + 1, before)
             self._behind[partition] = (after, end)
-            last_below = None if not self._size(below) else self._part(below, end)[2] + 1
-            yield Run(partition, below, after, epoch, last_below)
+            last_below = None if not self._count(below) else self._records_below(below, end)[2] + 1
+            yield RecordRun(partition, below, after, epoch, last_below)
             if after >= end and is_sure:
                 done.append(partition)
         self.leave(done)
         for each in told:
-            yield from self._heard(each)
+            yield from self._handle_event(each)
 
-    def _heard(self, told: Told) -> Iterator[Run[RecordsT]]:
+    def _handle_event(self, told: PartitionEvent) -> Iterator[RecordRun[RecordsT]]:
         error, partition, _ = told
         at, end = self._behind.get(partition, (None, 0))
         code = error.code()
@@ -296,14 +342,14 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             reached = min(told.offset, end)
             if at is not None and reached > at:
                 self._behind[partition] = (reached, end)
-                yield Run(partition, self._nothing(), reached)
+                yield RecordRun(partition, self._empty(), reached)
             if at is not None and reached >= end:
                 del self._behind[partition]
         elif at is not None and (
             code in _TRUNCATED or (code in _GONE and _SAYS_TRUNCATED in str(error))
         ):
             self._fail(
-                Truncated(
+                LogTruncated(
                     f"{partition} of the {self._name} cluster lost records before offset "
                     f"{at}: {error}",
                     partition,
@@ -312,7 +358,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             )
         elif at is not None and code in _GONE:
             self._fail(
-                OutOfRange(
+                OffsetOutOfRange(
                     f"{partition} of the {self._name} cluster has no offset {at}: {error}",
                     partition,
                     at,
@@ -320,7 +366,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             )
         elif at is not None and code in _DAMAGED:
             self._fail(
-                Damaged(
+                DamagedBatch(
                     f"topic {partition.topic} partition {partition.partition} of the "
                     f"{self._name} cluster: the batch at offset "
                     f"{at} is damaged in the broker's log: {error}",
@@ -343,19 +389,18 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             raise Unavailable(f"reading {what} of the {self._name} cluster failed: {error}")
 
     def _fail(self, error: PartitionError) -> None:
-        """Leave the partition and report its error; raise it where nobody takes it."""
-        if self._failed is None:
+        if self._on_error is None:
             raise error
         if error.partition in self._behind:
             del self._behind[error.partition]
             self._unassign([error.partition])
-            self._failed(error)
+            self._on_error(error)
 
     def _out_of_order(
         self, partition: Partition, at: int, found: int, epoch: int | None
     ) -> PartitionError:
         if at > self._begun[partition] or found >= self._begun[partition]:
-            return Damaged(
+            return DamagedBatch(
                 f"topic {partition.topic} partition {partition.partition} of the {self._name} "
                 "cluster: a record with offset "
                 f"{found} came after those below {at}: the base offset of a batch is damaged in "
@@ -363,16 +408,16 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 partition,
                 at,
             )
-        return Truncated(
+        return LogTruncated(
             f"{partition} of the {self._name} cluster has a committed record at offset {found} "
             f"(leader epoch {epoch}), where "
-            f"there was none when it was read up to {at}: it lost records",
+            f"there was none when it was read up to {at}: the log was truncated",
             partition,
             at,
         )
 
     def _beyond(self, partition: Partition, at: int, found: int) -> PartitionError:
-        return Damaged(
+        return DamagedBatch(
             f"topic {partition.topic} partition {partition.partition} of the {self._name} "
             f"cluster: a record has offset {found}, "
             "and the log ends before it: the base offset of a batch is damaged in the broker's "

@@ -1,6 +1,4 @@
-"""The newest reports in `hourmark.hosts`: who has been heard of lately. Reads the topic's end
-only.
-"""
+"""The most recent host reports in the topic `hourmark.hosts`, read from its end."""
 
 from __future__ import annotations
 
@@ -15,14 +13,21 @@ from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.topic_names import HOSTS
 from hourmark.records.host_reports import HostReport
 
-RECORDS_MAX: Final = 5000  # a report every two seconds: some minutes of dozens of hosts
+RECORDS_MAX: Final = 5000  # a host reports every 2 s: some minutes for dozens of hosts
 _READ_S: Final = 5.0
 
 
 def recent_reports(edge: KafkaCluster) -> dict[str, HostReport]:
-    """By host id, the last report of each host among the topic's last records.
+    """Return the latest report of each host among the last 5,000 records of each partition.
 
-    Unavailable where the cluster does not answer.
+    Args:
+        edge: The edge cluster.
+
+    Returns:
+        Reports by host id. Empty if the topic does not exist.
+
+    Raises:
+        Unavailable: The cluster does not answer, or a record is not a host report.
     """
     cluster = Cluster(edge, "edge")
     info = cluster.topics([HOSTS]).get(HOSTS)

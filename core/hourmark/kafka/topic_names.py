@@ -1,8 +1,8 @@
-"""Names of topics; the type's name is the only source of them.
+"""Names of Kafka topics, derived from the names of event types.
 
-On the central cluster a topic carries the source cluster's alias, as MirrorMaker 2's default
-replication policy has it (`edge.events.click`), so that each site can be verified on its own. Where
-one cluster is both, names stay as they are.
+On the central cluster, a topic's name has the alias of its source cluster as a prefix
+(`edge.events.click`), as in MirrorMaker 2's default replication policy, so that each site can be
+verified separately. Without a mirror, names are the same on both sides.
 """
 
 from __future__ import annotations
@@ -14,23 +14,36 @@ EVENTS_PREFIX: Final = "events."
 AUDIT: Final = "hourmark.audit"
 HOSTS: Final = "hourmark.hosts"
 TYPES: Final = "hourmark.types"
-TOKENS: Final = "hourmark.tokens"  # at the edge alone: no mirror carries it
+TOKENS: Final = "hourmark.tokens"  # on the edge cluster only; not mirrored
 CONTROL: Final = (HOSTS, AUDIT)  # in the order in which a cut takes their ends
 
 
 @functools.lru_cache(maxsize=4096)
 def events_topic(event_type: str) -> str:
-    """The topic of a type at the edge."""
+    """Return the name of an event type's topic on the edge cluster."""
     return EVENTS_PREFIX + event_type
 
 
 def central_topic(topic: str, edge_alias: str | None) -> str:
-    """The topic's name on the central cluster; `edge_alias` None where there is no mirror."""
+    """Return the name on the central cluster of an edge topic.
+
+    Args:
+        topic: The topic's name on the edge cluster.
+        edge_alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
+    """
     return topic if edge_alias is None else f"{edge_alias}.{topic}"
 
 
 def edge_topic(central: str, edge_alias: str | None) -> str:
-    """The inverse of `central_topic`; ValueError for a topic of another site."""
+    """Return the name on the edge cluster of a mirrored topic.
+
+    Args:
+        central: The topic's name on the central cluster.
+        edge_alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
+
+    Raises:
+        ValueError: The topic was not mirrored from this edge.
+    """
     if edge_alias is None:
         return central
     if not central.startswith(f"{edge_alias}."):
@@ -38,6 +51,10 @@ def edge_topic(central: str, edge_alias: str | None) -> str:
     return central.removeprefix(f"{edge_alias}.")
 
 
-def type_of(edge_name: str) -> str | None:
-    """The type whose topic this is (edge name), or None for a control topic."""
+def event_type_of_topic(edge_name: str) -> str | None:
+    """Return the event type of a topic, or None for a control topic.
+
+    Args:
+        edge_name: The topic's name on the edge cluster.
+    """
     return edge_name.removeprefix(EVENTS_PREFIX) if edge_name.startswith(EVENTS_PREFIX) else None

@@ -1,4 +1,4 @@
-"""Makes topics with their settings, and checks those that exist. Can be repeated after a crash."""
+"""Creation and verification of topics and their settings. All operations can be repeated."""
 
 from __future__ import annotations
 
@@ -21,19 +21,36 @@ from hourmark.kafka.clients import TIMEOUT_S, Cluster, Partition
 
 
 @dataclasses.dataclass(frozen=True)
-class WantedTopic:
-    """A topic as it is to be."""
+class TopicSpec:
+    """The required partitions and settings of a topic.
+
+    Attributes:
+        name: The topic's name.
+        partitions: Minimum number of partitions; a new topic gets exactly this number.
+        settings: Topic settings by Kafka's names.
+    """
 
     name: str
     partitions: int
     settings: Mapping[str, str]
 
 
-def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
-    """Create what is missing and check the rest; returns the names created.
+def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
+    """Create the topics that do not exist and check the settings of the others.
 
-    Finding names every topic whose partitions or settings are not as wanted: changing them is left
-    to an operator.
+    Existing topics are not changed.
+
+    Args:
+        cluster: The cluster.
+        wanted: The required topics.
+
+    Returns:
+        Names of the created topics.
+
+    Raises:
+        Finding: Existing topics have too few partitions or different settings; the message lists
+            them.
+        Unavailable: The cluster does not answer or did not create a topic.
     """
     existing = cluster.topics([t.name for t in wanted])
     missing = [t for t in wanted if t.name not in existing]
@@ -55,8 +72,14 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
     return [t.name for t in missing]
 
 
-def create_topics(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
-    """Create these, and wait until they can be used; that another was faster is fine."""
+def create_topics(cluster: Cluster, missing: Sequence[TopicSpec]) -> None:
+    """Create topics and wait until all their partitions have leaders.
+
+    A topic that already exists is left as it is.
+
+    Raises:
+        Unavailable: The cluster did not create a topic within 15 s.
+    """
     if not missing:
         return
     replication = cluster.settings.replication_factor
@@ -69,7 +92,7 @@ def create_topics(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
         try:
             future.result(TIMEOUT_S + 1)
         except KafkaException as error:
-            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # somebody else was faster: fine
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # another process created it
                 raise Unavailable(
                     f"the {cluster.name} cluster did not create {name}: {error.args[0].str()}"
                 ) from error
@@ -81,7 +104,13 @@ def create_topics(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
 
 
 def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
-    """The topic has so many partitions afterwards; that another was faster is fine."""
+    """Increase a topic's number of partitions to `count` and wait until all have leaders.
+
+    A topic that already has as many partitions is left as it is.
+
+    Raises:
+        Unavailable: The cluster did not add the partitions.
+    """
     future = cluster.admin.create_partitions(
         [NewPartitions(topic, count)], operation_timeout=TIMEOUT_S
     )[topic]
@@ -98,7 +127,11 @@ def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
-    """Change these settings of a topic, and no others."""
+    """Change the given settings of a topic and leave its other settings as they are.
+
+    Raises:
+        Unavailable: The cluster did not change the settings.
+    """
     changes = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in settings.items()
@@ -116,7 +149,11 @@ def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> No
 
 
 def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None:
-    """A topic is created before its leaders know it."""
+    """Wait until all partitions have leaders, which takes a moment after a topic is created.
+
+    Raises:
+        Unavailable: A partition has no leader after 15 s.
+    """
     give_up_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -129,7 +166,7 @@ def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None
             return
 
 
-def _wrong_settings(cluster: Cluster, topics: Sequence[WantedTopic]) -> list[str]:
+def _wrong_settings(cluster: Cluster, topics: Sequence[TopicSpec]) -> list[str]:
     actual = cluster.topic_configs(t.name for t in topics)
     return [
         f"{t.name}: {setting} = {actual[t.name][setting]}, not {value}"

@@ -1,1 +1,1 @@
-"""What every long-running process needs: durable files, a state folder, signals, logging."""
+"""Building blocks of long-running processes: durable files, signals, certificates, alarms, metrics."""

@@ -1,13 +1,9 @@
-"""Alarms: their names and texts, and how they are logged.
+"""Alarms: conditions that an operator must know about, because events may be or were lost.
 
-Alarms: what an operator must know of, before events are lost, when they are, and when nobody can
-tell.
-
-Each alarm has a name that never changes, a page of that name in `docs/runbooks`, and one sentence
-on what to do now. `seen` is what was observed, with topic, partition and offsets. Alarms are made
-by pure functions from what was observed; commands and watchers only tell them.
-
-Tells alarms in the log: each once when it begins, and once when it is over.
+Each alarm has a stable name, a page of that name in `docs/runbooks`, and one sentence on what to
+do. `seen` is the observation, with topic, partition and offsets. Pure functions derive alarms from
+observations; commands and watchers only report them. `AlarmLog` logs each alarm once when it is
+raised and once when it is resolved.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ RUNBOOKS: Final = "docs/runbooks"
 
 
 class AlarmName(StrEnum):
-    """Every alarm there is."""
+    """The names of all alarms."""
 
     RETENTION_NEAR = "mirror-retention-near"
     OVERTAKEN = "mirror-overtaken"
@@ -42,9 +38,9 @@ class AlarmName(StrEnum):
 
 
 _TO_DO: Final = {
-    AlarmName.RETENTION_NEAR: "make the mirror quicker, or raise retention.ms of the edge's topic, before that time",
+    AlarmName.RETENTION_NEAR: "speed up the mirror, or raise retention.ms of the edge's topic, before that time",
     AlarmName.OVERTAKEN: (
-        "name what is missing with `hourmark mirror verify`; what is gone for good: "
+        "name what is missing with `hourmark mirror verify`; for what is permanently lost: "
         "`hourmark bucket force`"
     ),
     AlarmName.TOPIC_RECREATED: (
@@ -55,29 +51,34 @@ _TO_DO: Final = {
         "the position"
     ),
     AlarmName.TARGET_TRUNCATED: "name what is missing with `hourmark mirror verify`, while the edge still has it",
-    AlarmName.REMOTE_MISSING: "start `hourmark mirror run` again: it makes the topics that are missing",
-    AlarmName.TASK_STOPPED: "see that `hourmark mirror run` runs, and what its log says of this task",
+    AlarmName.REMOTE_MISSING: "start `hourmark mirror run` again: it creates the missing topics",
+    AlarmName.TASK_STOPPED: "check that `hourmark mirror run` runs, and its log for messages about this task",
     AlarmName.WORKER_MISSING: (
-        "start `hourmark mirror run` on the host that is missing: copying goes on, with less "
-        "in reserve"
+        "start `hourmark mirror run` on the host that is missing: copying continues with fewer "
+        "workers"
     ),
     AlarmName.RECORD_BLOCKS: "raise max.message.bytes of the topic on the central cluster above the record's size",
-    AlarmName.CONTENTS_DIFFER: "look at the records that `hourmark mirror verify` names; who else writes there?",
-    AlarmName.ONLY_CENTRAL: "find out who made it; if it may be there: `hourmark mirror verify --accept`",
-    AlarmName.NOT_COMPARED: "raise retention.ms, and ask again: what is deleted meanwhile cannot be compared",
-    AlarmName.UNWATCHED: "bring the clusters back: until then nobody knows whether records are lost",
+    AlarmName.CONTENTS_DIFFER: "examine the records that `hourmark mirror verify` names; which other program writes there?",
+    AlarmName.ONLY_CENTRAL: "find out who created it; if it is legitimate: `hourmark mirror verify --accept`",
+    AlarmName.NOT_COMPARED: "raise retention.ms and run it again: records deleted in the meantime cannot be compared",
+    AlarmName.UNWATCHED: "restore the clusters: until then it is unknown whether records are lost",
     AlarmName.NO_TRAFFIC: (
-        "look at the sources of this type; where the canary is silent too, at the delivery "
+        "check the sources of this type; if the canary is silent too, check the delivery "
         "service first"
     ),
-    AlarmName.CANARY_LATE: "look at the step that is named: the ones before it work",
+    AlarmName.CANARY_LATE: "check the named step: the ones before it work",
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alarm:
-    """One alarm. `subject`: what it is about, of which there is one alarm of a name; `topic`: at
-    the edge, where it is of one.
+    """A condition that needs an operator.
+
+    Attributes:
+        name: The kind of alarm.
+        subject: What it concerns. There is at most one alarm of a name for each subject.
+        seen: What was observed.
+        topic: Name of the affected topic on the edge cluster; empty if it concerns none.
     """
 
     name: AlarmName
@@ -87,16 +88,16 @@ class Alarm:
 
     @property
     def to_do(self) -> str:
-        """What to do now."""
+        """Return what the operator should do now."""
         return _TO_DO[self.name]
 
     @property
     def runbook(self) -> str:
-        """The page that says more."""
+        """Return the path of the alarm's runbook page."""
         return f"{RUNBOOKS}/{self.name}.md"
 
     def as_object(self) -> dict[str, str]:
-        """For programs."""
+        """Return the alarm as a JSON object."""
         return {
             "name": self.name,
             "subject": self.subject,
@@ -113,13 +114,21 @@ _LOG = logging.getLogger(__name__)
 
 
 class AlarmLog:
-    """`alarms`: those that stand, as told last."""
+    """A log of alarms that reports each alarm once when it is raised and once when it is resolved.
+
+    Attributes:
+        alarms: The alarms that are currently raised.
+    """
 
     def __init__(self) -> None:
         self.alarms: list[Alarm] = []
 
-    def tell(self, alarms: Sequence[Alarm]) -> None:
-        """These stand now, and no others."""
+    def update(self, alarms: Sequence[Alarm]) -> None:
+        """Replace the raised alarms, and log those that are new and those that are resolved.
+
+        Args:
+            alarms: All alarms that are raised now.
+        """
         now, before = ({(a.name, a.subject): a for a in some} for some in (alarms, self.alarms))
         for key, alarm in now.items():
             if key not in before:

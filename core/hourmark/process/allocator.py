@@ -1,11 +1,9 @@
-"""How the C library keeps memory.
+"""Configuration of the C library's memory allocator.
 
-One arena for all threads: glibc gives each its own, which keeps what its largest ranges took,
-though only one is at work. A wave of requests stays resident in such an arena for ever, as
-malloc_trim(3) gives back no arena's end but the first one's.
-
-Threads of Python wait for each other anyway, so a common arena costs no time that could be
-measured.
+By default, glibc gives each thread an arena of its own, and an arena keeps what its largest
+allocations took. malloc_trim(3) releases the free end of the first arena only, so memory from a
+burst of requests would stay resident. Python threads run one at a time, so a common arena costs no
+measurable time.
 """
 
 from __future__ import annotations
@@ -22,17 +20,24 @@ _SPARE_BYTES: Final = 8 * 1024 * 1024
 
 
 def use_one_arena() -> bool:
-    """Before threads are started; whether the C library knows arenas."""
+    """Make all threads allocate from one arena. Call it before any thread is started.
+
+    Returns:
+        Whether the C library supports the option.
+    """
     return _set(_M_ARENA_MAX, 1)
 
 
-def give_back_large_blocks() -> bool:
-    """Blocks of 2 MiB and more return to the system when they are freed; whether the C library can
-    be told.
+def release_large_blocks() -> bool:
+    """Make the allocator return freed blocks of 2 MiB and more to the operating system.
 
-    glibc does so until the first one is freed; then it takes those of that size from the heap,
-    where small ones between them keep what the large ones took. Each costs its page faults: what is
-    needed all the time, as a range's compressed body, is less.
+    By default, glibc does so only until the first such block is freed. It then allocates blocks of
+    that size from the heap, where small blocks between them keep their memory resident. Each large
+    block costs its page faults. Blocks that are needed all the time, such as a range's compressed
+    body, are smaller.
+
+    Returns:
+        Whether the C library supports the options.
     """
     return _set(_M_MMAP_THRESHOLD, _LARGE_BYTES) and _set(_M_TRIM_THRESHOLD, _SPARE_BYTES)
 
@@ -42,9 +47,10 @@ def _set(option: int, value: int) -> bool:
     return hasattr(library, "mallopt") and library.mallopt(option, value) == 1
 
 
-def give_back_what_is_free() -> None:
-    """What a start has left behind, in whole pages: a few MiB that large blocks would not
-    fit into.
+def trim_heap() -> None:
+    """Return free pages of the heap to the operating system, if the C library supports it.
+
+    Called after startup, it releases a few MiB that large blocks would not fit into.
     """
     if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(ctypes.c_size_t(0))

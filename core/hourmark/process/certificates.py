@@ -1,4 +1,4 @@
-"""Certificates and keys in PEM files, and files that are read again when they change."""
+"""Certificates and keys from PEM files, and detection of changed files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,21 @@ from pathlib import Path
 from hourmark.errors import ConfigError
 
 
-def load_pair(context: ssl.SSLContext, group: str, certificate: Path, key: Path | None) -> None:
-    """Into the context; ConfigError names the settings `certificate` and `key` of the group."""
+def load_certificate(
+    context: ssl.SSLContext, group: str, certificate: Path, key: Path | None
+) -> None:
+    """Load a certificate and its private key into a TLS context.
+
+    Args:
+        context: The context.
+        group: Name of the settings group, such as `service.tls`, for error messages.
+        certificate: PEM file with the certificate and its intermediate certificates.
+        key: PEM file with the key; None if it is in the same file.
+
+    Raises:
+        ConfigError: A file cannot be read, the files do not belong together, or the key has a
+            passphrase.
+    """
     try:
         context.load_cert_chain(certificate, key, password=_no_passphrase)
     except (OSError, ValueError) as error:
@@ -20,8 +33,17 @@ def load_pair(context: ssl.SSLContext, group: str, certificate: Path, key: Path 
         ) from error
 
 
-def load_cas(context: ssl.SSLContext, setting: str, file: Path) -> None:
-    """Trust these; ConfigError names the setting."""
+def load_ca_certificates(context: ssl.SSLContext, setting: str, file: Path) -> None:
+    """Make a TLS context trust the CA certificates in a PEM file.
+
+    Args:
+        context: The context.
+        setting: Dotted name of the setting, for error messages.
+        file: The PEM file.
+
+    Raises:
+        ConfigError: The file cannot be read or contains no certificates.
+    """
     try:
         context.load_verify_locations(file)
     except OSError as error:
@@ -29,8 +51,10 @@ def load_cas(context: ssl.SSLContext, setting: str, file: Path) -> None:
 
 
 class WatchedFiles:
-    """Whether files are others than when they were looked at last: written, replaced, linked
-    elsewhere, gone or back.
+    """A set of files that can be checked for changes.
+
+    A change is a different modification time, inode or size, or that a file appeared or
+    disappeared.
     """
 
     def __init__(self, files: Iterable[Path | None]) -> None:
@@ -38,7 +62,7 @@ class WatchedFiles:
         self._seen = self._look()
 
     def changed(self) -> bool:
-        """Since the last call, or since this was made."""
+        """Return whether a file has changed since the previous call, or since construction."""
         before, self._seen = self._seen, self._look()
         return before != self._seen
 

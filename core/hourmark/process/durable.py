@@ -1,7 +1,7 @@
-"""Files that survive a crash: whoever returns from here may rely on the disk having it.
+"""Durable file operations: when they return, the data is on disk.
 
-The one helper for the pattern temp file → fsync → rename → fsync of the folder. Readers see the old
-content or the new, never a part.
+This is the one implementation of the sequence temporary file, fsync, rename, fsync of the folder.
+Readers see the old content or the new content, never a mixture.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ from pathlib import Path
 
 
 def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace `path` with `content`, atomically and durably; the folder is made where it is
-    missing.
+    """Replace a file's content atomically and durably.
 
-    Raises OSError (disk full, read-only, …); then the old content still stands.
+    Missing parent folders are created.
+
+    Args:
+        path: The file.
+        content: Its new content.
+        mode: Permissions of the file.
+
+    Raises:
+        OSError: The file cannot be written. The old content is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -32,7 +39,7 @@ def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the folder's entries durable (names, not contents)."""
+    """Make the names in a folder durable (fsync); the contents of its files are not synced."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

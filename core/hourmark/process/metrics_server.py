@@ -1,6 +1,4 @@
-"""Prometheus' text over HTTP, for rooms that have prometheus_client: only they import this
-module.
-"""
+"""HTTP server for Prometheus metrics, for components that have prometheus_client."""
 
 from __future__ import annotations
 
@@ -15,11 +13,18 @@ _LOG = logging.getLogger(__name__)
 def serve_metrics(
     registry: CollectorRegistry, group: str, host: str, port: int
 ) -> Callable[[], None]:
-    """Answer GET /metrics in a thread of its own until what is returned is called; port 0: not at
-    all.
+    """Serve metrics at `/metrics` from a background thread.
 
-    `group`: of the settings that name host and port. A port that is taken is said, and no reason to
-    stop.
+    If the port cannot be opened, a warning is logged and nothing is served.
+
+    Args:
+        registry: The metrics.
+        group: Name of the settings group with `metrics_host` and `metrics_port`, for log messages.
+        host: Address to listen on.
+        port: Port to listen on; 0 disables the server.
+
+    Returns:
+        A function that stops the server.
     """
     if port == 0:
         return lambda: None

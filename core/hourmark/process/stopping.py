@@ -1,9 +1,9 @@
-"""SIGTERM and SIGINT end a daemon in order.
+"""Orderly shutdown on SIGTERM and SIGINT.
 
-Python runs a signal's handler between two instructions of the main thread, wherever that is: also
-within `Event.wait`, which holds the lock that `Event.set` takes. A handler that sets the event then
-waits for its own thread, for ever. So a thread of its own does it; one of `_thread`, as to start
-one of `threading` takes locks, too.
+Python runs a signal handler between two instructions of the main thread, possibly within
+`Event.wait`, which holds the lock that `Event.set` needs. A handler that sets the event would then
+wait for its own thread forever. The handler therefore starts another thread to do it, with
+`_thread`, because starting a thread with `threading` takes locks too.
 """
 
 from __future__ import annotations
@@ -18,21 +18,27 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def hold_reloads() -> None:
-    """Hold SIGHUP back from now on: a program that reloads on it must not end by one that comes
-    before it listens.
+    """Block SIGHUP until `release_reloads` is called.
+
+    Call it first in a program that reloads on SIGHUP, because a signal that arrives before the
+    handler is installed would end the process.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
 def release_reloads() -> None:
-    """Take SIGHUP again, also one that was held back; without a handler it ends the process."""
+    """Unblock SIGHUP and deliver one that is pending. Without a handler, SIGHUP ends the process."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 def stop_on_signals(stop: Callable[[int], object]) -> Callable[[], bool]:
-    """From now on each of the two calls this, with its number, in another thread.
+    """Install handlers for SIGTERM and SIGINT that call a function in another thread.
 
-    What it gives says whether one came.
+    Args:
+        stop: Called with the signal number, once for each signal.
+
+    Returns:
+        A function that returns whether a signal has arrived.
     """
     came: list[int] = []
 

@@ -1,3 +1,1 @@
-"""The contracts of what travels: ranges, event ids, audit records, host reports, bucket
-manifests.
-"""
+"""Data formats: byte ranges, event ids, audit records, host reports and bucket manifests."""

@@ -1,14 +1,15 @@
-"""Audit records: what was promised, range by range (topic `hourmark.audit`, keyed by range id).
+"""Audit records: how many events each byte range contains, by event type and hour.
 
-The delivery service appends one after all of a range is in Kafka and before it acknowledges it. A
-retry makes the very same record, so two records with one key and different content are an alarm.
-What is in Kafka without an audit record was never acknowledged.
+They are in the topic `hourmark.audit`, keyed by range id. The delivery service appends an audit
+record when all events of a range are in Kafka, and acknowledges the range afterwards. A retry
+produces an identical record, so two records with the same key and different content raise an alarm.
+Events in Kafka without an audit record were never acknowledged.
 
-`lines = events + dead letters + blanks`: a blank line makes no record. Ranges whose rules are of a
-parser that made dead letters of blank lines have records without `blanks`, in the schema of then,
-byte for byte. Since 0.4.0 a record has a checksum of the record values of each promise
-(`value_hash`). Each later schema has the same fields first, so an older reader ignores the later
-ones, and a newer one distinguishes the schemas by where they end.
+`lines = events + dead letters + blanks`: a blank line produces no record. Parser 1 produced dead
+letters for blank lines; its audit records have no field `blanks`, and are encoded in the schema of
+their time. Since 0.4.0 a record has a checksum of the record values of each promise (`value_hash`).
+Each schema version appends fields to the previous one, so an older reader ignores later fields, and
+a newer reader recognizes the version by where the datum ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final
 
-from hourmark.avro.datum import Datum, decode_grown
+from hourmark.avro.datum import Datum, decode_any_version
 from hourmark.avro.framing import read_schema, unix_ms
 from hourmark.records.event_id import EventId
 from hourmark.records.ranges import RangeId
@@ -35,14 +36,16 @@ _DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Promise:
-    """What one range promises for one type and hour.
+    """The number and checksums of the events that one byte range contains for a type and an hour.
 
-    Attributes: event_type: The type's name. hour_start_s: Unix seconds at the start of the hour.
-        count: The number of distinct event ids. sum: The sum of the ids' low 64 bits, modulo 2^64.
-        checksum: The sum of the value hashes (`value_hash`) of these records, modulo 2^64. A pair
-        of event id and hash counts
-            once, so a client's event that a batch has with two contents counts with both. None in
-            records of services before 0.4.0, and in records of parsers that count no blank lines.
+    Attributes:
+        event_type: The type's name.
+        hour_start_s: Unix seconds at the start of the hour.
+        count: Number of distinct event ids.
+        sum: Sum of the low 64 bits of the ids, modulo 2^64.
+        checksum: Sum of the value hashes (`value_hash`) of the records, modulo 2^64. A pair of
+            event id and hash counts once. None in records of services before 0.4.0, and in records
+            of parsers that do not count blank lines.
     """
 
     event_type: str
@@ -59,7 +62,19 @@ class Promise:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """One range's promises, sorted by type and hour."""
+    """The audit record of one byte range or API batch, with its promises sorted by type and hour.
+
+    Attributes:
+        kind: "range" or "batch".
+        start: Byte offset in the file at which the range begins.
+        end: Byte offset after the range.
+        observed_at_ms: Unix milliseconds on the service's clock when the range was cut.
+        rules: Id of the rules revision that the range is parsed under.
+        lines: Number of lines.
+        promised: What the range contains, by type and hour.
+        ids: 8-byte digest of the records' ids in their order.
+        blanks: Number of blank lines; None if the parser made dead letters of them.
+    """
 
     range_id: RangeId
     kind: str  # "range" or "batch"
@@ -75,13 +90,16 @@ class AuditRecord:
     path: str
     lines: int
     promised: tuple[Promise, ...]
-    # digest of the records' ids in their order: it also tells a time that moved within its hour
+    # unlike the sums, this digest also detects a time that moved within its hour
     ids: bytes = b""
     blanks: int | None = None  # None: its parser made dead letters of blank lines
 
     def encode(self, *, with_checksums: bool = True) -> bytes:
-        """Return the Avro datum, without framing; without checksums it is one that has the schema
-        of 0.3.0.
+        """Return the record as an Avro datum without framing.
+
+        Args:
+            with_checksums: Whether to include the checksums of the promises. Without them, the
+                datum has the schema of version 0.3.0.
         """
         promised = [
             {
@@ -105,16 +123,18 @@ class AuditRecord:
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
-        """Decode an Avro datum of this version or an older one. Raises ValueError if it is not an
-        audit record.
+        """Decode an Avro datum without framing, of this version or an older one.
+
+        Raises:
+            ValueError: The datum is not an audit record.
         """
-        row = decode_grown((_DATUM, _DATUM_BEFORE_CHECKSUMS, _DATUM_BEFORE_BLANKS), datum)
+        row = decode_any_version((_DATUM, _DATUM_BEFORE_CHECKSUMS, _DATUM_BEFORE_BLANKS), datum)
         promised, checksums = row.pop("promised"), row.pop("checksums", [])
         if any(p["count"] < 1 for p in promised):
-            raise ValueError("it is no record of an audit: it promises nothing of a type")
+            raise ValueError("it is not an audit record: it has an empty promise")
         if len(checksums) not in (0, len(promised)):
             raise ValueError(
-                f"it is no record of an audit: it has {len(promised)} promises and "
+                f"it is not an audit record: it has {len(promised)} promises and "
                 f"{len(checksums)} checksums"
             )
         known: list[int | None] = [int.from_bytes(c, "big") for c in checksums] or [None] * len(
@@ -138,11 +158,15 @@ class AuditRecord:
 
 
 def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, ...]:
-    """Return the promises of a range's records, sorted by type and hour.
+    """Return the promises of a byte range's records, sorted by type and hour.
 
-    Args: events: Type, hour start (Unix seconds), event id and value hash of each record. An id
-        that occurs twice counts once; a
-            pair of id and hash that occurs twice counts once in the checksum.
+    Args:
+        events: Event type, hour start in Unix seconds, event id and value hash of each record. An
+            id that occurs twice counts once; a pair of id and hash that occurs twice counts once in
+            the checksum.
+
+    Returns:
+        One promise for each type and hour. Empty if there are no records.
     """
     hashes: dict[tuple[str, int], dict[EventId, set[int]]] = {}
     for event_type, hour_start_s, event_id, value_hash in events:
@@ -161,11 +185,11 @@ def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, 
     )
 
 
-def digest_of_ids(ids: Iterable[bytes | bytearray]) -> bytes:
-    """8 bytes of BLAKE2b over the ids, in the order of the range's records."""
+def digest_ids(ids: Iterable[bytes | bytearray]) -> bytes:
+    """Return the 8-byte BLAKE2b digest of event ids in the order of their records."""
     return hashlib.blake2b(b"".join(ids), digest_size=8).digest()
 
 
 def sum_low64(ids: Iterable[EventId]) -> int:
-    """Sum of the ids' last 8 bytes, modulo 2^64."""
+    """Return the sum of the last 8 bytes of the ids as big-endian integers, modulo 2^64."""
     return sum(int.from_bytes(event_id[8:], "big") for event_id in ids) % _MODULUS

@@ -1,9 +1,9 @@
-"""Lines of container logs, as container runtimes write them for Kubernetes (CRI): `<time> <stream>
-<P or F> <text>`.
+"""Parser of container logs in the format that Kubernetes runtimes write (CRI).
 
-What a container wrote on one line may stand in several: those with P are partial, and the next of
-the same stream goes on, up to one with F. Lines of the other stream come in between. Tailer and
-service read them by this one form.
+Each line is `<time> <stream> <P or F> <text>`. A long line of the container's output is split over
+several log lines: those tagged P are partial and continued by the next line of the same stream, up
+to one tagged F. Lines of the other stream may come in between. The File Tailer and the delivery
+service both use this parser.
 
     2026-11-23T09:00:00.123456789Z stdout P the first half of a long line,
     2026-11-23T09:00:00.123456790Z stderr F a line of the other stream
@@ -25,9 +25,14 @@ _LINE: Final = re.compile(_FORM)
 _LINES: Final = re.compile(rb"^" + _FORM + rb"$", re.MULTILINE)
 
 
-class Record(NamedTuple):
-    """What a container wrote on one line. `stream` empty: a line of another form, which is
-    `text`.
+class CriRecord(NamedTuple):
+    """One line of a container's output, joined from its partial log lines.
+
+    Attributes:
+        at: Position of its first log line in the body.
+        time: Timestamp of its first log line.
+        stream: b"stdout" or b"stderr"; empty if the log line is not in CRI format.
+        text: The joined text; the whole log line if it is not in CRI format.
     """
 
     at: int
@@ -36,10 +41,15 @@ class Record(NamedTuple):
     text: bytes
 
 
-def records(body: bytes) -> Iterator[tuple[int, Record | None]]:
-    """For each line where it ends, and the record that it ends, if it does.
+def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
+    """Yield the end position of each line of a container log, with the record that it completes.
 
-    Those without an end come last, as far as they go.
+    Args:
+        body: Whole lines, each with its line feed.
+
+    Yields:
+        The position after the line, and the record; None if the line is partial. Records that are
+        still incomplete at the end of `body` come last, with the text they have so far.
     """
     unended: dict[bytes, tuple[int, bytes, list[bytes]]] = {}
     at = 0
@@ -48,24 +58,29 @@ def records(body: bytes) -> Iterator[tuple[int, Record | None]]:
         match = _LINE.fullmatch(body, at, end)
         record = None
         if match is None:
-            record = Record(at, b"", b"", body[at:end])
+            record = CriRecord(at, b"", b"", body[at:end])
         else:
             time, stream, tag, text = match.groups(b"")
             first, first_time, parts = unended.pop(stream, (at, time, []))
             parts.append(text)
             if tag == b"F":
-                record = Record(first, first_time, stream, b"".join(parts))
+                record = CriRecord(first, first_time, stream, b"".join(parts))
             else:
                 unended[stream] = first, first_time, parts
         at = end + 1
         yield at, record
     for stream, (first, time, parts) in sorted(unended.items(), key=lambda one: one[1][0]):
-        yield at, Record(first, time, stream, b"".join(parts))
+        yield at, CriRecord(first, time, stream, b"".join(parts))
 
 
-def clean_end(body: bytes) -> int:
-    """The last place between these lines at which no line of a stream is partial; 0 if there is
-    none.
+def last_clean_end(body: bytes) -> int:
+    """Return the last position after a line at which no stream has an incomplete record.
+
+    Args:
+        body: Whole lines, each with its line feed.
+
+    Returns:
+        A position in `body`; 0 if there is none.
     """
     if not any(tag in body for tag in (b" P ", b" P:", b" P\n")):
         return len(body)
@@ -75,7 +90,14 @@ def clean_end(body: bytes) -> int:
 
 
 def first_clean_end(body: bytes) -> int:
-    """The first such place after the first line; 0 if there is none."""
+    """Return the first position after the first line at which no stream has an incomplete record.
+
+    Args:
+        body: Whole lines, each with its line feed.
+
+    Returns:
+        A position in `body`; 0 if there is none.
+    """
     end = body.find(b"\n") + 1
     for since, until in _partial(body):
         if since < end:
@@ -86,12 +108,11 @@ def first_clean_end(body: bytes) -> int:
 
 
 def first_full_end(body: bytes) -> int:
-    """Where the first line with F ends; 0 if there is none."""
+    """Return the position after the first line tagged F, or 0 if there is none."""
     return next((match.end() + 1 for match in _LINES.finditer(body) if match[3] == b"F"), 0)
 
 
 def _partial(body: bytes) -> Iterator[tuple[int, int]]:
-    """From where to where something is partial; the last may end after all of it."""
     unended: set[bytes] = set()
     since = 0
     for match in _LINES.finditer(body):

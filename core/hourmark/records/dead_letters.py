@@ -1,7 +1,7 @@
-"""Dead letters: what could not become an event, kept with its reason and its raw bytes.
+"""Dead letters: input that could not become an event, stored with the reason and its raw bytes.
 
-They are an event type of their own, always in the hour of the range's `observed_at`, made by the
-delivery service alone, and staged, deduplicated and closed into buckets like any other type.
+They are an event type of their own, which only the delivery service produces, in the hour of the
+range's `observed_at`. They are staged, deduplicated and closed into buckets as any other type.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Final
 TYPE: Final = "dead-letters"
 
 
-class Reason(enum.Enum):
-    """Why; stable names that tools may rely on."""
+class DeadLetterReason(enum.Enum):
+    """The reason why a line did not become an event. The values are stable."""
 
-    UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or none that the source may carry
-    NOT_RFC5424 = "not_rfc5424"  # the line has not the form that its source declares
-    NOT_SYSLOG = "not_syslog"  # nor any of the forms of syslog, where its source declares those
-    NOT_CRI = "not_cri"  # nor that of a container's log, where its tailer says that it is one
-    NO_PATTERN = "no_pattern"  # no pattern, or other form, of the source's types fits the line
+    UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or one that the source does not declare
+    NOT_RFC5424 = "not_rfc5424"  # the source declares RFC 5424, and the line has another form
+    NOT_SYSLOG = "not_syslog"  # the source declares syslog, and the line has none of its forms
+    NOT_CRI = "not_cri"  # the range is a container log, and the line is not in CRI format
+    NO_PATTERN = "no_pattern"  # the line matches no type of the source
     BAD_JSON = "bad_json"
     BAD_LOGFMT = "bad_logfmt"
-    BAD_COLUMNS = "bad_columns"  # more columns, or fewer, than are declared
+    BAD_COLUMNS = "bad_columns"  # the number of columns is not the declared one
     MISSING_FIELD = "missing_field"
     UNKNOWN_FIELD = "unknown_field"
     WRONG_FIELD = "wrong_field"  # a field's value is not of the declared type
@@ -32,8 +32,10 @@ class Reason(enum.Enum):
     TOO_LATE = "too_late"  # event time older than the allowed lateness
     NOT_UTF8 = "not_utf8"
     EMPTY_LINE = "empty_line"
-    LINE_TOO_LONG = "line_too_long"  # over the hard limit; the raw bytes are one chunk of it
-    EVENT_TOO_LARGE = "event_too_large"  # its Avro form is over Kafka's message limit
+    LINE_TOO_LONG = (
+        "line_too_long"  # longer than the limit; the raw bytes are one chunk of the line
+    )
+    EVENT_TOO_LARGE = "event_too_large"  # the Avro datum exceeds Kafka's message size limit
     UNKNOWN_SOURCE = "unknown_source"  # the rules revision declares no such source
 
 

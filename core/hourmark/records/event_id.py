@@ -36,7 +36,11 @@ _LOW_62: Final = (1 << 62) - 1
 
 
 class EventId(bytes):
-    """Sixteen bytes; compares, sorts and hashes as them. Raises ValueError for any other length."""
+    """A 16-byte event id: a UUID of version 8 that sorts by event time.
+
+    Compares and hashes as bytes; `str` gives the UUID's text form. Raises ValueError if the value
+    does not have 16 bytes.
+    """
 
     __slots__ = ()
 
@@ -47,12 +51,12 @@ class EventId(bytes):
 
     @property
     def time_ms(self) -> int:
-        """Event time, Unix milliseconds."""
+        """Return the event time in Unix milliseconds."""
         return int.from_bytes(self[:6], "big")
 
     @property
     def low64(self) -> int:
-        """The last 8 bytes as an unsigned integer: what audit sums add up."""
+        """Return the last 8 bytes as an unsigned big-endian integer, as summed in audit records."""
         return int.from_bytes(self[8:], "big")
 
     def __str__(self) -> str:
@@ -60,7 +64,13 @@ class EventId(bytes):
 
 
 class LineIds:
-    """Makes the ids of one file's lines; the part that all of them share is hashed once."""
+    """A generator of the event ids of one file's lines, which hashes their common prefix once.
+
+    Args:
+        host_id: 32 hex digits.
+        file_id: 32 hex digits.
+        generation: How often the file has been truncated.
+    """
 
     def __init__(self, host_id: str, file_id: str, generation: int) -> None:
         self.prefix = _framed(
@@ -69,9 +79,15 @@ class LineIds:
         self._prefix = hashlib.blake2b(self.prefix, digest_size=_DIGEST_SIZE)
 
     def make(self, time_ms: int, offset: int, line: bytes) -> EventId:
-        """The id of `line` (without its LF) that begins at byte `offset`.
+        """Return the event id of a line.
 
-        ValueError if the time does not fit 48 bits.
+        Args:
+            time_ms: Event time in Unix milliseconds.
+            offset: Byte offset of the line in its file's generation.
+            line: The line without its line feed.
+
+        Raises:
+            ValueError: The time is negative or does not fit in 48 bits.
         """
         digest = self._prefix.copy()
         digest.update(
@@ -82,17 +98,34 @@ class LineIds:
 
 
 def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
-    """The id of an API event that carries the client's own `event_id`: the same id, type and time
-    give the same event.
+    """Return the event id of an API event that has an `event_id` of the client's own.
 
-    Who sends it has no part in it, so that a service which tries again under another client's name
-    doubles nothing.
+    Equal type, time and client id give the same event id. The name of the sender is not included,
+    so a client that retries under another name produces no duplicate.
+
+    Args:
+        time_ms: Event time in Unix milliseconds.
+        event_type: The type's name.
+        client_id: The client's id of the event.
+
+    Raises:
+        ValueError: The time is negative or does not fit in 48 bits.
     """
     return _assemble(time_ms, _digest(b"client", event_type.encode(), client_id.encode()))
 
 
 def batch_event_id(time_ms: int, event_type: str, batch_key: str, index: int) -> EventId:
-    """The id of the API event at `index` (from 0) of the batch with this idempotency key."""
+    """Return the event id of an API event that has no id of its own.
+
+    Args:
+        time_ms: Event time in Unix milliseconds.
+        event_type: The type's name.
+        batch_key: Idempotency key of the batch.
+        index: Position of the event in the batch, from 0.
+
+    Raises:
+        ValueError: The time is negative or does not fit in 48 bits.
+    """
     return _assemble(
         time_ms,
         _digest(b"batch", event_type.encode(), batch_key.encode(), index.to_bytes(8, "big")),

@@ -1,10 +1,9 @@
-"""Host reports: how far each source of a host has been read and acknowledged (topic
-`hourmark.hosts`).
+"""Host reports: up to when each source of a host has been read and acknowledged.
 
-They replace end-of-file markers: a bucket waits until every live source says that it had caught up
-at some time past the hour's end. Tailers report through the delivery service (`POST /v1/reports`);
-services report likewise, which covers API traffic. A first report precedes a host's first range; a
-goodbye follows its drain.
+They are in the topic `hourmark.hosts`. A bucket closes when every live source has reported a
+`caught_up_at` past the end of its hour; no end-of-file markers are needed. Tailers report through
+the delivery service (`POST /v1/reports`). Services report too, which covers events sent to the API.
+A host sends its first report before its first range, and a goodbye after its last one.
 """
 
 from __future__ import annotations
@@ -26,14 +25,12 @@ CLOCKS_APART_MS_MAX: Final = (
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final = read_schema("host_report.avsc")
-_FORMS: Final = tuple(  # each with one field more at its end, the first is that of 0.2.0
+_FORMS: Final = tuple(  # each appends a field to the one before; the first is that of 0.2.0
     SCHEMA | {"fields": [field for field in SCHEMA["fields"] if field["name"] not in later]}
     for later in (("unknown_losses", "unrepeatable"), ("unrepeatable",), ())
 )
 SCHEMA_BEFORE_UNKNOWN: Final = _FORMS[0]
-_AS_SENT: Final = ConfigDict(
-    extra="forbid", strict=True
-)  # how a report that came as JSON is checked
+_AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # validation of reports received as JSON
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 _Amount = Annotated[
     int, Field(ge=0, lt=1 << 53)
@@ -42,7 +39,17 @@ _Amount = Annotated[
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceReport:
-    """One source of one host. Times are Unix milliseconds of the service's clock."""
+    """The state of one source of a host.
+
+    Attributes:
+        source: The source's name.
+        caught_up_at_ms: Unix milliseconds on the delivery service's clock up to which all lines are
+            acknowledged; None if unknown.
+        pending_bytes: Bytes not yet acknowledged.
+        lost_bytes: Bytes that were destroyed before they were read.
+        unknown_losses: Number of occasions on which an unknown number of bytes may have been lost.
+        unrepeatable: Whether the source's senders cannot send again.
+    """
 
     __pydantic_config__: ClassVar = _AS_SENT
 
@@ -51,12 +58,20 @@ class SourceReport:
     pending_bytes: _Amount
     lost_bytes: _Amount
     unknown_losses: _Amount = 0
-    unrepeatable: bool = False  # its senders cannot be asked again
+    unrepeatable: bool = False  # its senders cannot send again
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """One report of one host."""
+    """One report of a File Tailer or a delivery service about its sources.
+
+    Attributes:
+        kind: "tailer" or "service".
+        incarnation: Id of the process that reports, new at each start.
+        sequence: Number of the report within its incarnation.
+        received_at_ms: Unix milliseconds on the service's clock.
+        goodbye: Whether this is the last report before an orderly shutdown.
+    """
 
     __pydantic_config__: ClassVar = _AS_SENT
 
@@ -69,8 +84,12 @@ class HostReport:
     goodbye: bool
     sources: tuple[SourceReport, ...]
 
-    def encode(self, *, tells_unknown: bool = True) -> bytes:
-        """The Avro datum, without framing; or that of versions before `unknown_losses`."""
+    def encode(self, *, with_unknown_losses: bool = True) -> bytes:
+        """Return the report as an Avro datum without framing.
+
+        Args:
+            with_unknown_losses: Whether to include the fields added after version 0.2.0.
+        """
         sources = [
             dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources
         ]
@@ -82,16 +101,18 @@ class HostReport:
             "unknown_losses": unknown,
             "unrepeatable": unrepeatable,
         }
-        return _datum(-1 if tells_unknown else 0).encode(dataclasses.asdict(self) | row)
+        return _datum(-1 if with_unknown_losses else 0).encode(dataclasses.asdict(self) | row)
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """The inverse of `encode`; also of versions before, whose reports end where a later field
-        begins. ValueError for none.
-        """
-        from hourmark.avro.datum import decode_grown
+        """Decode an Avro datum without framing, of this version or an older one.
 
-        row = decode_grown([_datum(form) for form in reversed(range(len(_FORMS)))], datum)
+        Raises:
+            ValueError: The datum is not a host report.
+        """
+        from hourmark.avro.datum import decode_any_version
+
+        row = decode_any_version([_datum(form) for form in reversed(range(len(_FORMS)))], datum)
         unknown, unrepeatable = row.pop("unknown_losses", {}), row.pop("unrepeatable", [])
         sources = []
         for source in row.pop("sources"):
@@ -106,8 +127,13 @@ class HostReport:
             )
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
-    def received(self, clock_ms: int) -> HostReport:
-        """As the service stores it: stamped with its clock, no `caught_up_at` later than that."""
+    def stamped(self, clock_ms: int) -> HostReport:
+        """Return the report as the service stores it, with the time at which it was received.
+
+        Args:
+            clock_ms: The service's clock, in Unix milliseconds. A later `caught_up_at_ms` of a
+                source is reduced to it.
+        """
         sources = tuple(
             dataclasses.replace(
                 s,
@@ -122,6 +148,6 @@ class HostReport:
 
 @functools.cache
 def _datum(form: int) -> Datum:
-    from hourmark.avro.datum import Datum  # a log host has reports, and no fastavro
+    from hourmark.avro.datum import Datum  # a log host uses reports but has no fastavro
 
     return Datum(_FORMS[form])

@@ -1,8 +1,7 @@
-"""Hours: the buckets' spans of UTC event time, and their paths.
+"""Hours: the time spans of buckets, and the paths of their folders.
 
-An `Hour` is an hour long in production; a root's bucket length may be a shorter divisor of it (a
-minute in tests and the demo), which adds a `minute=MM` level to the path. Intervals are half-open:
-[start, end).
+Production buckets are one hour long. Tests and the demo may use a length of whole minutes that
+divides an hour, which adds a level `minute=MM` to the path. Spans are half-open: [start, end).
 """
 
 from __future__ import annotations
@@ -11,16 +10,22 @@ import dataclasses
 import datetime as dt
 import re
 
-# buckets before the present one with which chains begin, unless somebody says so: each is closed,
-# full or empty
+# Limit on how many buckets before the present one a chain begins by default, because each of them
+# is closed, even if it is empty.
 BEHIND_MAX = 300
 _LABEL = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2})(?::(\d{2}))?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Hour:
-    """A span of `length_s` seconds that begins at `start_s`, Unix seconds, aligned to its
-    length.
+    """The span of UTC event time that one bucket covers: an hour, or in tests a few minutes.
+
+    Raises ValueError if the start is not aligned to the length, or the length does not divide an
+    hour into whole minutes.
+
+    Attributes:
+        start_s: Unix seconds at the start.
+        length_s: Length in seconds.
     """
 
     start_s: int
@@ -35,13 +40,22 @@ class Hour:
             raise ValueError(f"{self.start_s} s is not the start of a bucket of {self.length_s} s")
 
     @classmethod
-    def of(cls, time_ms: int, length_s: int = 3600) -> Hour:
-        """The hour that holds this time (Unix milliseconds)."""
+    def containing(cls, time_ms: int, length_s: int = 3600) -> Hour:
+        """Return the hour that contains a time.
+
+        Args:
+            time_ms: Unix milliseconds.
+            length_s: Length of the hour, in seconds.
+        """
         return cls(hour_start_s(time_ms, length_s), length_s)
 
     @classmethod
     def parse(cls, label: str, length_s: int = 3600) -> Hour:
-        """The inverse of `str`: `2026-11-21T05`, or `2026-11-21T05:07`; ValueError otherwise."""
+        """Parse the text form of an hour: `2026-11-21T05`, or `2026-11-21T05:07` if it is shorter.
+
+        Raises:
+            ValueError: The text has another form, or the time is not the start of such a span.
+        """
         match = _LABEL.fullmatch(label)
         if match is None:
             raise ValueError(
@@ -54,30 +68,39 @@ class Hour:
 
     @property
     def end_s(self) -> int:
-        """The first second after it."""
+        """Return the Unix seconds at the end of the hour (exclusive)."""
         return self.start_s + self.length_s
 
     @property
     def end_ms(self) -> int:
-        """The first millisecond after it."""
+        """Return the Unix milliseconds at the end of the hour (exclusive)."""
         return self.end_s * 1000
 
     def next(self) -> Hour:
-        """The hour that follows."""
+        """Return the following hour."""
         return Hour(self.end_s, self.length_s)
 
-    def before(self) -> Hour:
-        """The hour that precedes; ValueError before 1970."""
+    def previous(self) -> Hour:
+        """Return the preceding hour.
+
+        Raises:
+            ValueError: The hour would be before 1970.
+        """
         return Hour(self.start_s - self.length_s, self.length_s)
 
-    def earliest(self) -> Hour:
-        """Of the present one: where a chain of buckets may begin that is to hold what is there
-        already.
+    def earliest_chain_start(self) -> Hour:
+        """Return the earliest hour at which a chain of buckets may start when this hour is now.
+
+        It lies 300 buckets back, because every bucket in between is closed, even if it is empty.
         """
         return Hour(max(0, self.start_s - BEHIND_MAX * self.length_s), self.length_s)
 
     def bucket_path(self, event_type: str) -> str:
-        """The folder of this hour's bucket, relative to the root."""
+        """Return the path of this hour's bucket, relative to the storage root.
+
+        Args:
+            event_type: The type's name.
+        """
         start = dt.datetime.fromtimestamp(self.start_s, dt.UTC)
         level = "" if self.length_s == 3600 else f"/minute={start:%M}"
         return f"{event_type}/date={start:%Y-%m-%d}/hour={start:%H}{level}"
@@ -88,8 +111,11 @@ class Hour:
 
 
 def hour_start_s(time_ms: int, length_s: int) -> int:
-    """The start of the hour that holds this time, in Unix seconds: `Hour.of` without making an
-    object.
+    """Return the start of the hour that contains a time, in Unix seconds.
+
+    Args:
+        time_ms: Unix milliseconds.
+        length_s: Length of the hour, in seconds.
     """
     seconds = time_ms // 1000
     return seconds - seconds % length_s

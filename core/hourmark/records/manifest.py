@@ -1,9 +1,9 @@
-"""The manifest of a closed bucket: the content of `_SUCCESS`, JSON.
+"""The manifest of a closed bucket: the content of its marker file `_SUCCESS`, as JSON.
 
-Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing
-else in the folder. It vouches for itself: `software` ends with the digest of all of it, so that no
-reader takes a damaged one for what was written. Markers of before 0.3.0 have none; the one after
-each has its digest.
+The marker's presence means that the bucket is complete and final. Readers use the files that it
+lists and ignore all others in the folder. Its field `software` ends with a digest of the whole
+marker, so a reader detects a damaged one. Markers before 0.3.0 have no digest of their own, but the
+marker of the following hour contains it.
 """
 
 from __future__ import annotations
@@ -15,57 +15,80 @@ from typing import Final
 
 from pydantic import Field, ValidationError
 
-from hourmark.config.groups import Group, Positive
+from hourmark.config.groups import FrozenModel, Positive
 
 MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1
 _OWN_DIGEST: Final = re.compile(rb'"software": ?"[^"\\]* blake2b=([0-9a-f]{32})"')
 _SOFTWARE_CHARS_MAX: Final = (
-    40  # without a digest, so that none is taken for one without because it was damaged there
+    40  # without a digest: a longer text must have one, even if it is damaged
 )
-_BLANK: Final = b"0" * 32  # stands in the place of the digest that is taken
+_BLANK: Final = b"0" * 32  # replaces the digest while it is computed
 
 
 class Grade(enum.Enum):
-    """How a bucket was proved complete."""
+    """The strength of the evidence that a bucket is complete."""
 
-    PROVED = "proved"  # every promise up to the cut is kept
-    TIMED_OUT = "timed_out"  # past a deadline; what was waived is named
-    FORCED = "forced"  # by an operator; what was waived is named
+    PROVED = "proved"  # all promises up to the cut are met
+    TIMED_OUT = "timed_out"  # closed after the deadline; what was waived is listed
+    FORCED = "forced"  # closed by an operator; what was waived is listed
 
 
-class BucketFile(Group):
-    """One Avro container file."""
+class BucketFile(FrozenModel):
+    """An Avro container file of a bucket.
+
+    Attributes:
+        name: File name within the bucket's folder.
+        records: Number of records.
+        bytes: Size of the file.
+        blake2b: Hex digest of the file (16 bytes).
+        schema_id: Registry's id of the writer schema.
+        schema_fingerprint: Fingerprint of the writer schema.
+        origin_hour: Hour in which the events of a file of late events belong. Null otherwise, and
+            if the file mixes origin hours.
+    """
 
     name: str
     records: Positive
     bytes: Positive
     blake2b: str
-    """hex digest (16 bytes) of the file"""
     schema_id: int
     schema_fingerprint: str
     origin_hour: str | None = None
-    """of late files: always null where a file mixes origin hours"""
 
 
-class Previous(Group):
-    """The marker of the hour before: markers of a type are chained, so none can be changed, added
-    or left out unseen.
+class PreviousMarker(FrozenModel):
+    """A reference to the marker of a type's previous bucket, with its digest.
+
+    Markers of a type form a chain, so a bucket cannot be changed, added or removed unnoticed.
+
+    Attributes:
+        hour: The previous hour.
+        blake2b: Hex digest of its `_SUCCESS` file (16 bytes).
     """
 
     hour: str
     blake2b: str
-    """hex digest (16 bytes) of its `_SUCCESS`"""
 
     @classmethod
-    def of(cls, hour: str, marker: bytes) -> Previous:
-        """Of the hour whose `_SUCCESS` holds these bytes."""
+    def from_marker(cls, hour: str, marker: bytes) -> PreviousMarker:
+        """Return the reference to a marker.
+
+        Args:
+            hour: The hour of the previous bucket, as text.
+            marker: Content of its `_SUCCESS` file.
+        """
         return cls(hour=hour, blake2b=_digest(marker))
 
 
-class Offsets(Group):
-    """A topic-partition of the central cluster at the freeze: `next` is the first offset not in
-    this bucket or before.
+class BucketOffset(FrozenModel):
+    """The offset up to which a bucket and its predecessors contain a partition's records.
+
+    Attributes:
+        topic: Name on the central cluster.
+        topic_id: Kafka's id of the topic.
+        partition: Partition number.
+        next: First offset that is in neither this bucket nor an earlier one.
     """
 
     topic: str
@@ -74,40 +97,56 @@ class Offsets(Group):
     next: int
 
 
-class Evidence(Group):
-    """What the grade rests on."""
+class BucketEvidence(FrozenModel):
+    """The evidence for a bucket's grade: what was promised, and how the rows were compared with it.
+
+    Attributes:
+        method: `sums` if counts and id sums were compared, `join` if ranges were compared over
+            distinct ids, `empty` if nothing was promised.
+        cut_at_ms: Unix milliseconds on the closer's clock when the cut was taken.
+        audit_records: Number of audit records settled by this bucket.
+        promised: Number of distinct ids that they promise, for hours up to this one.
+        audit_next: By partition, the central offset up to which audit records were read.
+        waived: What was missing and was waived, in words.
+    """
 
     method: str
-    """sums: counts and id sums agree; join: by range id over distinct ids; empty: nothing was promised"""
     cut_at_ms: int
-    """the closer's clock when the cut was taken"""
     audit_records: int
-    """settled by this bucket"""
     promised: int
-    """distinct ids promised by them, of hours up to this one"""
     audit_next: dict[str, int]
-    """central offset up to which audit records were read, by partition"""
     waived: list[str] = Field([])
 
 
-class Book(Group):
-    """One origin hour in this bucket.
+class HourTotals(FrozenModel):
+    """The record counts of one origin hour in a bucket.
 
-    What was promised = the events of all buckets' books of that hour, less unaudited.
+    The events promised for an hour are the sum of `events` over all buckets, less `unaudited`.
+
+    Attributes:
+        rows: Number of staged rows, including duplicates.
+        events: Number of records in this bucket.
+        promised: Number of distinct ids promised by the audit records that this bucket settles.
+        unaudited: Number of records that no audit record had promised when the bucket was sealed.
     """
 
     rows: int
-    """listed, duplicates counted each time"""
     events: int
-    """records in this bucket"""
     promised: int
-    """distinct ids promised by the audit records that this bucket settles"""
     unaudited: int
-    """records that no audit record had promised when this bucket was sealed"""
 
 
-class SetAsideRecords(Group):
-    """Records of one partition that cannot be in a bucket, for one reason."""
+class SetAsideRecords(FrozenModel):
+    """Records of one partition that were excluded from a bucket for the same reason.
+
+    Attributes:
+        topic: The topic.
+        partition: Partition number.
+        reason: Why they cannot be in a bucket.
+        records: Number of records.
+        first_offset: Offset of the first one.
+        last_offset: Offset of the last one.
+    """
 
     topic: str
     partition: int
@@ -117,17 +156,20 @@ class SetAsideRecords(Group):
     last_offset: int
 
 
-class Lacks(Group):
-    """The ranges whose rows this bucket or an earlier one may lack, or may hold in two readings."""
+class MissingRanges(FrozenModel):
+    """The byte ranges whose rows this bucket or an earlier one may lack or contain in two versions.
+
+    Attributes:
+        ranges: Hex range ids, those named in `waived`.
+        more: Whether rows of ranges with unknown ids may be missing too.
+    """
 
     ranges: list[str] = Field([])
-    """range ids, hex: those that `waived` names"""
     more: bool = False
-    """whether rows of ranges that nothing names may be missing, too"""
 
 
-# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the
-# last five.
+# Fields that are omitted if they are empty. Version 0.2.0 knows none of them, 0.3.0 only the first
+# three.
 _LATER: Final = (
     "lost",
     "unknown",
@@ -140,65 +182,88 @@ _LATER: Final = (
 )
 
 
-class Manifest(Group):
-    """See the fields."""
+class Manifest(FrozenModel):
+    """The manifest of a closed bucket: its files, counts, grade and evidence.
+
+    Attributes:
+        format: Version of the format.
+        type: Name of the event type.
+        hour: The bucket's hour.
+        bucket_seconds: Length of the bucket.
+        previous: Marker of the previous hour; null for the type's first bucket.
+        grade: How the bucket was proved complete.
+        evidence: What the grade is based on.
+        files: The bucket's files.
+        events: Number of records in all files.
+        late: Number of late records, by origin hour.
+        books: Totals by origin hour, including this bucket's own.
+        duplicates_removed: Number of duplicate rows that were dropped.
+        unaudited: Number of records that no audit record has promised yet.
+        checked: Number of promised events whose values were verified by a checksum. Absent if none,
+            and before 0.4.0.
+        set_aside: Number of records read since the previous bucket that cannot be in any bucket.
+            Absent if none.
+        set_aside_records: At most 50 entries about them, those with the most records.
+        left_out: Number of staged rows that could not be written and were given up by an override.
+            Absent if none.
+        lacks: Ranges whose rows may be missing. Absent if the grade is `proved`, and before 0.4.0.
+        lost: By source, bytes known to be destroyed before they were read that may have been of
+            this hour.
+        unknown: By source, on how many occasions an unknown number of further bytes may have been
+            destroyed.
+        unrepeatable: Sources received from senders that cannot send again; the grade covers what
+            reached a host's disk.
+        id_sum: Sum of the last 8 bytes of all ids, modulo 2^64, in hex.
+        offsets: Offsets up to which partitions are contained in this bucket or an earlier one.
+        ledger: UUID of the ledger.
+        ledger_commit: Number of the ledger's commit.
+        attempt: Id of the attempt that wrote the bucket.
+        closed_at_ms: Unix milliseconds on the closer's clock.
+        software: The version that wrote it, and ` blake2b=` with the hex digest (16 bytes) of this
+            marker, computed with 32 zeros in its place.
+    """
 
     format: int = FORMAT
     type: str
     hour: str
     bucket_seconds: int
-    previous: Previous | None = None
-    """null: this is the type's first bucket"""
+    previous: PreviousMarker | None = None
     grade: Grade
-    evidence: Evidence
+    evidence: BucketEvidence
     files: list[BucketFile]
     events: int
-    """records in all files"""
     late: dict[str, int]
-    """late records by origin hour"""
-    books: dict[str, Book] = Field({})
-    """by origin hour, this bucket's own included"""
+    books: dict[str, HourTotals] = Field({})
     duplicates_removed: int
     unaudited: int
-    """records that no audit record promised (yet)"""
     checked: int = 0
-    """promised events whose values were proved by a checksum; absent where there are none, as in markers before 0.4.0"""
     set_aside: int = 0
-    """records on the type's topics that were read since the bucket before, and cannot be in any bucket; absent if none"""
     set_aside_records: list[SetAsideRecords] = Field([])
-    """which they are: at most 50 entries, those with the most records"""
     left_out: int = 0
-    """staged rows whose datums could not be written, and that an override gave up; `waived` names some; absent if none"""
-    lacks: Lacks | None = None
-    """absent where the grade is `proved`, and in markers before 0.4.0"""
+    lacks: MissingRanges | None = None
     lost: dict[str, int] = Field({})
-    """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
     unknown: dict[str, int] = Field({})
-    """by source: on how many occasions bytes nobody counted may have been destroyed too. The grade is of what was read"""
     unrepeatable: list[str] = Field([])
-    """sources that hosts receive from senders whom nobody can ask again: the grade is of what reached a host's disk"""
     id_sum: str
-    """sum modulo 2^64 of the last 8 bytes of all ids, hex"""
-    offsets: list[Offsets]
+    offsets: list[BucketOffset]
     ledger: str
-    """UUID of the ledger"""
     ledger_commit: int
     attempt: str
     closed_at_ms: int
     software: str
-    """which wrote it, and ` blake2b=` with the hex digest (16 bytes) of this marker, 32 zeros in its own place"""
 
-    def sealed(self) -> Manifest:
-        """The same, with the digest of itself."""
+    def with_own_digest(self) -> Manifest:
+        """Return a copy whose field `software` ends with the digest of the copy itself."""
         blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
         return self.model_copy(
             update={"software": f"{self.software} blake2b={_digest(blank.encode())}"}
         )
 
     def encode(self) -> bytes:
-        """Indented JSON, human-readable.
+        """Return the manifest as indented JSON.
 
-        Later fields stand in it where they say something: readers of before know none.
+        Fields added after 0.2.0 are omitted if they are empty, because older readers reject unknown
+        fields.
         """
         return self.model_dump_json(
             indent=1, exclude={name for name in _LATER if not getattr(self, name)}
@@ -206,7 +271,12 @@ class Manifest(Group):
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
-        """The inverse; ValueError says what is wrong."""
+        """Parse the content of a `_SUCCESS` file.
+
+        Raises:
+            ValueError: The content is not a manifest, or does not match the digest that it
+                contains.
+        """
         try:
             decoded = cls.model_validate_json(content)
         except ValidationError as error:

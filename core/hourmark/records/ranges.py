@@ -1,16 +1,12 @@
 """Byte ranges of files: their host, file and range ids, and the fields that travel with them.
 
-What a tailer's source says of each of its events: names and texts that travel in the range, and are
-part of what it is.
+A range is the unit that the File Tailer sends and the delivery service parses: raw bytes, and
+everything that parsing depends on. The tailer stores a range durably before it sends it, so a retry
+sends the same range with the same range id. Test vectors: tests/contract/vectors/ranges.json.
 
-Written in one way alone, so that equal fields are equal ranges: a JSON object, sorted by name,
-without spaces, and nothing escaped that need not be. Bounded, as they come with every range.
-
-Byte ranges of files, and the identities they rest on: host id, file id, range id.
-
-A range is what the tailer ships and the delivery service parses: raw bytes and everything that
-parsing depends on. It is durable on the host before its first send, so a retry is the same range
-and has the same range id. Golden vectors: tests/contract/vectors/ranges.json.
+The `fields` of a range are constant field values that a tailer's source adds to each of its events.
+They have one canonical form, so that equal fields give equal ranges: a JSON object sorted by name,
+without spaces or unnecessary escapes.
 """
 
 from __future__ import annotations
@@ -25,12 +21,22 @@ from collections.abc import Mapping
 from typing import Final
 
 FIELDS_MAX: Final = 32
-FIELDS_BYTES_MAX: Final = 4000  # all of them, as written
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)  # as of fields of types
+FIELDS_BYTES_MAX: Final = 4000  # all fields in canonical form
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)  # as in event types
 
 
-def range_fields(fields: Mapping[str, str]) -> str:
-    """As the range has them; empty where there are none. ValueError says what is wrong."""
+def encode_range_fields(fields: Mapping[str, str]) -> str:
+    """Return the canonical text of a range's constant fields.
+
+    Args:
+        fields: Values by field name.
+
+    Returns:
+        A JSON object sorted by name; an empty string if there are no fields.
+
+    Raises:
+        ValueError: There are more than 32 fields or 4,000 bytes, or a name or value is invalid.
+    """
     if len(fields) > FIELDS_MAX:
         raise ValueError(f"there are {len(fields)} fields, allowed are {FIELDS_MAX}")
     for name, value in fields.items():
@@ -54,15 +60,25 @@ def range_fields(fields: Mapping[str, str]) -> str:
     return written
 
 
-def read_range_fields(written: str) -> dict[str, str]:
-    """The inverse. ValueError if it is not written so."""
-    if len(written.encode()) > FIELDS_BYTES_MAX:
+def decode_range_fields(text: str) -> dict[str, str]:
+    """Parse the canonical text of a range's constant fields.
+
+    Args:
+        text: Output of `encode_range_fields`.
+
+    Returns:
+        Values by field name; empty for an empty string.
+
+    Raises:
+        ValueError: The text is not in canonical form, or too long.
+    """
+    if len(text.encode()) > FIELDS_BYTES_MAX:
         raise ValueError(f"the fields of a range must have at most {FIELDS_BYTES_MAX} bytes")
     try:
-        read = json.loads(written) if written else {}
+        read = json.loads(text) if text else {}
     except RecursionError as error:
         raise ValueError("the fields of a range must be a JSON object of texts") from error
-    if not isinstance(read, dict) or range_fields(read) != written:
+    if not isinstance(read, dict) or encode_range_fields(read) != text:
         raise ValueError(
             "the fields of a range must be a JSON object of texts, sorted by name and "
             "without spaces"
@@ -70,30 +86,32 @@ def read_range_fields(written: str) -> dict[str, str]:
     return read
 
 
-LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # the hard limit of a line, without its LF
+LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # maximum length of a line, without its LF
 
-RECORD_START_BYTES_MAX: Final = 1000  # of a pattern: it travels with every range
+RECORD_START_BYTES_MAX: Final = 1000  # of a pattern, which is sent with every range
 
-LATER_FIELDS: Final = ("record_start", "fields", "format")  # of a range, after 0.2.0
+LATER_FIELDS: Final = ("record_start", "fields", "format")  # of a range, added after 0.2.0
 
 HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Part(enum.Enum):
-    """What the bytes are.
+    """The content of a byte range: whole lines, or a piece of a line over the size limit.
 
-    A line over the hard limit is shipped as chunks, each of which becomes a dead letter.
+    Each piece of an over-long line becomes a dead letter.
     """
 
-    # whole lines, each with its LF; where records are more than one line, whole records
+    # whole lines, each with its LF; with multi-line records, whole records
     LINES = "lines"
     CHUNK = "chunk"  # a piece of an over-long line, or record, not its last
     LAST_CHUNK = "last-chunk"  # the piece that ends with its LF
 
 
 class RangeId(bytes):
-    """Eight bytes that name a range or an API batch: BLAKE2b over every field that parsing depends
-    on, and its bytes.
+    """An 8-byte id of a byte range or an API batch.
+
+    It is the BLAKE2b digest of every field that parsing depends on, and of the bytes. Raises
+    ValueError if the value does not have 8 bytes.
     """
 
     __slots__ = ()
@@ -109,29 +127,43 @@ class RangeId(bytes):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
-    """Where bytes come from and how they are to be read. Raises ValueError, naming the field, when
-    something is off.
+    """A range of bytes of a file, with everything that its parsing depends on.
 
-    `start` and `end` are byte offsets in the file's generation; `end` is the next byte to read.
+    Raises ValueError, with the field's name, if a field is invalid.
+
+    Attributes:
+        host_id: 32 hex digits, created once for each installation.
+        file_id: 32 hex digits; see the function `file_id`.
+        generation: How often the file has been truncated.
+        start: Byte offset of the first byte in the file's generation.
+        end: Byte offset after the last byte.
+        observed_at_ms: Unix milliseconds on the service's clock, as last reported to the tailer.
+        rules: Id of the rules revision.
+        zone: IANA time zone of timestamps that have none.
+        source: Name of a declared source.
+        path: Path at which the file was found.
+        host_name: Host name for people.
+        part: Whether the bytes are whole lines.
+        record_start: RE2 pattern found in the first line of each record; empty if each line is one.
+        fields: Constant fields of every event, from `encode_range_fields`.
+        format: "cri" for container logs; empty otherwise.
     """
 
-    host_id: str  # 32 hex digits, minted once per installation
-    file_id: str  # 32 hex digits, see `file_id`
-    generation: int  # how often that file was truncated
+    host_id: str
+    file_id: str
+    generation: int
     start: int
     end: int
-    observed_at_ms: int  # the service's clock, as last answered to the tailer
-    rules: str  # rules revision
-    zone: str  # IANA time zone of timestamps without one
-    source: str  # name of a declared source
-    path: str  # where the file was found
-    host_name: str  # human-readable; the envelope's `host`
+    observed_at_ms: int
+    rules: str
+    zone: str
+    source: str
+    path: str
+    host_name: str
     part: Part = Part.LINES
-    record_start: str = (
-        ""  # RE2, in lines that begin a record (see `record_start`); empty: each line is one
-    )
-    fields: str = ""  # what its source says of every event, as `range_fields` writes it
-    format: str = ""  # "cri": a container's log, see `cri`; empty: as it is
+    record_start: str = ""
+    fields: str = ""
+    format: str = ""
 
     def __post_init__(self) -> None:
         for name in ("host_id", "file_id"):
@@ -160,24 +192,32 @@ class ByteRange:
                 f"format must be cri, and without record_start, or absent, not {self.format!r:.40}"
             )
         if self.fields:
-            read_range_fields(self.fields)
+            decode_range_fields(self.fields)
 
     @property
     def extras(self) -> dict[str, str]:
-        """What came after 0.2.0, by name, where it says something. All else stays what it was: its
-        id, its headers, its spool.
+        """Return the fields added after 0.2.0 that are not empty, by name.
+
+        A range without them has the same id and headers as in 0.2.0.
         """
         return {name: value for name in LATER_FIELDS if (value := getattr(self, name))}
 
     def range_id(self, body: bytes) -> RangeId:
-        """The id of this range with these bytes (inflated)."""
+        """Return the id of this range.
+
+        Args:
+            body: The range's bytes, uncompressed.
+
+        Raises:
+            ValueError: The body does not have `end - start` bytes.
+        """
         if len(body) != self.end - self.start:
             raise ValueError(
                 f"the range says {self.end - self.start} bytes, the body has {len(body)}"
             )
         fields = dataclasses.astuple(self)[
             :_FIELDS
-        ]  # in the order above, which must stay: it is part of the id
+        ]  # the order of the fields is part of the id and must not change
         more = (text for name, value in self.extras.items() for text in (name, value))
         return _range_id(("range", *map(str, fields), self.part.value, *more), body)
 
@@ -188,24 +228,35 @@ _FIELDS: Final = 11  # before `part`
 def batch_range_id(
     event_type: str, batch_key: str, client: str, observed_at_ms: int, rules: str, body: bytes
 ) -> RangeId:
-    """The range id of an API batch: its idempotency key, its time and rules, and its body
-    (inflated).
+    """Return the range id of a batch of events sent to the API.
+
+    Args:
+        event_type: The type's name.
+        batch_key: Idempotency key of the batch.
+        client: The client's name.
+        observed_at_ms: Unix milliseconds on the service's clock.
+        rules: Id of the rules revision.
+        body: The batch's bytes, uncompressed.
     """
     return _range_id(("batch", event_type, batch_key, client, str(observed_at_ms), rules), body)
 
 
 def file_id(device: int, inode: int, birth_ns: int) -> str:
-    """The id of a file: 32 hex digits of BLAKE2b over device, inode and birth time (nanoseconds; 0
-    where unknown).
+    """Return a file's id: 32 hex digits of a BLAKE2b digest.
 
-    Taken when the file is first seen and kept in the checkpoint from then on.
+    The id is computed when the file is first found, and stored in the checkpoint from then on.
+
+    Args:
+        device: Device number of the file system.
+        inode: Inode number.
+        birth_ns: Creation time in nanoseconds; 0 if unknown.
     """
     parts = b"".join(value.to_bytes(8, "big") for value in (device, inode, birth_ns))
     return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
 def new_host_id() -> str:
-    """A fresh host id: 32 hex digits, random."""
+    """Return a new random host id of 32 hex digits."""
     return uuid.uuid4().hex
 
 

@@ -1,6 +1,6 @@
-"""The Kafka key of an event: 24 bytes, event id then range id.
+"""The Kafka key of an event: 24 bytes, the event id followed by the range id.
 
-Duplicates, hour and origin are told without decoding the value.
+It identifies duplicates, the hour and the origin of an event without decoding its value.
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ KEY_SIZE: Final = EVENT_ID_SIZE + 8
 
 
 class RecordKey(NamedTuple):
-    """Which event, and in which range it was delivered."""
+    """The Kafka key of an event: its event id, and the id of the byte range that contained it."""
 
     event_id: EventId
     range_id: RangeId
 
     def encode(self) -> bytes:
-        """The 24 bytes."""
+        """Return the key's 24 bytes."""
         return bytes(self.event_id) + bytes(self.range_id)
 
     @classmethod
     def decode(cls, key: bytes) -> RecordKey:
-        """The inverse of `encode`; ValueError for any other length."""
+        """Parse the key of an event.
+
+        Raises:
+            ValueError: The key does not have 24 bytes.
+        """
         if len(key) != KEY_SIZE:
             raise ValueError(f"an event's key has {KEY_SIZE} bytes, not {len(key)}")
         return cls(EventId(key[:EVENT_ID_SIZE]), RangeId(key[EVENT_ID_SIZE:]))

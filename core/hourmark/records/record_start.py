@@ -1,10 +1,10 @@
-"""Where records begin that are more than one line: a pattern (RE2, so in linear time) that is found
-in the first line of each.
+"""Detection of the first lines of multi-line records by an RE2 pattern.
 
-Tailer and service split by this one reading. The pattern is looked for anywhere in a line, without
-its LF; `^` and `$` are the line's ends, and nothing matches an LF, so no line depends on another.
-It is read as patterns of types are: Latin-1, a byte a character, with its own characters beyond
-ASCII as their UTF-8 bytes. Needs google-re2: imported where such sources are.
+The File Tailer and the delivery service both use it. The pattern is searched for anywhere in a
+line, without its line feed. `^` and `$` match the ends of the line, and nothing matches a line
+feed, so each line is decided independently. The pattern is encoded as UTF-8 and matched byte by
+byte (Latin-1), as patterns of event types are. Requires google-re2; only components with such
+sources import this module.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ import re2
 
 from hourmark.records.ranges import RECORD_START_BYTES_MAX
 
-_MEMORY_MAX: Final = 1 << 20  # of a compiled pattern: it comes from whoever may send ranges
-# instructions: where RE2's fast way fails, each byte costs as much; that of a date has forty
+_MEMORY_MAX: Final = 1 << 20  # of a compiled pattern, because any client may send one
+# instructions: the cost of each byte if RE2's fast path fails; the pattern of a date has 40
 _PROGRAM_MAX: Final = 1000
 STEP_BYTES: Final = (
     32 << 10
-)  # searched in one go, about a millisecond at worst: who asks may do other work in between
+)  # searched between pauses, at most about 1 ms, so that the caller can do other work
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _NO_LINES: Final = re.compile(
     r"\(\?[a-zA-Z]*-[a-zA-Z]*m"
-)  # (?-m): then ^ is the beginning of all text
+)  # (?-m): ^ would match only at the start of the text
 
 
 class RecordStart:
-    """One pattern. ValueError says why it is none."""
+    """A compiled pattern that finds the first lines of multi-line records.
+
+    Raises ValueError if the pattern is empty, too large, not valid RE2, or uses `\\A`, `\\z`, `\\C`
+    or `(?-m)`.
+    """
 
     def __init__(self, pattern: str) -> None:
         encoded = pattern.encode()
@@ -43,7 +47,7 @@ class RecordStart:
             pattern
         ):
             raise ValueError(
-                r"record_start: a line is looked at alone, so \A, \z, \C and (?-m) mean "
+                r"record_start: each line is matched separately, so \A, \z, \C and (?-m) mean "
                 r"nothing; use ^ and $"
             )
         options = re2.Options()
@@ -61,15 +65,21 @@ class RecordStart:
             raise ValueError(f"record_start: RE2 does not accept it: {reason}") from error
         if self._compiled.programsize > _PROGRAM_MAX:
             raise ValueError(
-                "record_start: the pattern is too large; let it tell less, such as the "
+                "record_start: the pattern is too large; shorten it, for example to the "
                 "beginning of a date alone"
             )
 
     def steps(self, body: bytes, at: int, end: int) -> Iterator[int | None]:
-        """Offsets of the lines of `body[at:end]` that begin a record, in order; None now and then:
-        nothing was found for a while.
+        """Yield the offsets of the lines in `body[at:end]` that begin a record, with pauses.
 
-        Both are line starts, or `end` is where all bytes end.
+        Args:
+            body: Lines with their line feeds.
+            at: Offset of the start of a line.
+            end: Offset of the start of a line, or the end of `body`.
+
+        Yields:
+            Offsets in ascending order. None after each 32 KiB, so that the caller can do other
+            work.
         """
         while at < end:
             stop = (
@@ -89,11 +99,21 @@ class RecordStart:
             yield None
 
     def starts(self, body: bytes, at: int, end: int) -> Iterator[int]:
-        """The same without pauses."""
+        """Yield the offsets of the lines in `body[at:end]` that begin a record, in ascending order.
+
+        Args:
+            body: Lines with their line feeds.
+            at: Offset of the start of a line.
+            end: Offset of the start of a line, or the end of `body`.
+        """
         return (found for found in self.steps(body, at, end) if found is not None)
 
 
 @functools.lru_cache(maxsize=64)
-def record_start(pattern: str) -> RecordStart:
-    """The same, compiled once. ValueError."""
+def compile_record_start(pattern: str) -> RecordStart:
+    """Return the compiled pattern, from a cache of 64 entries.
+
+    Raises:
+        ValueError: The pattern is not usable; see `RecordStart`.
+    """
     return RecordStart(pattern)

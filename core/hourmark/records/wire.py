@@ -1,13 +1,15 @@
-"""The HTTP contract between tailer and delivery service: paths, headers, bodies.
+"""The HTTP protocol between the File Tailer and the delivery service: paths, headers and bodies.
 
-    GET  /v1/hello            what a tailer asks once before its first range
-    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", "blanks", …} once all is on all in-sync replicas
+    GET  /v1/hello            sent once by a tailer before its first range
+    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", "blanks", …} when
+    all in-sync replicas have all of it
     POST /v1/reports          a host report, JSON
     POST /v1/events/{type}    events of one type, NDJSON or a JSON array
 
-Every answer, of any status, carries `Hourmark-Clock` (the service's Unix milliseconds) and, once it
-knows one, `Hourmark-Rules` (the revision to name in the next range). 503 carries `Retry-After`.
-Values that may hold other than ASCII are percent-encoded.
+Every response, whatever its status, has the header `Hourmark-Clock` (the service's clock in Unix
+milliseconds) and, once the service knows a rules revision, `Hourmark-Rules` (the revision to name
+in the next range). Status 503 comes with `Retry-After`. Values that may contain characters other
+than ASCII are percent-encoded.
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ RANGE_HEADERS: Final = {
     "Hourmark-Path": "path",
 }
 PART_HEADER: Final = "Hourmark-Part"
-# What came after 0.2.0, sent only where it says something. The part names each as needed, which a
-# service refuses that does not know it, be it of 0.2.0 or of now: read without it, a range would be
-# other records.
+# Fields added after 0.2.0, sent only if they are not empty. The header of the part lists them as
+# needed, so that a service that does not know one rejects the range instead of parsing it
+# differently.
 EXTRA_HEADERS: Final = {
     "Hourmark-Record-Start": "record_start",
     "Hourmark-Fields": "fields",
@@ -67,9 +69,9 @@ _REPORT: Final = TypeAdapter(HostReport)
 
 
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
-    """A range as headers of `POST /v1/ranges`.
+    """Return a byte range as HTTP headers of `POST /v1/ranges`.
 
-    Bytes that are no UTF-8 (surrogate escapes, as in paths) stay what they are.
+    Bytes that are not UTF-8 (surrogate escapes, as in file paths) are preserved.
     """
     headers = {
         header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()
@@ -83,8 +85,13 @@ def range_headers(byte_range: ByteRange) -> dict[str, str]:
 
 
 def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
-    """The inverse, from a case-insensitive mapping; ValueError names the header that is missing,
-    wrong or not known.
+    """Return the byte range that the headers of `POST /v1/ranges` describe.
+
+    Args:
+        headers: A case-insensitive mapping.
+
+    Raises:
+        ValueError: A header is missing, invalid or unknown; the message names it.
     """
     if unknown := sorted(
         name
@@ -126,7 +133,6 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
 
 
 def _part_of(text: str) -> tuple[Part, list[str]]:
-    """What the bytes are, and the extras that their reading needs."""
     kind, separator, rest = text.partition(_NEEDS)
     needs = rest.split(",") if separator else []
     try:
@@ -144,35 +150,47 @@ def _part_of(text: str) -> tuple[Part, list[str]]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RangeAnswer:
-    """What a tailer takes from a 200 to `POST /v1/ranges`: the next byte to send, and what became
-    of the bytes before it.
+class RangeResponse:
+    """The body of a successful response to `POST /v1/ranges`.
+
+    Attributes:
+        end: Offset of the next byte to send.
+        events: Number of events in the range.
+        dead_letters: Number of dead letters.
+        blanks: Number of blank lines; 0 from a service that does not count them.
+        dead_letter_reasons: Number of dead letters by reason.
     """
 
     end: int
     events: int
     dead_letters: int
-    blanks: int = (
-        0  # blank lines, which made neither; a service before this one says nothing of them
-    )
+    blanks: int = 0  # older services do not report blank lines
     dead_letter_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def report_to_json(report: HostReport, *, tells_unknown: bool = True) -> bytes:
-    """A report as the body of `POST /v1/reports`.
+def report_to_json(report: HostReport, *, with_unknown_losses: bool = True) -> bytes:
+    """Return a host report as the JSON body of `POST /v1/reports`.
 
-    Services of before a field refuse it: what says nothing is left out.
+    Older services reject unknown fields, so fields added later are omitted if they are empty.
+
+    Args:
+        report: The report.
+        with_unknown_losses: Whether to include the fields added after version 0.2.0.
     """
     row = dataclasses.asdict(report)
     for source in row["sources"]:
         for later in ("unknown_losses", "unrepeatable"):
-            if not (tells_unknown and source[later]):
+            if not (with_unknown_losses and source[later]):
                 del source[later]
     return json.dumps(row).encode()
 
 
 def report_from_json(body: bytes) -> HostReport:
-    """The inverse; ValueError says what is wrong."""
+    """Parse the JSON body of `POST /v1/reports`.
+
+    Raises:
+        ValueError: The body is not a host report, or has a source twice.
+    """
     report = _REPORT.validate_json(body)
     if len({s.source for s in report.sources}) < len(report.sources):
         raise ValueError("a source is reported twice")

@@ -1,15 +1,17 @@
-"""What keeps this installation from going back to an older version: `hourmark rollback check --to
-VERSION`.
+"""Checks of whether an installation can return to an older version.
 
-| module     | what it holds                                                                      |
+`hourmark rollback check --to VERSION` runs them.
+
+| module     | content                                                                            |
 |------------|------------------------------------------------------------------------------------|
-| `version`  | what each version does not read of what this one writes                            |
-| `obstacle` | one thing that is in the way, and what to do                                       |
-| `settings` | settings that it does not know                                                     |
-| `rooms`    | each room looks at what it wrote, and is found by name, as commands are            |
+| `version`  | what each older version cannot read                                                |
+| `obstacle` | one obstacle to a rollback, and how to remove it                                   |
+| `settings` | settings that the older version does not know                                      |
+| `rules`    | rules revisions that the older version cannot parse by                             |
+| `rooms`    | the check functions of all components, loaded by name                              |
 | `cli`      | the command                                                                        |
 
-A room's function gets the configuration and the version, and changes nothing. What it looks at is
-what is on this machine, or reached from it: a log host asks of its checkpoint, the machine of the
-ETL of ledger and markers.
+A component's check function takes the configuration and the older version, and changes nothing. It
+checks what is on this machine or reachable from it: a log host checks its checkpoint, the ETL's
+machine checks the ledger and the markers.
 """

@@ -1,6 +1,4 @@
-"""`hourmark rollback`: whether an older version could go on from here, before anything is taken
-back.
-"""
+"""`hourmark rollback`: check whether an older version can run with what this version has written."""
 
 from __future__ import annotations
 
@@ -12,17 +10,17 @@ from typing import Any
 
 import click
 
-from hourmark.config.loading import PREFIX, checked, config_file_option, read_file
+from hourmark.config.loading import PREFIX, build_config, config_file_option, read_config_file
 from hourmark.errors import Finding, UsageError
-from hourmark.printing import json_option, say_json
-from hourmark.rollback.rooms import ROOMS, look
+from hourmark.printing import json_option, print_json
+from hourmark.rollback.rooms import ROOMS, find_obstacles
 from hourmark.rollback.settings import unknown_settings
 from hourmark.rollback.version import VERSIONS
 
 
 @click.group()
 def rollback() -> None:
-    """Going back to an older version: what would keep it from going on."""
+    """Return to an older version: check what would prevent it."""
 
 
 def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
@@ -51,11 +49,14 @@ def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
 @json_option
 @config_file_option("path")
 def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
-    """Look at what this version wrote, and say what the older one would refuse. Changes nothing; exit 1 where something is.
+    """Check what this version wrote, and report what the older version would reject.
 
-    Looked at are the configuration, a tailer's checkpoint, the rules in force, what the mirror remembers, the ledger and the
-    markers in it: what there is on this machine, or is reached from it. What cannot be asked is no yes either. Run it with
-    the newer version, on each machine, before the first component goes back; docs/upgrading.md has the whole way.
+    Nothing is changed. Exits with 1 if there are obstacles or a component could not be checked.
+
+    Checked are the configuration, a tailer's checkpoint, the rules in force, the mirror's state,
+    the ledger and its markers, as far as they are on this machine or reachable from it. Run it with
+    the newer version, on each machine, before the first component is rolled back. docs/upgrading.md
+    describes the whole procedure.
 
     \b
     Examples:
@@ -63,8 +64,8 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
       hourmark rollback check --to 0.2.0 --only tailer --config tailer.toml
     """
     older = VERSIONS[to]
-    file, values = read_file(path)
-    answers = look(checked(file, values), older, only)
+    file, values = read_config_file(path)
+    answers = find_obstacles(build_config(file, values), older, only)
     settings = [
         *unknown_settings(str(file), values, older),
         *unknown_settings("the environment", _environment(), older),
@@ -75,7 +76,7 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
     }
     if as_json:
         told = {name: dataclasses.asdict(answer) for name, answer in answers.items()}
-        say_json(
+        print_json(
             {
                 "to": to,
                 "possible": not found and not unasked,
@@ -103,7 +104,6 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
 
 
 def _environment() -> dict[str, Any]:
-    """Settings of the environment, as a file would have them."""
     tree: dict[str, Any] = {}
     for name, value in os.environ.items():
         group, *keys = name.removeprefix(PREFIX).lower().split("__")
@@ -117,7 +117,6 @@ def _environment() -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Tables and lists stand there as JSON."""
     try:
         return json.loads(text)
     except ValueError:

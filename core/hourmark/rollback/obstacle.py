@@ -1,4 +1,4 @@
-"""One thing that is in the way back; or that there is nothing to look at."""
+"""One obstacle to a rollback, and the error for a component that has nothing to check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from hourmark.errors import HourmarkError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Obstacle:
-    """`where`: a file, a topic, a table; `to_do`: what takes it away, or that nothing does."""
+    """A reason why an older version cannot run with what this version has written.
+
+    Attributes:
+        where: The file, topic or table concerned.
+        seen: What was found there.
+        to_do: How to remove the obstacle, or that it cannot be removed.
+    """
 
     where: str
     seen: str
@@ -19,8 +25,8 @@ class Obstacle:
         return f"{self.where}: {self.seen}\n{'':2}do: {self.to_do}"
 
 
-class NothingHere(HourmarkError):
-    """What a room would look at is not here, and where that was looked for.
+class NothingToCheck(HourmarkError):
+    """A component has no data on this machine that a rollback check could examine.
 
-    Whether it is elsewhere, it cannot know.
+    The message names the places that were searched. The data may be on another machine.
     """

@@ -1,4 +1,4 @@
-"""Each room looks at what it wrote: found by name, asked at once, for a bounded time."""
+"""Runs the rollback checks of all components in parallel, within a time limit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import Final
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
-from hourmark.process.asking import ask_all
-from hourmark.rollback.obstacle import NothingHere, Obstacle
-from hourmark.rollback.version import Older
+from hourmark.process.parallel_calls import call_all
+from hourmark.rollback.obstacle import NothingToCheck, Obstacle
+from hourmark.rollback.version import OlderVersion
 
-ANSWER_SECONDS: Final = (
-    120.0  # markers are many, and a cluster that is away takes its time to say so
-)
+ANSWER_SECONDS: Final = 120.0  # there are many markers, and an unavailable cluster answers late
 ROOMS: Final[Mapping[str, str]] = {
     # component: module:function
     "tailer": "hourmark_producer.rollback:obstacles",
@@ -26,13 +24,18 @@ ROOMS: Final[Mapping[str, str]] = {
     "etl": "hourmark_etl.operators.rollback:obstacles",
 }
 
-Look = Callable[[Config, Older], Iterable[Obstacle]]
+ObstacleFinder = Callable[[Config, OlderVersion], Iterable[Obstacle]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
-    """Of one component. `not_asked`: why it could not say, which is no yes; `absent`: what of it is
-    not here.
+class RollbackReport:
+    """The result of one component's rollback check.
+
+    Attributes:
+        obstacles: What prevents the rollback. Empty if nothing does.
+        not_asked: Why the check could not be completed, or None. The rollback must then not be
+            assumed possible.
+        absent: Which data of the component is not on this machine, or None.
     """
 
     obstacles: tuple[Obstacle, ...] = ()
@@ -40,34 +43,45 @@ class Answer:
     absent: str | None = None
 
 
-def look(
+def find_obstacles(
     config: Config,
-    older: Older,
+    older: OlderVersion,
     only: Iterable[str] = (),
     table: Mapping[str, str] = ROOMS,
     seconds: float = ANSWER_SECONDS,
-) -> dict[str, Answer]:
-    """What each component of `only` (none: of all) says, in the order of the table."""
+) -> dict[str, RollbackReport]:
+    """Run the rollback checks of the components in parallel.
+
+    Args:
+        config: The configuration.
+        older: The version to return to.
+        only: Names of components to check. Empty: all.
+        table: Check function of each component, as `module:function`.
+        seconds: Time limit. A component that exceeds it is reported as not asked.
+
+    Returns:
+        Results by component, in the order of `table`.
+    """
     kinds = {name: place for name, place in table.items() if not only or name in only}
-    found = ask_all(
+    found = call_all(
         {name: functools.partial(_answer, place, config, older) for name, place in kinds.items()},
         seconds,
     )
-    late = Answer(not_asked=f"no answer within {seconds:g} s")
+    late = RollbackReport(not_asked=f"no answer within {seconds:g} s")
     return {name: found.get(name, late) for name in kinds}
 
 
-def _answer(place: str, config: Config, older: Older) -> Answer:
+def _answer(place: str, config: Config, older: OlderVersion) -> RollbackReport:
     module, function = place.split(":")
     try:
-        ask: Look = getattr(importlib.import_module(module), function)
+        ask: ObstacleFinder = getattr(importlib.import_module(module), function)
     except ImportError:
-        return Answer(absent="it is not installed here")
+        return RollbackReport(absent="it is not installed here")
     try:
-        return Answer(tuple(ask(config, older)))
-    except NothingHere as error:
-        return Answer(absent=str(error))
+        return RollbackReport(tuple(ask(config, older)))
+    except NothingToCheck as error:
+        return RollbackReport(absent=str(error))
     except HourmarkError as error:
-        return Answer(not_asked=redact(str(error)))
+        return RollbackReport(not_asked=redact(str(error)))
     except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it
-        return Answer(not_asked=redact(f"{type(error).__name__}: {error}"))
+        return RollbackReport(not_asked=redact(f"{type(error).__name__}: {error}"))

@@ -1,4 +1,4 @@
-"""Rules revisions that an older version's delivery services could not parse by. Pure."""
+"""Rules revisions that the delivery services of an older version cannot parse by."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Iterable, Iterator
 
 from hourmark.kafka.topic_names import TYPES
 from hourmark.rollback.obstacle import Obstacle
-from hourmark.rollback.version import Older
+from hourmark.rollback.version import OlderVersion
 from hourmark.rules.revision import Rules
 
 
-def unusable_rules(revisions: Iterable[Rules], older: Older) -> Iterator[Obstacle]:
-    """Once tailers know a revision their ranges name it, and wait for a service that can parse by
-    it, whatever comes after.
+def unusable_rules(revisions: Iterable[Rules], older: OlderVersion) -> Iterator[Obstacle]:
+    """Yield an obstacle if a rules revision names a parser that the older version does not have.
+
+    Tailers that know such a revision name it in their ranges. These ranges then wait for a service
+    that can parse them, even if later revisions name an older parser.
+
+    Args:
+        revisions: Revisions in their order.
+        older: The version to return to.
     """
     if later := [rules for rules in revisions if rules.parser.parser not in older.parsers]:
         yield Obstacle(

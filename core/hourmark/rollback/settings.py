@@ -1,7 +1,4 @@
-"""Settings of this configuration that an older version does not know: it would refuse to start.
-
-Pure.
-"""
+"""Settings that an older version does not know. It refuses to start with them."""
 
 from __future__ import annotations
 
@@ -9,13 +6,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hourmark.rollback.obstacle import Obstacle
-from hourmark.rollback.version import Older
+from hourmark.rollback.version import OlderVersion
 
 
-def unknown_settings(name: str, values: Mapping[str, Any], older: Older) -> Iterator[Obstacle]:
-    """`values`: what stands in the file, or the environment, of that name."""
+def unknown_settings(
+    name: str, values: Mapping[str, Any], older: OlderVersion
+) -> Iterator[Obstacle]:
+    """Yield obstacles for settings that an older version does not know, or reads differently.
+
+    Args:
+        name: The file, or `the environment`, for messages.
+        values: The settings in it, as a tree.
+        older: The version to return to.
+    """
     leaves = list(_leaves(values))
-    unknown = sorted({key for key, _ in leaves if not_known(key, older)})
+    unknown = sorted({key for key, _ in leaves if is_unknown(key, older)})
     if unknown:
         yield Obstacle(
             name,
@@ -33,14 +38,13 @@ def unknown_settings(name: str, values: Mapping[str, Any], older: Older) -> Iter
     if referring and not older.references:
         yield Obstacle(
             name,
-            f"{older.name} takes what {', '.join(referring)} refers to (${{file:…}}, "
+            f"{older.name} takes the references of {', '.join(referring)} (${{file:…}}, "
             f"${{env:…}}) for the text itself",
             "write the values into a configuration of its own, which only its user may read",
         )
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names, and what stands there; tables of a list count as one."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _leaves(inner, f"{name}.{key}" if name else str(key))
@@ -51,7 +55,12 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def not_known(name: str, older: Older) -> bool:
-    """Whether it does not know the setting of that dotted name."""
+def is_unknown(name: str, older: OlderVersion) -> bool:
+    """Return whether an older version does not know a setting.
+
+    Args:
+        name: Dotted name of the setting.
+        older: The older version.
+    """
     groups = (group.removesuffix("*") for group in older.no_settings if group.endswith(".*"))
     return name in older.no_settings or any(f"{name}.".startswith(group) for group in groups)

@@ -1,7 +1,7 @@
-"""What an older version does not read of what this one may have written.
+"""What older versions cannot read of the data that this version writes.
 
-A change of a form that an older version does not read is told here, in the same commit.
-`tests/faults/test_older_version.py` asks its own code.
+A commit that changes a format incompatibly adds it here. `tests/faults/test_older_version.py` runs
+the older versions' own code to verify these entries.
 """
 
 from __future__ import annotations
@@ -13,33 +13,38 @@ from typing import Final
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Older:
-    """A released version, as far as it knows less."""
+class OlderVersion:
+    """A released version, described by what it cannot read.
+
+    Attributes:
+        name: Its version number.
+        ledger: The newest schema revision of the ledger that it opens.
+        checkpoints: Formats of a tailer's checkpoint that it reads.
+        parsers: Parser numbers that its delivery services have.
+        no_marker_fields: Marker fields that its readers reject.
+        no_range_fields: Range fields that its tailers cannot send.
+        no_settings: Settings with which it refuses to start; `group.*` means a whole group.
+        references: Whether settings may refer to files and the environment.
+        finds_the_rest: Whether its tailers read compressed files, find the rest of files that
+            vanished, and send received input.
+        keeps_alarms: Whether its mirrors continue with the alarms of an earlier run.
+    """
 
     name: str
     ledger: int
-    """the newest revision of the ledger's tables that it opens"""
     checkpoints: tuple[int, ...]
-    """formats of a tailer's checkpoint"""
     parsers: tuple[int, ...]
-    """that its delivery services can be"""
     no_marker_fields: tuple[str, ...]
-    """its readers refuse a marker that has one of these"""
     no_range_fields: tuple[str, ...]
-    """its tailers cannot send a range that has one of these"""
     no_settings: frozenset[str]
-    """it refuses to start with one of these; `group.*` stands for all of a group"""
     references: bool
-    """settings may refer to files and the environment: `${file:…}`, `${env:…}`"""
     finds_the_rest: bool
-    """its tailers read packed files, look for the rest of files that vanished, and send what was received"""
     keeps_alarms: bool
-    """its mirrors go on with alarms that stand"""
 
 
-VERSIONS: Final[Mapping[str, Older]] = MappingProxyType(
+VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
     {
-        "0.2.0": Older(
+        "0.2.0": OlderVersion(
             name="0.2.0",
             ledger=2,
             checkpoints=(1,),
@@ -101,11 +106,11 @@ VERSIONS: Final[Mapping[str, Older]] = MappingProxyType(
             finds_the_rest=False,
             keeps_alarms=False,
         ),
-        "0.3.0": Older(
+        "0.3.0": OlderVersion(
             name="0.3.0",
             ledger=5,
             checkpoints=(1, 2, 3),
-            parsers=(1, 2),  # 3 reads more forms of syslog
+            parsers=(1, 2),  # 3 parses more forms of syslog
             no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
             no_range_fields=(),
             no_settings=frozenset(),

@@ -1,26 +1,34 @@
-"""From one rules revision to the next; pure."""
+"""Changes from one rules revision to the next. All functions are pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.errors import UsageError
 from hourmark.rules.event_types import Declarations
 from hourmark.rules.revision import PARSER, Rules, RulesBook, TypeVersion
 
-RECORD_OVERHEAD: Final = 1024  # of a record in Kafka's batch, with room to spare
+RECORD_OVERHEAD: Final = 1024  # bytes of a record in Kafka's batch, rounded up generously
 
 
 def check_change(
     latest: Rules | None, declared: Declarations, bucket_seconds: int, *, may_remove: bool
 ) -> None:
-    """Whether these declarations may follow the revision in force. UsageError if not:
+    """Check that declarations may follow the revision in force.
 
-    the bucket length would change (promises are counted by bucket, and closed ones never change),
-    or types or sources in force are missing and `may_remove` is not set (their new lines would
-    become dead letters).
+    Promises are counted by bucket, and closed buckets never change, so the bucket length must stay
+    the same. Lines of a removed type or source would become dead letters.
+
+    Args:
+        latest: The revision in force; None if there is none.
+        declared: The new declarations.
+        bucket_seconds: The bucket length in the settings.
+        may_remove: Whether types and sources may be removed.
+
+    Raises:
+        UsageError: The bucket length changes, or a type or source is missing.
     """
     if latest is None:
         return
@@ -37,17 +45,24 @@ def check_change(
         raise UsageError(
             f"{', '.join(sorted(missing))}: in force, but not declared here; their new lines "
             "would become dead letters. "
-            "Declare them, or mean it with --remove"
+            "Declare them, or confirm with --remove"
         )
 
 
 def next_rules(
     book: RulesBook, declared: Declarations, schema_ids: Mapping[str, int], bucket_seconds: int
 ) -> Rules:
-    """The revision that these declarations make; the very same as the latest if nothing changed."""
+    """Return the revision that declarations make, or the latest revision itself if nothing changed.
+
+    Args:
+        book: All revisions so far.
+        declared: The declarations.
+        schema_ids: Schema id of each type.
+        bucket_seconds: Length of a bucket.
+    """
     latest, sequence = book.latest, book.next_sequence
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}
-    parsing = Parsing(bucket_seconds=bucket_seconds, **declared.limits.model_dump())
+    parsing = ParsingSettings(bucket_seconds=bucket_seconds, **declared.limits.model_dump())
     proposed = Rules(
         sequence=sequence,
         types=versions,
@@ -58,9 +73,17 @@ def next_rules(
     return latest if latest is not None and proposed.same_content(latest) else proposed
 
 
-def check_sizes(rules: Rules, bytes_max: int) -> None:
-    """UsageError if a record of the revision is larger than Kafka takes: it could be put in force,
-    and never published.
+def check_record_sizes(rules: Rules, bytes_max: int) -> None:
+    """Check that Kafka accepts all records of a revision.
+
+    A larger revision could be put in force in the ledger but never published.
+
+    Args:
+        rules: The revision.
+        bytes_max: Maximum size of a record batch (`kafka.max_message_bytes`).
+
+    Raises:
+        UsageError: A record is too large.
     """
     for key, value in rules.records():
         if (size := len(key.encode()) + len(value.encode()) + RECORD_OVERHEAD) > bytes_max:
@@ -71,8 +94,13 @@ def check_sizes(rules: Rules, bytes_max: int) -> None:
             )
 
 
-def changes(before: Rules | None, after: Rules) -> str:
-    """What `after` changed, human-readable."""
+def describe_changes(before: Rules | None, after: Rules) -> str:
+    """Return a human-readable description of the changes between two revisions.
+
+    Args:
+        before: The earlier revision; None if there was none.
+        after: The later revision.
+    """
     told = []
     for kind in ("types", "sources"):
         was: Mapping[str, object] = getattr(before, kind) if before is not None else {}
@@ -86,4 +114,4 @@ def changes(before: Rules | None, after: Rules) -> str:
         ]
     if before is not None and before.parsing != after.parsing:
         told.append("limits changed")
-    return ", ".join(told) or "nothing that declarations say"
+    return ", ".join(told) or "no change of declarations"

@@ -1,6 +1,6 @@
-"""Event types and sources: what a declaration says, read from TOML.
+"""Declarations of event types and sources, read from TOML files.
 
-One file a type, `types/<name>.toml`; the sources stand together in `types/sources.toml`. See
+Each type has a file `types/<name>.toml`; all sources are in `types/sources.toml`. See
 docs/event-types.md.
 """
 
@@ -26,39 +26,45 @@ from pydantic import (
 
 from hourmark.avro.fields import FIELD_NAME, check_fields, check_publishable
 from hourmark.avro.framing import ENVELOPE_NAMES, Schema, event_schema, plain_spelling, record_name
-from hourmark.config.groups import Group, Limits, Positive
+from hourmark.config.groups import EventTimeLimits, FrozenModel, Positive
 from hourmark.errors import TypeFileError
 from hourmark.records import dead_letters
 from hourmark.rules.line_rule import DECLARED
 from hourmark.rules.line_rule import LineRule as LineRule  # part of a declaration
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
-# Of topics that end with `.internal` or `-internal` (ReplicationPolicy.isInternalTopic), or
-# `.replica` (DefaultTopicFilter).
+# MirrorMaker 2 never copies topics that end with `.internal` or `-internal`
+# (ReplicationPolicy.isInternalTopic), or `.replica` (DefaultTopicFilter).
 _NEVER_COPIED = re.compile(r"(?:.*-)?internal|replica")
 SOURCES_FILE = "sources.toml"
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class EventType(Group):
-    """A type of events."""
+class EventType(FrozenModel):
+    """The declaration of an event type.
+
+    Attributes:
+        name: The type's name.
+        doc: Its documentation, included in the schema.
+        fields: Avro field declarations that follow the envelope.
+        line: How its lines are parsed.
+        partitions: Number of partitions of its topic.
+        retention_hours: Retention of its topic; None means `kafka.retention_hours`.
+        shard: Name of the ETL shard that processes it.
+    """
 
     name: TypeName
     doc: str = ""
     fields: list[dict[str, Any]]
-    """Avro fields, after the envelope"""
     line: LineRule = LineRule()
     partitions: int = Field(1, ge=1, le=1024)
     retention_hours: Positive | None = None
-    """of the topic; default: kafka.retention_hours"""
     shard: TypeName = "default"
 
     @field_validator("name")
     @classmethod
     def _copied(cls, name: str, info: ValidationInfo) -> str:
-        """A type in force is read as it stands: where one cluster is both edge and central, nothing
-        need be copied.
-        """
+        # Types in force are accepted: nothing is copied where one cluster is edge and central.
         if info.context == DECLARED and _NEVER_COPIED.fullmatch(name):
             raise ValueError(
                 f"{name}: MirrorMaker 2 takes events.{name} for a topic of its own, and "
@@ -69,8 +75,9 @@ class EventType(Group):
     @field_validator("fields")
     @classmethod
     def _usable(cls, fields: list[dict[str, Any]], info: ValidationInfo) -> list[dict[str, Any]]:
-        """TOML has no null: a union that begins with it has it as its default, unless another is
-        declared.
+        """Check the fields, and add the default null to unions that begin with null.
+
+        TOML has no null, so such a default cannot be declared.
         """
         fields = [
             {**field, "default": None}
@@ -107,27 +114,32 @@ class EventType(Group):
 
     # pydantic's deprecated classmethod of the same name
     def schema(self) -> Schema:  # type: ignore[override]
-        """The Avro schema of its events, envelope included."""
+        """Return the Avro schema of the type's events, including the envelope."""
         schema: Schema = plain_spelling(event_schema(self.name, self.fields, self.doc))
         return schema
 
 
-class Source(Group):
-    """Where lines come from: their form, and the types they may carry."""
+class Source(FrozenModel):
+    """The declaration of a source: the format of its lines, and the types that they may become.
+
+    Attributes:
+        name: The source's name.
+        format: `rfc5424`: the MSGID names the type. `syslog`: any syslog header. `free`: no header.
+        types: Types that lines may become, tried in this order unless the format is `rfc5424`.
+        host: Host name of events: `line` takes it from the line if it has one, `tailer` always uses
+            the host that read the line.
+        catch_all: Type that takes whole lines that match no other type, instead of dead letters.
+    """
 
     name: TypeName
     format: Literal["rfc5424", "syslog", "free"] = "rfc5424"
-    """rfc5424: the MSGID names the type; syslog: any header of syslog's; free: lines have no header"""
     types: list[TypeName] = Field(min_length=1)
-    """tried in this order where format is not 'rfc5424'"""
     host: Literal["line", "tailer"] = "line"
-    """whose name events bear: the line's, where it says one, or always that of the host it was read on"""
     catch_all: TypeName | None = None
-    """takes whole lines that fit nothing else, instead of dead letters"""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """`host` came after 0.2.0: said only where it says something, as with `LineRule`."""
+        """Omit `host` if it has its default, to preserve the digests of older revisions."""
         settings: dict[str, Any] = serialize(self)
         return {
             name: value for name, value in settings.items() if (name, value) != ("host", "line")
@@ -142,8 +154,7 @@ DEAD_LETTERS = EventType(
 )
 
 
-# Lines of any stock system log. Whoever wants it otherwise declares a syslog.toml. A later field
-# needs a default.
+# Lines of any system log. A declaration syslog.toml replaces this type. New fields need a default.
 SYSLOG = EventType(
     name="syslog",
     doc="A line of a system log: RFC 5424, RFC 3164, or as syslog daemons write files.",
@@ -179,17 +190,29 @@ SYSLOG = EventType(
 
 
 class Declarations(NamedTuple):
-    """What a folder declares: types, `dead-letters` included, and sources, both sorted by name, and
-    limits.
+    """The declarations in a folder.
+
+    Attributes:
+        types: Event types including `dead-letters`, sorted by name.
+        sources: Sources, sorted by name.
+        limits: Limits of event times.
     """
 
     types: list[EventType]
     sources: list[Source]
-    limits: Limits = Limits()
+    limits: EventTimeLimits = EventTimeLimits()
 
 
-def read_folder(folder: Path) -> Declarations:
-    """All declarations of a folder; TypeFileError names file and field."""
+def read_declarations(folder: Path) -> Declarations:
+    """Read and check all declarations in a folder.
+
+    Args:
+        folder: Folder with a TOML file for each type, and `sources.toml`.
+
+    Raises:
+        TypeFileError: A file cannot be read or a declaration is invalid; the message has the file
+            and the field.
+    """
     if not folder.is_dir():
         raise TypeFileError(
             f"there is no folder {folder} with event types; name it with --dir or types.dir"
@@ -202,7 +225,7 @@ def read_folder(folder: Path) -> Declarations:
         SYSLOG.name in source.types for source in sources
     ):
         types.append(SYSLOG)
-    check_together(types, sources)
+    check_declarations(types, sources)
     return Declarations(
         sorted([*types, DEAD_LETTERS], key=lambda t: t.name),
         sorted(sources, key=lambda s: s.name),
@@ -210,11 +233,20 @@ def read_folder(folder: Path) -> Declarations:
     )
 
 
-def check_together(types: list[EventType], sources: list[Source]) -> None:
-    """What no single declaration can tell; raises TypeFileError."""
+def check_declarations(types: list[EventType], sources: list[Source]) -> None:
+    """Check that types and sources are consistent with each other.
+
+    Args:
+        types: The declared types, without `dead-letters`.
+        sources: The declared sources.
+
+    Raises:
+        TypeFileError: A name is declared twice, a source names an unknown type, or lines of a
+            source could never become one of its types.
+    """
     known = {t.name: t for t in types}
     if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
-        raise TypeFileError("a type or a source is declared twice; every name stands for one")
+        raise TypeFileError("a type or a source is declared twice; names must be unique")
     if dead_letters.TYPE in known:
         raise TypeFileError(f"the type {dead_letters.TYPE} is built in; name yours otherwise")
     for source in sources:
@@ -237,8 +269,12 @@ def check_together(types: list[EventType], sources: list[Source]) -> None:
 
 
 def _check_source(source: Source, types: list[EventType]) -> None:
-    """Types that their source's lines could never become, or never as they are meant."""
-    taking: dict[str, str] = {}  # payload of which every line fits: the type that takes it
+    """Check that lines of a source can become each of its types.
+
+    Raises:
+        TypeFileError: A type does not fit the source's format, or an earlier type takes all lines.
+    """
+    taking: dict[str, str] = {}  # by payload: the type that accepts every line of it
     for declared in types:
         rule, said = (
             declared.line,
@@ -265,7 +301,7 @@ def _check_source(source: Source, types: list[EventType]) -> None:
 
 
 def _check_free(rule: LineRule, said: str) -> None:
-    """What lines without a header cannot have."""
+    # Lines without a header have no parts of a header, and no timestamp in it.
     if rule.header or rule.programs:
         raise TypeFileError(
             f"{said} has line.header or line.programs; a header goes with 'rfc5424' and 'syslog'"
@@ -279,7 +315,11 @@ def _check_free(rule: LineRule, said: str) -> None:
 
 
 def _check_catch_all(source: Source, known: Mapping[str, EventType]) -> None:
-    """What a type redacts must not come out whole by another."""
+    """Check that a source's catch-all type does not expose content that another type redacts.
+
+    Raises:
+        TypeFileError: The catch-all type does not redact the field that takes the whole line.
+    """
     redacts = [name for name in source.types if known[name].line.redact]
     if not redacts or source.catch_all is None:
         return
@@ -302,10 +342,10 @@ def _read_type(file: Path) -> EventType:
     return declared
 
 
-def _read_sources(file: Path) -> tuple[list[Source], Limits]:
-    class Sources(Group):
+def _read_sources(file: Path) -> tuple[list[Source], EventTimeLimits]:
+    class Sources(FrozenModel):
         source: list[Source] = Field([])
-        limits: Limits = Limits()
+        limits: EventTimeLimits = EventTimeLimits()
 
     read = _read(file, Sources) if file.is_file() else Sources()
     return read.source, read.limits
@@ -319,7 +359,7 @@ def _read(file: Path, model: type[_Model]) -> _Model:
     except (
         ValueError,
         RecursionError,
-    ) as error:  # also of numbers without end, which are no TOMLDecodeError
+    ) as error:  # also for numbers that are too long, which is no TOMLDecodeError
         raise TypeFileError(f"{file} is no valid TOML: {error}") from error
     try:
         return model.model_validate(declared, context=DECLARED)

@@ -1,4 +1,4 @@
-"""How lines of a type are parsed: what the table `[line]` of its declaration says.
+"""How the lines of an event type are parsed: the table `[line]` of its declaration.
 
 See docs/event-types.md.
 """
@@ -17,12 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-from hourmark.config.groups import Group
+from hourmark.config.groups import FrozenModel
 
 DECLARED: Final = {
     "declared": True
-}  # a file's fields are checked to the last; a revision in force is read as it stands
-SKIPPED: Final = "-"  # a column that goes nowhere
+}  # context of validation: declarations in files are checked strictly, published ones are not
+SKIPPED: Final = "-"  # name of a column that is ignored
 TIME_WORDS: Final = ("rfc3339", "unix", "unix-ms", "unix-us", "unix-ns")
 HEADER_PARTS: Final = ("host", "program", "pid", "facility", "severity", "msgid", "structured_data")
 SD_PARAM: Final = re.compile(
@@ -31,7 +31,7 @@ SD_PARAM: Final = re.compile(
 _GROUP_NAME: Final = re.compile(r"\(\?P?<(\w+)>")  # both of RE2's spellings
 _LITERAL: Final = re.compile(
     r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]", re.DOTALL
-)  # holds no groups
+)  # parts of a pattern that contain no groups
 _OF_0_2_0: Final = ("payload", "field", "pattern", "time_format", "time")
 _GOES_WITH: Final = {
     "pattern": ("pattern",),
@@ -45,63 +45,72 @@ _GOES_WITH: Final = {
 }
 
 
-class Redaction(Group):
-    """What of a field never leaves the service."""
+class Redaction(FrozenModel):
+    """A rule that removes or replaces a field's content before an event leaves the service.
+
+    Attributes:
+        field: Name of the field.
+        pattern: RE2 pattern; its matches in the field's text, or in any string within the field,
+            are replaced. None replaces the whole value.
+        by: The replacement. None removes matches; a whole value becomes the field's default or
+            null.
+    """
 
     field: str
     pattern: str | None = None
-    """RE2: whatever it matches in the field's text, or in any string within the field, is replaced; absent: the whole value"""
     by: str | None = None
-    """what stands instead; absent: nothing, and of a whole value the field's default, or null"""
 
 
-class LineRule(Group):
-    """How lines of a type are parsed.
+class LineRule(FrozenModel):
+    """How the lines of an event type are parsed.
 
-    json     the message is a JSON object of the type's fields
-    text     the message goes into `field` as it is (`bytes` holds anything, `string` only UTF-8)
-    pattern  the named groups of `pattern` (RE2) are fields of the same name; the group `time` is read by `time_format`
-    logfmt   the message is `key=value key="value"`
-    tsv      the message is columns with tabs between them
+    payload = json     the message is a JSON object of the type's fields payload = text     the
+    message becomes the value of `field` (bytes hold anything, strings only UTF-8) payload = pattern
+    named groups of the RE2 `pattern` are fields; `time_format` parses the group `time` payload =
+    logfmt   the message is `key=value key="value"` payload = tsv      the message is columns
+    separated by tabs
 
-    The message is what follows a line's header, or where its source has none, the whole line.
+    The message is the part of a line after its header, or the whole line if the source has no
+    header.
     """
 
     payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"
     field: str | None = None
-    """takes the text; also a whole line that the source's catch_all gives it"""
+    """the field that takes the text, or a whole line as the source's catch_all type"""
     pattern: str | None = None
-    """RE2, must match the whole message"""
+    """RE2 pattern that must match the whole message"""
     columns: list[str] | None = None
-    """fields in the order of the columns; "-" for one that goes nowhere"""
+    """fields in the order of the columns; "-" for a column to ignore"""
     time_field: str | None = None
-    """the key, column or group that holds the time; it need not be one of the fields"""
+    """the key, column or group that contains the time; it need not be a field"""
     time_format: str | None = None
-    """as datetime.strptime has it; of a time_field also rfc3339 (its default), unix, unix-ms, unix-us, unix-ns"""
+    """format of the time as in datetime.strptime; with time_field also rfc3339 (the default), unix,
+    unix-ms, unix-us, unix-ns
+    """
     time: Literal["event", "observed"] = "event"
-    """observed: without a timestamp, observed_at is taken"""
+    """observed: if there is no timestamp, observed_at is used"""
     host_field: str | None = None
-    """the key, column or group that holds the host; it need not be one of the fields"""
+    """the key, column or group that contains the host; it need not be a field"""
     header: dict[str, str] = Field({})
-    """fields that take a part of a header of syslog: `HEADER_PARTS`, or "[id param]" of structured data"""
+    """fields filled from parts of the syslog header: `HEADER_PARTS`, or "[id param]" of the
+    structured data
+    """
     programs: list[str] = Field([])
-    """of a source with format = 'syslog', only lines of these programs"""
+    """for a source with format = 'syslog': only lines of these programs are of this type"""
     unknown: Literal["refuse", "ignore", "keep"] = "refuse"
-    """keys that are no fields; keep: in `unknown_field`"""
+    """treatment of keys that are no fields; keep: store them in `unknown_field`"""
     unknown_field: str | None = None
-    """a map of strings; what is no string is kept as JSON"""
+    """a field of the type map of strings; other values are stored as JSON"""
     coerce: list[str] = Field([])
-    """fields for which JSON may have a string that is then read as text is: "12" for 12"""
+    """fields whose JSON value may be a string that is converted, such as "12" to 12"""
     null_text: str | None = None
-    """a text that stands for none, as "-" does in many logs: the field has its default, or null"""
+    """a text that means no value, such as "-" in many logs: the field gets its default, or null"""
     redact: list[Redaction] = Field([], max_length=100)
-    """what is replaced before anything leaves the service"""
+    """content that is replaced before an event leaves the service"""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings that came after 0.2.0 only where they say something: all else stays, digest by
-        digest, what it was.
-        """
+        """Omit settings added after 0.2.0 that have their defaults, to preserve older digests."""
         settings: dict[str, Any] = serialize(self)
         fields = type(self).model_fields
         return {
@@ -112,7 +121,7 @@ class LineRule(Group):
 
     @property
     def is_plain(self) -> bool:
-        """Whether fields are filled by their names and by nothing else."""
+        """Return whether fields are filled by name only, without any option that changes this."""
         return not (
             self.payload in ("logfmt", "tsv")
             or self.time_field
@@ -127,12 +136,12 @@ class LineRule(Group):
 
     @property
     def groups(self) -> frozenset[str]:
-        """Names of the pattern's groups."""
+        """Return the names of the pattern's groups; empty without a pattern."""
         return frozenset(_GROUP_NAME.findall(_LITERAL.sub("", self.pattern or "")))
 
     @property
     def time_group(self) -> str:
-        """The group of a pattern that holds the time."""
+        """Return the name of the pattern's group that contains the time; `time` by default."""
         return self.time_field or "time"
 
     @model_validator(mode="after")
@@ -145,7 +154,9 @@ class LineRule(Group):
         if self.payload == "pattern":
             self._check_pattern(info.context == DECLARED)
         if self.payload == "text" and self.field is None:
-            raise ValueError("payload = 'text' needs `field`, the name of the field that takes it")
+            raise ValueError(
+                "payload = 'text' requires `field`, the name of the field for the text"
+            )
         if self.payload == "tsv" and not self.columns:
             raise ValueError("payload = 'tsv' needs `columns`, the names of fields in their order")
         if self.payload != "pattern" and self.time_format is not None and self.time_field is None:
@@ -178,8 +189,13 @@ class LineRule(Group):
             _check_groups(self.pattern)
 
     def check_names(self, fields: Iterable[dict[str, Any]]) -> None:
-        """ValueError where it names what is none of these fields, or one that cannot take what it
-        is given.
+        """Check that all fields named by this rule exist and can take the values they are given.
+
+        Args:
+            fields: The type's Avro field declarations.
+
+        Raises:
+            ValueError: A name is not a field, or the field has an unsuitable type.
         """
         types = {str(field.get("name")): field.get("type") for field in fields}
         named = {
@@ -221,9 +237,7 @@ class LineRule(Group):
 
 
 def _check_groups(pattern: str) -> None:
-    """RE2 takes a name twice, and then knows the first group alone: what the other matched would be
-    lost.
-    """
+    # RE2 accepts two groups of one name and ignores the second.
     names = _GROUP_NAME.findall(_LITERAL.sub("", pattern))
     for name in names:
         if names.count(name) > 1:

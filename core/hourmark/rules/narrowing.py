@@ -1,8 +1,7 @@
-"""Which lines that are events under the rules in force would be dead letters under new
-declarations, told from the two; pure.
+"""Detection of declarations that reject lines which are accepted under the rules in force.
 
-Only what is certain from the declarations is told: something that was accepted and no longer is.
-Whether a changed pattern fits the lines that come, none of them can say:
+It finds only rejections that follow from the declarations alone: something that was accepted and no
+longer is. Whether a changed pattern matches future lines cannot be decided; see
 docs/decisions/2026-11-23-declarations-that-refuse-lines.md.
 """
 
@@ -18,9 +17,16 @@ from hourmark.rules.event_types import Declarations, EventType, LineRule, Source
 from hourmark.rules.revision import Rules
 
 
-def check_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
-    """UsageError, naming types, sources and fields, where lines that come now would be refused and
-    `may_refuse` is not set.
+def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
+    """Check that no line accepted under the rules in force is certain to be rejected.
+
+    Args:
+        latest: The revision in force; None if there is none.
+        declared: The new declarations.
+        may_refuse: Whether such a change is allowed.
+
+    Raises:
+        UsageError: Lines would become dead letters; the message has types, sources and fields.
     """
     refused = [] if latest is None or may_refuse else [*_refused(latest, declared)]
     if refused:
@@ -28,7 +34,7 @@ def check_lines(latest: Rules | None, declared: Declarations, *, may_refuse: boo
             f"lines that are events now would become dead letters: {'; '.join(refused[:10])}"
             f"{f'; and {len(refused) - 10} more' if len(refused) > 10 else ''}. Nothing was "
             "changed. Declare it so that they are "
-            "accepted, or, once no program writes such lines any more, mean it with "
+            "accepted, or, if no program writes such lines any more, confirm with "
             "--refuse-lines"
         )
 
@@ -76,13 +82,13 @@ def _of_source(old: Source, new: Source) -> Iterator[str]:
 
 @dataclasses.dataclass
 class _Comparison:
-    """Of two schemas: what values `old` takes and `new` does not. Paths are of field names."""
+    """A comparison of two Avro schemas that finds values which only the old one accepts."""
 
-    old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # as they come
+    old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # named types found so far
     new_named: dict[str, Any] = dataclasses.field(default_factory=dict)
     seen: set[tuple[str, str]] = dataclasses.field(
         default_factory=set
-    )  # records: one may hold itself
+    )  # pairs of records, because a record may contain itself
 
     def of(self, old: Any, new: Any, path: str = "") -> Iterator[str]:
         old, new = _resolved(old, self.old_named), _resolved(new, self.new_named)

@@ -1,18 +1,20 @@
-"""A rules revision: everything that parsing depends on, under one name.
+"""Rules revisions: everything that parsing depends on, under one name.
 
-`hourmark types apply` writes revisions to the ledger, and then to the topic `hourmark.types`
-(compacted, one partition):
+`hourmark types apply` writes a revision to the ledger, then to the compacted topic `hourmark.types`
+with one partition:
 
-    key `type/<name>/<digest>`   value: that version of the type, JSON: its declaration and its Avro schema
-    key `rules/<id>`             value: the revision, JSON: its types by digest and schema id, sources, limits, parser
+    key `type/<name>/<digest>`   value: a version of the type, JSON: its declaration and its Avro
+    schema
+    key `rules/<id>`             value: the revision, JSON: its types by digest and schema id,
+    sources, limits, parser
 
-Keys are made of content: compaction never removes what a range may name years later, repeating a
-publication changes nothing, and the order of records means nothing. A revision whose types have not
-all been seen waits for them. A schema id means one type and one schema for ever: the revision fixes
-it, whatever a registry says later.
+Keys are derived from content. Compaction therefore never removes a record that a range may need
+years later, publishing again changes nothing, and the order of records is irrelevant. A revision is
+usable when the records of all its types have been read. A schema id permanently means one type and
+one schema, as recorded in the revision, whatever the registry returns later.
 
-A revision's id is `<sequence>-<digest>`; services use the highest, ranges name the one they are to
-be parsed under.
+A revision's id is `<sequence>-<digest>`. Services use the highest one; each range names the
+revision that it must be parsed under.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import Field
 
 from hourmark.avro.framing import Schema, canonical_json, digest, fingerprint, plain_spelling
-from hourmark.config.groups import Group, Parsing
+from hourmark.config.groups import FrozenModel, ParsingSettings
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.rules.event_types import EventType, Source
 
@@ -34,9 +36,11 @@ Record = tuple[str, str]  # key and value in the topic and in the ledger
 
 
 class ParserVersion(NamedTuple):
-    """What a revision is parsed by.
+    """The parser that a rules revision requires.
 
-    `parser` counts up where a result may differ; `zones` is a version of the IANA zone data.
+    Attributes:
+        parser: Number of the parser, increased whenever its results may differ.
+        zones: Version of the IANA time zone data.
     """
 
     parser: int
@@ -44,33 +48,41 @@ class ParserVersion(NamedTuple):
 
     @property
     def counts_blanks(self) -> bool:
-        """Whether a blank line is counted and makes no record. The first parser made a dead letter
-        of it.
+        """Return whether blank lines are counted and produce no record.
+
+        Parser 1 makes dead letters of them.
         """
         return self.parser >= 2
 
     @property
     def reads_json_bodies(self) -> bool:
-        """Whether a batch may be one JSON value over several lines. To the first parser each of its
-        lines was one.
+        """Return whether a batch may be one JSON value over several lines.
+
+        Parser 1 parses each line of a batch separately.
         """
         return self.parser >= 2
 
     @property
     def reads_syslog_forms(self) -> bool:
-        """Whether `format = "syslog"` takes what devices write (`parsing.syslog_forms`). Parsers 1
-        and 2 know RFC 3164's form.
+        """Return whether `format = "syslog"` accepts the forms that network devices send.
+
+        Parsers 1 and 2 accept RFC 3164 only.
         """
         return self.parser >= 3
 
 
 PARSER: Final = ParserVersion(
     3, "2026.6"
-)  # of new revisions; the delivery service's `parsing` knows which it can still be
+)  # of new revisions; the delivery service's `parsing` knows which older ones it supports
 
 
 class SchemaMeaning(NamedTuple):
-    """What a schema id stands for."""
+    """The event type and schema that a schema id identifies.
+
+    Attributes:
+        event_type: The type's name, or the name of a control topic.
+        fingerprint: Fingerprint of the schema.
+    """
 
     event_type: str
     fingerprint: str
@@ -81,11 +93,15 @@ class SchemaMeaning(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TypeVersion:
-    """A type as a revision has it. `schema_id` is the registry's.
+    """A version of an event type, as used in a rules revision.
 
-    `published` is its text in the topic, where it was read from there. Digests are of that text,
-    and not of what this software would write: a later one, whose declarations or envelope know
-    more, must still know old revisions by their names.
+    Digests refer to the published text instead of what this software would write, so that later
+    versions of the software recognize old revisions by their names.
+
+    Attributes:
+        declaration: The type's declaration.
+        schema_id: The registry's id of its schema.
+        published: Its text in the topic; None if it was not read from there.
     """
 
     declaration: EventType
@@ -94,7 +110,7 @@ class TypeVersion:
 
     @functools.cached_property
     def text(self) -> str:
-        """The version as JSON."""
+        """Return the type version as JSON, the value of its record in the topic."""
         if self.published is not None:
             return self.published
         return canonical_json(
@@ -106,7 +122,7 @@ class TypeVersion:
 
     @functools.cached_property
     def schema(self) -> Schema:
-        """The Avro schema that its events are written with."""
+        """Return the Avro schema of the type's events."""
         schema: Schema = (
             self.declaration.schema()
             if self.published is None
@@ -116,28 +132,37 @@ class TypeVersion:
 
     @functools.cached_property
     def meaning(self) -> SchemaMeaning:
-        """What its schema id stands for."""
+        """Return the type and schema that the schema id identifies."""
         return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
 
     @functools.cached_property
     def digest(self) -> str:
-        """Names this version by its content."""
+        """Return the digest of the JSON text, which names this version."""
         return digest(self.text)
 
     @functools.cached_property
     def key(self) -> str:
-        """Its key in the topic."""
+        """Return the record key in the topic."""
         return f"type/{self.declaration.name}/{self.digest}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """One revision. `types` and `sources` by name; `dead-letters` is always among the types."""
+    """A rules revision: everything that parsing depends on.
+
+    Attributes:
+        sequence: Number of the revision.
+        types: Types by name; always contains `dead-letters`.
+        sources: Sources by name.
+        parsing: Bucket length and limits of event times.
+        parser: The required parser.
+        published: Its text in the topic; None if it was not read from there.
+    """
 
     sequence: int
     types: Mapping[str, TypeVersion]
     sources: Mapping[str, Source]
-    parsing: Parsing
+    parsing: ParsingSettings
     parser: ParserVersion = PARSER
     published: str | None = dataclasses.field(
         default=None, compare=False, repr=False
@@ -145,7 +170,7 @@ class Rules:
 
     @functools.cached_property
     def text(self) -> str:
-        """The revision as JSON."""
+        """Return the revision as JSON, the value of its record in the topic."""
         return (
             self.published
             if self.published is not None
@@ -154,7 +179,7 @@ class Rules:
 
     @functools.cached_property
     def id(self) -> str:
-        """`<sequence>-<digest>`: what ranges, audit records and answers name."""
+        """Return the id `<sequence>-<digest>` by which ranges and audit records name the revision."""
         return f"{self.sequence}-{digest(self.text)}"
 
     def _content(self) -> dict[str, Any]:
@@ -169,19 +194,21 @@ class Rules:
         }
 
     def same_content(self, other: Rules) -> bool:
-        """Whether publishing this after `other` would change anything."""
+        """Return whether both revisions are equal except for their sequence numbers."""
         return self._content() == other._content()
 
     def records(self) -> list[Record]:
-        """Keys and values; the revision's own comes last."""
+        """Return the records to publish as key and value; the revision's own record is last."""
         return [*((t.key, t.text) for t in self.types.values()), (f"rules/{self.id}", self.text)]
 
 
 class KnownSchema(NamedTuple):
-    """What the ledger keeps of a schema id: its type (or `hourmark.audit`, `hourmark.hosts`),
-    fingerprint, and text as JSON.
+    """A schema id's meaning and schema, as stored in the ledger.
 
-    `text` is empty where only a marker tells of it.
+    Attributes:
+        event_type: The type's name, or the name of a control topic.
+        fingerprint: Fingerprint of the schema.
+        text: The schema as JSON; empty if only a marker mentions it.
     """
 
     event_type: str
@@ -189,78 +216,90 @@ class KnownSchema(NamedTuple):
     text: str
 
     @classmethod
-    def of(cls, owner: str, schema: Schema) -> KnownSchema:
-        """Of a type, or of a control topic."""
+    def from_schema(cls, owner: str, schema: Schema) -> KnownSchema:
+        """Return the entry for a schema.
+
+        Args:
+            owner: Name of the event type or control topic whose values have the schema.
+            schema: The schema as parsed JSON.
+        """
         plain = plain_spelling(schema)
         return cls(owner, fingerprint(plain), canonical_json(plain))
 
     @property
     def meaning(self) -> SchemaMeaning:
-        """What the id stands for."""
+        """Return the type and schema that the schema id identifies."""
         return SchemaMeaning(self.event_type, self.fingerprint)
 
     @property
     def schema(self) -> Schema:
-        """The text, read."""
+        """Return the parsed schema.
+
+        Raises:
+            ValueError: The text is empty.
+        """
         schema: Schema = json.loads(self.text)
         return schema
 
     @property
     def topic(self) -> str:
-        """Whose values are written with it."""
+        """Return the name on the edge cluster of the topic whose values have this schema."""
         return (
             self.event_type if self.event_type in (AUDIT, HOSTS) else events_topic(self.event_type)
         )
 
 
-class _TypeEntry(Group):
+class _TypeEntry(FrozenModel):
     digest: str
     schema_id: int = Field(ge=1, lt=1 << 31, strict=True)
 
 
-class _Content(Group):
-    """A revision's record."""
-
+class _RevisionContent(FrozenModel):
     sequence: int = Field(ge=1, strict=True)
     types: dict[str, _TypeEntry]
     sources: dict[str, Source]
-    parsing: Parsing
+    parsing: ParsingSettings
     parser: ParserVersion
 
     @property
     def schema_ids(self) -> dict[str, int]:
-        """Keys of its types, and their schema ids."""
         return {
             f"type/{name}/{entry.digest}": entry.schema_id for name, entry in self.types.items()
         }
 
 
 class RulesBook:
-    """All revisions read so far, in whatever order their records came. It never forgets one."""
+    """All rules revisions read so far, from records in any order.
+
+    Attributes:
+        records: Accepted records by key.
+        unusable: By revision id, why this software cannot read the revision.
+    """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records: dict[str, str] = {}
-        self.unusable: dict[str, str] = {}  # revisions that this software cannot read, and why
+        self.unusable: dict[str, str] = {}  # by revision id: why it cannot be read
         self._types: dict[str, EventType] = {}  # by key
         self._versions: dict[
             tuple[str, int], TypeVersion
-        ] = {}  # by key and schema id: revisions share them
-        self._contents: dict[str, _Content] = {}
+        ] = {}  # by key and schema id; shared by revisions
+        self._contents: dict[str, _RevisionContent] = {}
         self._revisions: dict[str, Rules] = {}
         self._missing: dict[
             str, set[str]
-        ] = {}  # revisions that wait, and the keys of the types that they wait for
+        ] = {}  # by id of an incomplete revision: keys of its missing types
         for key, value in records:
             self.add(key, value)
 
     def add(self, key: str, value: str) -> None:
-        """Take one record.
+        """Add one record; a record whose key is known is ignored.
 
-        ValueError, naming the key, if it is not what `Rules.records` makes; then it is not taken.
+        Raises:
+            ValueError: The record is invalid and was not added; the message has its key.
         """
         if key in self.records:
             return
-        if not is_named_by(key, value):
+        if not key_matches_content(key, value):
             raise ValueError(
                 f"record {key!r} of the rules is not usable: its content has another digest"
             )
@@ -272,10 +311,10 @@ class RulesBook:
                 )
                 if version.key != key:
                     raise ValueError(f"its content has the key {version.key}")
-                _ = version.meaning  # its schema can be read
+                _ = version.meaning  # raises if the schema cannot be read
                 self._types[key] = version.declaration
             else:
-                self._contents[rest] = _Content.model_validate(json.loads(value))
+                self._contents[rest] = _RevisionContent.model_validate(json.loads(value))
                 if not rest.startswith(f"{self._contents[rest].sequence}-"):
                     raise ValueError(
                         f"its content has the sequence {self._contents[rest].sequence}"
@@ -296,51 +335,59 @@ class RulesBook:
             self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """The revision of that id, or None where not all of it has been seen (yet)."""
+        """Return the revision with this id, or None if some of its records have not been read yet."""
         return self._revisions.get(revision)
 
     @property
     def ids(self) -> set[str]:
-        """Revisions whose own record was taken, whole or not."""
+        """Return the ids of revisions whose own record was read, including incomplete revisions."""
         return {*self._revisions, *self._missing}
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """Revisions that wait, and the keys of the types that they wait for."""
+        """Return the keys of missing records by id of the incomplete revision that needs them."""
         return {revision: sorted(keys) for revision, keys in self._missing.items()}
 
     @property
     def latest(self) -> Rules | None:
-        """The revision that new ranges are to name: the highest sequence, ties broken by id."""
-        return max(self._revisions.values(), key=lambda r: order_of(r.id), default=None)
+        """Return the complete revision with the highest sequence, or None; new ranges must name it."""
+        return max(self._revisions.values(), key=lambda r: revision_order(r.id), default=None)
 
     @property
     def revisions(self) -> list[Rules]:
-        """All of them that are whole, in order."""
-        return sorted(self._revisions.values(), key=lambda r: order_of(r.id))
+        """Return all complete revisions, in ascending order."""
+        return sorted(self._revisions.values(), key=lambda r: revision_order(r.id))
 
     @property
     def next_sequence(self) -> int:
-        """Above all that were seen, whole and usable or not."""
-        return 1 + max((order_of(r)[0] for r in self.ids | self.unusable.keys()), default=0)
+        """Return the number after the highest sequence read, including that of unusable revisions."""
+        return 1 + max((revision_order(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
-        """What each schema id of a whole revision stands for.
+        """Return the type version that each schema id of a complete revision identifies.
 
-        ValueError, naming the id, if it stands for two.
+        Raises:
+            ValueError: A schema id identifies two different schemas.
         """
         known: dict[int, TypeVersion] = {}
         for version in self._versions.values():
             _remember(known, version)
         return known
 
-    def check(self, rules: Rules, among: Collection[str]) -> None:
-        """ValueError if a schema id of this revision stood for something else in one of `among`
-        before it, or twice in it.
+    def check_schema_ids(self, rules: Rules, among: Collection[str]) -> None:
+        """Check that the schema ids of a revision have the same meaning as in earlier revisions.
+
+        Args:
+            rules: The revision to check.
+            among: Ids of the revisions to compare with; only those before `rules` count.
+
+        Raises:
+            ValueError: A schema id has another meaning in an earlier revision, or two within
+                `rules`.
         """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
-            if earlier.id in among and order_of(earlier.id) < order_of(rules.id):
+            if earlier.id in among and revision_order(earlier.id) < revision_order(rules.id):
                 for version in earlier.types.values():
                     known.setdefault(version.schema_id, version)
         for version in rules.types.values():
@@ -365,13 +412,18 @@ class RulesBook:
 
 
 def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
-    check_second_meaning(
+    check_same_meaning(
         version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning
     )
 
 
-def is_named_by(key: str, value: str) -> bool:
-    """Whether the key is of the form that names rules, and this content."""
+def key_matches_content(key: str, value: str) -> bool:
+    """Return whether a rules record's key is well-formed and contains the value's digest.
+
+    Args:
+        key: A key such as `type/<name>/<digest>` or `rules/<sequence>-<digest>`.
+        value: The record's value.
+    """
     kind, _, rest = key.partition("/")
     sequence, _, of_rules = rest.partition("-")
     if kind == "rules":
@@ -379,13 +431,22 @@ def is_named_by(key: str, value: str) -> bool:
     return kind == "type" and rest.rpartition("/")[2] == digest(value)
 
 
-def order_of(revision: str) -> tuple[int, str]:
-    """Ids of revisions in their order."""
+def revision_order(revision: str) -> tuple[int, str]:
+    """Return a sort key that orders revision ids by sequence, then by id."""
     return int(revision.partition("-")[0]), revision
 
 
-def check_second_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
-    """ValueError, naming the id, if these are not one."""
+def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
+    """Check that a schema id has one meaning.
+
+    Args:
+        schema_id: The schema id.
+        known: Its meaning so far.
+        other: Its meaning in another place.
+
+    Raises:
+        ValueError: The meanings differ; the message has the id.
+    """
     if known != other:
         raise ValueError(
             f"schema id {schema_id} stands for {known}, and now for {other} too: was the schema "

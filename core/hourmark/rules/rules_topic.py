@@ -1,4 +1,4 @@
-"""The topic of rules revisions: read all of it, add to it."""
+"""Reading and writing of rules revisions in the topic `hourmark.types`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def read_rules(cluster: KafkaCluster) -> RulesBook:
-    """Every revision published so far.
+    """Return all rules revisions that have been published.
 
-    What is not usable is said, and left out: the ledger has what counts.
+    Unusable records are skipped with a warning; the ledger has the authoritative revisions.
+
+    Args:
+        cluster: The edge cluster.
+
+    Raises:
+        Unavailable: The cluster does not answer.
     """
     book = RulesBook()
     for key, value in read_topic(cluster, TYPES, cluster_name="edge"):
@@ -29,9 +35,16 @@ def read_rules(cluster: KafkaCluster) -> RulesBook:
     return book
 
 
-def publish(cluster: KafkaCluster, records: Iterable[Record], bytes_max: int) -> None:
-    """Append the records, of at most `bytes_max` bytes, and return once all in-sync replicas have
-    them.
+def publish_rules(cluster: KafkaCluster, records: Iterable[Record], bytes_max: int) -> None:
+    """Append records of rules revisions and return when all in-sync replicas have them.
+
+    Args:
+        cluster: The edge cluster.
+        records: Key and value of each record.
+        bytes_max: Maximum size of a record, in bytes.
+
+    Raises:
+        Unavailable: Not all records were acknowledged.
     """
     try:
         append_all(cluster, TYPES, records, bytes_max)

@@ -1,12 +1,12 @@
-"""A whole Hourmark for users' own tests, in one line: `with hourmark.testing.stack() as stack:`.
+"""A complete Hourmark stack for users' own tests: `with hourmark.testing.stack() as stack:`.
 
-It runs in one container, with brokers, HDFS, registry, service, tailer and ETL of its own, and is
-gone afterwards. A test posts events or writes lines, waits until they are in closed buckets, and
-reads them: docs/containers.md. In pytest, the fixture `hourmark_stack` of `hourmark.testing.plugin`
-is one for the whole session.
+The stack runs in one container with its own brokers, HDFS, registry, service, tailer and ETL, and
+is removed afterwards. A test posts events or writes lines, waits until they are in closed buckets,
+and reads them; see docs/containers.md. In pytest, the fixture `hourmark_stack` of
+`hourmark.testing.plugin` provides one stack for the session.
 
-Needs a container engine on this machine (`engine`: docker or podman), the image, and the extra
-`testing`. No other module of Hourmark imports this one.
+Requires a container engine on this machine (docker or podman), the image, and the extra `testing`.
+No other module of Hourmark imports this package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The container that a stack of tests runs in."""
+"""The container in which a test stack runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ IMAGE: Final = f"hourmark-java:{version('hourmark')}"
 BROKERS: Final = ("edge-1", "edge-2", "edge-3")
 _NAMES: Final = (*BROKERS, "registry", "service")
 _TYPES: Final = "/var/lib/hourmark/types"
-_PORT_RANGE: Final = range(
-    20_000, 32_000
-)  # below those that the system gives to outgoing connections
+_PORT_RANGE: Final = range(20_000, 32_000)  # below the ports of outgoing connections
 _PAUSE_S: Final = 0.5
 _ASK_S: Final = 5.0
 _LOG_BYTES: Final = 4000
@@ -41,15 +39,26 @@ def stack(
     image: str = IMAGE,
     seconds: float = 300.0,
 ) -> Iterator[Stack]:
-    """A whole stack whose service takes events, with buckets of a minute; gone after the block,
-    with all that is in it.
+    """Start a complete stack whose service accepts events; it is removed at the end of the block.
 
-    `types`: a folder of declarations, as `hourmark types apply` takes it; default: those of
-    examples/types. `clusters`: 1 of Kafka, or 2 with a mirror between them. `seconds`: how long the
-    start may take. Raises NoEngine; Unavailable where the image is not there or nothing is ready in
-    time, with the end of its log.
+    Buckets are one minute long.
+
+    Args:
+        types: Folder of declarations, as for `hourmark types apply`. Default: examples/types.
+        clusters: Number of Kafka clusters: 1, or 2 with a mirror between them.
+        image: Name of the container image, which must exist on this machine.
+        seconds: Time limit for the start.
+
+    Yields:
+        The running stack.
+
+    Raises:
+        NoEngine: There is no container engine.
+        UsageError: The folder contains no declarations.
+        Unavailable: The image does not exist, or the stack is not ready in time; the message has
+            the end of its log.
     """
-    with engine(), WholeContainer(image, types, clusters) as container:
+    with engine(), StackContainer(image, types, clusters) as container:
         made = Stack(
             kafka=",".join(f"127.0.0.1:{container.published[name]}" for name in BROKERS),
             registry_url=f"http://127.0.0.1:{container.published['registry']}/apis/ccompat/v7",
@@ -60,18 +69,18 @@ def stack(
         yield made
 
 
-class WholeContainer(DockerContainer):
-    """The container.
+class StackContainer(DockerContainer):
+    """The container of a test stack.
 
-    `published`: its ports by server, the same numbers within and without, on this machine's
-    loopback alone.
+    Attributes:
+        published: Port of each server, the same inside and outside, on the loopback address only.
     """
 
     def __init__(self, image: str, types: Path | None, clusters: int) -> None:
         super().__init__(image, command="whole")
         self.published = free_ports()
         for port in self.published.values():
-            # Typed as a number alone, and handed on to docker, which takes an address as well.
+            # Typed as a number, but passed to docker, which accepts an address too.
             self.ports[f"{port}/tcp"] = ("127.0.0.1", port)  # type: ignore[assignment]
         self.with_envs(
             WHOLE_PORTS=json.dumps(self.published),
@@ -81,11 +90,17 @@ class WholeContainer(DockerContainer):
         self.with_kwargs(cap_drop=["ALL"], security_opt=["no-new-privileges:true"])
         if types is not None:
             self.with_env("WHOLE_TYPES", _TYPES)
-            for name, text in declarations(types).items():
+            for name, text in read_type_files(types).items():
                 self.with_copy_into_container(text, f"{_TYPES}/{name}", 0o644)
 
-    def start(self) -> WholeContainer:
-        """Never pulls: a name that means an image built here is anybody's on a public index."""
+    def start(self) -> StackContainer:
+        """Start the container from a local image.
+
+        The image is never pulled: on a public index, anyone could own its name.
+
+        Raises:
+            Unavailable: The image does not exist on this machine.
+        """
         try:
             self.get_docker_client().client.images.get(self.image)
         except ImageNotFound as error:
@@ -97,9 +112,10 @@ class WholeContainer(DockerContainer):
         return self
 
     def run(self, *command: str) -> str:
-        """The output of a command within.
+        """Run a command in the container and return its standard output.
 
-        Unavailable, with what it said, where it does not end well.
+        Raises:
+            Unavailable: The command failed; the message has its output.
         """
         code, (said, wrong) = self.get_wrapped_container().exec_run(list(command), demux=True)
         if code != 0:
@@ -110,7 +126,15 @@ class WholeContainer(DockerContainer):
         return (said or b"").decode()
 
     def wait_ready(self, url: str, seconds: float) -> None:
-        """Until the service takes events."""
+        """Wait until the service accepts events.
+
+        Args:
+            url: URL that returns 200 when it does.
+            seconds: Time limit.
+
+        Raises:
+            Unavailable: The container ended or was not ready in time.
+        """
         clock = SystemClock()
         until = clock.monotonic_s() + seconds
         while not _answers(url):
@@ -131,18 +155,22 @@ class WholeContainer(DockerContainer):
         return bytes(said)[-_LOG_BYTES:].decode(errors="replace")
 
 
-def declarations(types: Path) -> dict[str, bytes]:
-    """The files of a folder of types. UsageError where there is none."""
+def read_type_files(types: Path) -> dict[str, bytes]:
+    """Return the contents of the TOML files in a folder, by file name.
+
+    Raises:
+        UsageError: There are none.
+    """
     found = {file.name: file.read_bytes() for file in sorted(types.glob("*.toml"))}
     if not found:
         raise UsageError(
-            f"there are no types in {types}; name a folder that `hourmark types check --dir` takes"
+            f"there are no types in {types}; name a folder that `hourmark types check --dir` accepts"
         )
     return found
 
 
 def free_ports() -> dict[str, int]:
-    """One for each server that tests use, free on loopback now."""
+    """Return a port for each server that tests use, free on the loopback address at the moment."""
     with ExitStack() as held:
         drawn = iter(random.SystemRandom().sample(_PORT_RANGE, len(_PORT_RANGE)))
         return {name: next(port for port in drawn if _held(held, port)) for name in _NAMES}

@@ -1,12 +1,12 @@
-"""Which container engine there is: docker's, or podman's, whose service speaks the same.
+"""Detection of the container engine: docker, or podman, whose service has the same API.
 
-Asked in this order; the first that answers is taken, but for $DOCKER_HOST, which is taken or
-nothing:
+The first of these that answers is used, except that $DOCKER_HOST has no alternative:
 
     $DOCKER_HOST
     /var/run/docker.sock
-    $XDG_RUNTIME_DIR/podman/podman.sock, /run/podman/podman.sock    as systemd's podman.socket has them
-    `podman system service`, on a socket of its own                 started here and ended with the tests
+    $XDG_RUNTIME_DIR/podman/podman.sock, /run/podman/podman.sock    as in systemd's podman.socket
+    `podman system service`, on a socket of its own                 started here and ended with the
+    tests
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ _PAUSE_S: Final = 0.1
 
 
 class NoEngine(Unavailable):
-    """There is no container engine on this machine, or none that answers."""
+    """There is no container engine on this machine, or none answers."""
 
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """Meanwhile $DOCKER_HOST names an engine that answers, for testcontainers and whatever else
-    reads it. Raises NoEngine.
+    """Set $DOCKER_HOST to an engine that answers, for the duration of the block.
+
+    Raises:
+        NoEngine: No engine answers.
     """
     with ExitStack() as ended:
         address, name = _found(ended)
@@ -59,20 +61,21 @@ def engine() -> Iterator[None]:
                 os.environ["DOCKER_HOST"] = before
 
 
-def sockets(environment: Mapping[str, str]) -> list[Path]:
-    """Where engines listen, those of docker first."""
+def candidate_sockets(environment: Mapping[str, str]) -> list[Path]:
+    """Return the paths of sockets on which engines may listen, docker's first."""
     runtime = environment.get("XDG_RUNTIME_DIR")
     of_user = [Path(runtime) / "podman" / "podman.sock"] if runtime else []
     return [Path("/var/run/docker.sock"), *of_user, Path("/run/podman/podman.sock")]
 
 
 def _found(ended: ExitStack) -> tuple[str, str]:
-    """Address and name of the engine."""
     named = os.environ.get("DOCKER_HOST")
     for address in (
-        [named] if named else [f"unix://{path}" for path in sockets(os.environ) if path.exists()]
+        [named]
+        if named
+        else [f"unix://{path}" for path in candidate_sockets(os.environ) if path.exists()]
     ):
-        if name := name_of_engine(address):
+        if name := probe_engine(address):
             return address, name
     if named:
         raise NoEngine(
@@ -87,12 +90,14 @@ def _found(ended: ExitStack) -> tuple[str, str]:
     return ended.enter_context(_podman_service(podman)), "podman"
 
 
-def name_of_engine(address: str) -> str:
-    """Of the engine that answers there, in small letters; "" where none does."""
+def probe_engine(address: str) -> str:
+    """Return the lower-case name of the engine at an address; empty if none answers."""
     if not _listens(address):
         return ""
     try:
-        client = docker.DockerClient(base_url=address, timeout=_ANSWER_S)  # asks for its version
+        client = docker.DockerClient(
+            base_url=address, timeout=_ANSWER_S
+        )  # sends a request for the version
         try:
             version = client.version()
         finally:
@@ -103,7 +108,10 @@ def name_of_engine(address: str) -> str:
 
 
 def _listens(address: str) -> bool:
-    """Asked before docker's client is: where nobody listens, that leaves its socket open."""
+    """Return whether a process listens on a unix socket; True for other addresses.
+
+    It is checked first because docker's client leaves its socket open if no process listens.
+    """
     scheme, _, path = address.partition("://")
     if scheme != "unix":
         return True
@@ -117,7 +125,7 @@ def _listens(address: str) -> bool:
 
 @contextmanager
 def _podman_service(podman: str) -> Iterator[str]:
-    """The address of a service that ends with this block."""
+    """Run podman's service during the block, and yield its address."""
     with tempfile.TemporaryDirectory(prefix="hourmark-podman-") as folder:
         address = f"unix://{folder}/podman.sock"
         with (Path(folder) / "log").open("w+b") as log:
@@ -125,7 +133,7 @@ def _podman_service(podman: str) -> Iterator[str]:
             service = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             try:
                 until = time.monotonic() + _START_S
-                while not name_of_engine(address):
+                while not probe_engine(address):
                     if service.poll() is not None or time.monotonic() > until:
                         log.seek(0)
                         raise NoEngine(

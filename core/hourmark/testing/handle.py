@@ -1,4 +1,4 @@
-"""What a test does with a stack: post, write, wait, read."""
+"""The operations of a test on a running stack: post, write, wait and read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.records.event_id import client_event_id
 
 Event = Mapping[str, Any]
-CLOSED_S: Final = (
-    300.0  # a bucket of a minute closes within three; a loaded machine is slow, not broken
-)
+CLOSED_S: Final = 300.0  # a bucket of one minute closes within three; a loaded machine is slower
 _POST_S: Final = 60.0
 _ANSWER_S: Final = 30.0
 _AGAIN_S: Final = 1.0
-_ASK_S: Final = 3.0  # between questions, each of which costs the container a second of CPU
+_ASK_S: Final = 3.0  # between polls, each of which costs the container one second of CPU
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOURMARK: Final = "/opt/hourmark/hourmark"
 _CONFIG: Final = "/var/lib/hourmark/run/hourmark.toml"
@@ -30,8 +28,12 @@ _APPEND: Final = 'printf "%s\\n" "$@" >> "$0"'
 
 
 class Posted(NamedTuple):
-    """Acknowledged events of one type: their ids, as buckets have them in `event_id`, in the order
-    they were given in.
+    """Acknowledged events of one type.
+
+    Attributes:
+        event_type: The type's name.
+        ids: Their ids, as in the field `event_id` of buckets, in the order in which they were
+            posted.
     """
 
     event_type: str
@@ -39,8 +41,11 @@ class Posted(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """An event, as `hourmark bucket cat --json` prints it, and the closed bucket (2026-11-21T05:07)
-    that it is in for good.
+    """An event in a closed bucket.
+
+    Attributes:
+        bucket: The bucket's hour, such as 2026-11-21T05:07.
+        event: The event as printed by `hourmark bucket cat --json`.
     """
 
     bucket: str
@@ -49,12 +54,15 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack that runs. Addresses are of this machine; there are neither passwords nor TLS.
+    """A running stack on this machine, without passwords or TLS.
 
-    kafka          bootstrap servers of the cluster that services write to
-    service_url    of the Event Delivery Service: docs/http-api.md
-    registry_url   of the schema registry, Confluent's API
-    run            runs a command within the container, and returns what it printed; `hourmark` there is /opt/hourmark/hourmark
+    Attributes:
+        kafka: Bootstrap servers of the cluster that services write to.
+        service_url: URL of the Event Delivery Service; see docs/http-api.md.
+        registry_url: URL of the schema registry, with Confluent's API.
+        run: Runs a command in the container and returns its output; `hourmark` is
+            /opt/hourmark/hourmark there.
+        clock: The clock for time limits.
     """
 
     kafka: str
@@ -64,13 +72,18 @@ class Stack:
     clock: Clock = field(default_factory=SystemClock)
     _read: dict[tuple[str, str], list[Event]] = field(
         default_factory=dict
-    )  # what is closed never changes
+    )  # closed buckets never change
 
     def post(self, event_type: str, *events: Event) -> Posted:
-        """Post events and return once they are acknowledged, sent again until then.
+        """Post events and return when they are acknowledged. Posting is retried for 60 s.
 
-        Each gets an `event_time`, now, and an `event_id` of its own, unless it has them. Finding
-        where one becomes a dead letter.
+        Args:
+            event_type: The type's name.
+            events: The events. `event_time` (now) and `event_id` are added where they are missing.
+
+        Raises:
+            Finding: An event became a dead letter, or the service rejects the request.
+            Unavailable: The service did not accept the events in time.
         """
         now_ms = self.clock.now_ms()
         named = [{"event_time": now_ms, "event_id": str(uuid.uuid4()), **event} for event in events]
@@ -88,18 +101,26 @@ class Stack:
         return Posted(event_type, tuple(map(str, ids)))
 
     def write(self, *lines: str, source: str = "app") -> None:
-        """Append lines to the log file that a File Tailer follows as this source, which the stack's
-        types declare.
+        """Append lines to the log file that the File Tailer follows for a source.
+
+        Args:
+            lines: Lines without line feeds.
+            source: Name of a source that the stack's types declare.
         """
         self.run("sh", "-c", _APPEND, f"/var/log/app/{source}.log", *lines)
 
     def closed(self, event_type: str) -> list[str]:
-        """The type's closed buckets that hold events, the oldest first."""
+        """Return the hours of the type's closed buckets that contain events, the oldest first."""
         rows = self.hourmark("bucket", "ls", event_type)
         return sorted(row["hour"] for row in rows if row["state"] == "closed" and row["events"])
 
     def read(self, event_type: str, bucket: str) -> list[Event]:
-        """All events of a closed bucket."""
+        """Return all events of a closed bucket.
+
+        Args:
+            event_type: The type's name.
+            bucket: The bucket's hour, such as 2026-11-21T05:07.
+        """
         key = event_type, bucket
         if key not in self._read:
             lines = self.run(
@@ -109,8 +130,17 @@ class Stack:
         return self._read[key]
 
     def wait_for(self, posted: Posted, seconds: float = CLOSED_S) -> list[Placed]:
-        """Each of these events with its bucket, once all are in closed ones; in the order they were
-        posted in.
+        """Wait until all posted events are in closed buckets.
+
+        Args:
+            posted: The result of `post`.
+            seconds: Time limit.
+
+        Returns:
+            The events with their buckets, in the order in which they were posted.
+
+        Raises:
+            Unavailable: Not all are in closed buckets in time.
         """
         ids = set(posted.ids)
         placed = self.wait_until(
@@ -126,8 +156,20 @@ class Stack:
         count: int = 1,
         seconds: float = CLOSED_S,
     ) -> list[Placed]:
-        """All events in closed buckets that are wanted, once they are `count`; Unavailable, with
-        what is waited for, if never.
+        """Wait until closed buckets contain at least `count` events that satisfy a condition.
+
+        Args:
+            event_type: The type's name.
+            wanted: The condition.
+            count: Minimum number of events.
+            seconds: Time limit.
+
+        Returns:
+            All events that satisfy the condition, with their buckets.
+
+        Raises:
+            Unavailable: There are too few in time; the message states what the open buckets wait
+                for.
         """
         until = self.clock.monotonic_s() + seconds
         while True:
@@ -148,13 +190,13 @@ class Stack:
             self.clock.sleep(_ASK_S)
 
     def hourmark(self, *arguments: str) -> Any:
-        """What a command of Hourmark says with --json, as `stack.hourmark("dead-
-        letters", "ls")`.
+        """Run a Hourmark command with --json in the container and return its parsed output.
+
+        Example: `stack.hourmark("dead-letters", "ls")`.
         """
         return json.loads(self.run(_HOURMARK, *arguments, "--json", "--config", _CONFIG))
 
     def _why(self) -> str:
-        """What is told where a test waited in vain."""
         waits = [
             f"{row['type']} {row['hour']}: {row['waits_for']}"
             for row in self.hourmark("bucket", "ls")
@@ -177,19 +219,18 @@ class Stack:
                 told = error.read().decode(errors="replace")
                 if error.code not in (429, 503):
                     raise Finding(
-                        f"the service refuses events of {event_type}: {error.code} {told}"
+                        f"the service rejects events of {event_type}: {error.code} {told}"
                     ) from error
             except OSError as error:
                 told = str(error)
             if self.clock.monotonic_s() > until:
                 raise Unavailable(
-                    f"the service took no events of {event_type} in {_POST_S:g} s: {told}"
+                    f"the service accepted no events of {event_type} in {_POST_S:g} s: {told}"
                 )
             self.clock.sleep(_AGAIN_S)
 
 
 def _milliseconds(event_time: int | str) -> int:
-    """Of an `event_time` as the service takes it, cut to milliseconds."""
     if isinstance(event_time, int):
         return event_time
     return (datetime.fromisoformat(event_time) - _EPOCH) // timedelta(milliseconds=1)

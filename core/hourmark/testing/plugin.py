@@ -1,5 +1,6 @@
-"""Fixtures for pytest: `pytest_plugins = ["hourmark.testing.plugin"]` in conftest.py, beside the
-tests' root.
+"""Pytest fixtures that start a stack; enable them with `pytest_plugins` in the top-level conftest.py:
+
+pytest_plugins = ["hourmark.testing.plugin"]
 """
 
 from __future__ import annotations
@@ -15,17 +16,13 @@ from hourmark.testing import NoEngine, Stack, stack
 
 @pytest.fixture(scope="session")
 def hourmark_types() -> Path | None:
-    """The folder of types that `hourmark_stack` has; a fixture of this name in conftest.py names
-    another.
-    """
+    """Folder of declarations for `hourmark_stack`; override this fixture to use your own."""
     return None
 
 
 @pytest.fixture(scope="session")
 def hourmark_stack(hourmark_types: Path | None) -> Iterator[Stack]:
-    """A whole stack, one for the session. Where there is no container engine, what asks for it is
-    skipped, saying so.
-    """
+    """A complete stack for the session; tests are skipped if there is no container engine."""
     with ExitStack() as ended:
         try:
             started = ended.enter_context(stack(hourmark_types))

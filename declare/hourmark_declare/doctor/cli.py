@@ -1,6 +1,4 @@
-"""`hourmark doctor`: what is wrong with servers and machine, and what to do. Exit 1 on a
-finding.
-"""
+"""`hourmark doctor`: reports problems of servers and machine with remedies. Exits 1 on a finding."""
 
 from __future__ import annotations
 
@@ -10,9 +8,9 @@ import click
 
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, UsageError
-from hourmark.printing import json_option, say_json
-from hourmark_declare.doctor.examination import CHECKS, examine
-from hourmark_declare.doctor.finding import Verdict
+from hourmark.printing import json_option, print_json
+from hourmark_declare.doctor.check_result import CheckStatus
+from hourmark_declare.doctor.check_runner import CHECKS, run_checks
 
 
 def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
@@ -34,11 +32,14 @@ def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> list[str
 @json_option
 @config_option
 def doctor(only: list[str], as_json: bool, config: Config) -> None:
-    """Ask the servers of the configuration, and this machine, for what Hourmark needs. Exit 1 on a finding.
+    """Check whether the configured servers and this machine meet Hourmark's requirements.
 
-    A line for each thing looked at: `well`, `FINDING` with what to do, or `not asked` and why. A server that is away is a
-    finding, and the others are asked all the same. Nothing is changed, but for a folder that is made below storage.root and
-    deleted again: what storage must refuse can only be tried.
+    Prints one line for each check: `well`, `FINDING` with the remedy, or `not asked` with the
+    reason. A server that is down is a finding and does not stop the other checks. Exits with code 1
+    if there is a finding.
+
+    The command changes nothing, except that it creates a folder below storage.root and deletes it
+    again, to test that storage refuses to overwrite files.
 
     \b
     Examples:
@@ -46,10 +47,10 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
       hourmark doctor --only kafka --config hourmark.toml
       hourmark doctor --json
     """
-    answers = examine(config, only)
-    findings = sum(answer.verdict is Verdict.FINDING for answer in answers)
+    answers = run_checks(config, only)
+    findings = sum(answer.verdict is CheckStatus.FINDING for answer in answers)
     if as_json:
-        say_json(
+        print_json(
             {"findings": findings, "answers": [dataclasses.asdict(answer) for answer in answers]}
         )
     else:

@@ -1,4 +1,4 @@
-"""What the lines of a file may be: a declaration that is still to be tried on them."""
+"""Candidate formats of a log file: declarations that have not been tried on its lines yet."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hourmark.config.groups import Limits
-from hourmark.records.record_start import record_start
+from hourmark.config.groups import EventTimeLimits
+from hourmark.records.record_start import compile_record_start
 from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, Source
 from hourmark.rules.line_rule import DECLARED
 
-MESSAGE: Final = "message"  # the field of what is left of a line, and of a line that did not fit
-_ALWAYS: Final = Limits(lateness_seconds=10**10)  # how old a sample is says nothing of its form
+MESSAGE: Final = "message"  # field for the rest of a line, or for a line that does not match
+_ALWAYS: Final = EventTimeLimits(
+    lateness_seconds=10**10
+)  # the age of a sample does not matter for its format
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One form. `line` and `fields`: as the type's file has them; empty where the built-in type
-    `syslog` takes the lines.
+    """Possible format of a log file, as a declaration to try.
+
+    Attributes:
+        form: Description for users, such as `JSON lines`.
+        line: Table `[line]` of the type file; empty if the built-in type `syslog` takes the lines.
+        fields: Tables `[[fields]]` of the type file.
+        format: Format of the source, `free` or `syslog`.
+        record_start: Pattern that begins a record of several lines; empty if each line is a record.
+        catches_all: Whether lines that do not match become events with the whole line as message.
     """
 
     form: str
@@ -29,11 +38,15 @@ class Candidate:
     catches_all: bool = False
 
     def type_name(self, name: str) -> str:
-        """Of the source that is called so."""
+        """Return the type name for a source name, which is `syslog` for the built-in type."""
         return name if self.line else SYSLOG.name
 
     def type_file(self, name: str) -> dict[str, Any]:
-        """What its file declares."""
+        """Return the content of the type file.
+
+        Args:
+            name: Name of the type.
+        """
         return {
             "name": name,
             "line": dict(self.line),
@@ -41,22 +54,30 @@ class Candidate:
         }
 
     def source(self, name: str) -> dict[str, Any]:
-        """What `sources.toml` says of it."""
+        """Return the entry of `sources.toml` for a source of this format.
+
+        Args:
+            name: Name of the source.
+        """
         catch_all = {"catch_all": name} if self.catches_all else {}
         return {"name": name, "format": self.format, "types": [self.type_name(name)], **catch_all}
 
     @property
-    def alone(self) -> Candidate:
-        """Without what catches lines of other forms."""
+    def without_catch_all(self) -> Candidate:
+        """Return a copy that does not catch lines of other formats."""
         return dataclasses.replace(self, catches_all=False)
 
-    def declared(self, name: str) -> Declarations:
-        """Ready to be tried, on lines however old.
+    def to_declarations(self, name: str) -> Declarations:
+        """Return declarations with this type and its source, which accept lines of any age.
 
-        ValueError where it is no declaration, or a pattern is none.
+        Args:
+            name: Name of the source and its type.
+
+        Raises:
+            ValueError: The declaration or one of its patterns is invalid.
         """
         if self.record_start:
-            record_start(self.record_start)
+            compile_record_start(self.record_start)
         own = (
             EventType.model_validate(self.type_file(name), context=DECLARED)
             if self.line

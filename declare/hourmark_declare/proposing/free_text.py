@@ -1,6 +1,4 @@
-"""Forms of text: system logs, access logs, lines that begin with a time, records of several lines,
-and any text at all.
-"""
+"""Candidates for text formats: system logs, access logs, timestamped lines, plain text."""
 
 from __future__ import annotations
 
@@ -9,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.times import Prefixed, prefixed, stamped
-from hourmark_declare.proposing.value_types import field
+from hourmark_declare.proposing.timestamps import (
+    CommonTimestamp,
+    find_common_timestamp,
+    find_timestamp,
+)
+from hourmark_declare.proposing.value_types import optional_field
 
 _LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERG|SEVERE|LOG|PANIC"
-# Forms of a level, and how many lines must have it so; a word that begins a sentence is none.
+# Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
 _LEVEL_FORMS: Final = (
     (rf"[\[<(]?(?P<level>{_LEVELS})\b[\]>):]*", 0.5),
     (rf"[\[<(](?P<level>(?i:{_LEVELS}))[\]>)]:?", 0.5),
@@ -40,21 +42,21 @@ _ACCESS_FIELDS: Final = {
     "agent": "string",
     MESSAGE: "bytes",
 }
-_CLOSED: Final = r"[\])]?:?[ \t]*"  # what may stand right behind a time
+_CLOSED: Final = r"[\])]?:?[ \t]*"  # what may follow a timestamp directly
 _DASHED: Final = r"(?:[\-|][ \t]+)?"
-_CATCHING: Final = {"time": "observed", "field": MESSAGE}  # what lines of another form need
+_CATCHING: Final = {"time": "observed", "field": MESSAGE}  # required for lines that do not match
 _UNSTAMPED_MIN: Final = (
-    0.02  # fewer lines without a time than that are no sign of records of several
+    0.02  # a smaller share of lines without a timestamp does not indicate multi-line records
 )
 
 
-def system_log(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Whatever has a header of syslog."""
+def syslog_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
+    """Yield a candidate for lines with a syslog header."""
     yield Candidate(form="a system log", format="syslog")
 
 
-def access_log(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """As Apache and nginx write them, common or combined."""
+def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
+    """Yield a candidate for access logs of Apache and nginx, in common or combined format."""
     line = {
         "payload": "pattern",
         "pattern": _ACCESS,
@@ -62,54 +64,55 @@ def access_log(_: Sequence[bytes]) -> Iterator[Candidate]:
         "null_text": "-",
         **_CATCHING,
     }
-    fields = tuple(field(name, of) for name, of in _ACCESS_FIELDS.items())
+    fields = tuple(optional_field(name, of) for name, of in _ACCESS_FIELDS.items())
     yield Candidate(form="an access log", line=line, fields=fields, catches_all=True)
 
 
-def stamped_lines(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Lines that begin with a time, or records that do; with a level behind it, where most have
-    one.
+def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
+    """Yield candidates for lines, or records of several lines, that begin with a timestamp.
+
+    The pattern includes a level after the timestamp if most lines have one. Yields nothing if no
+    line has a timestamp.
     """
-    if (found := prefixed(lines)) is None:
+    if (found := find_common_timestamp(lines)) is None:
         return
-    behind = _behind(
+    behind = _separator_pattern(
         [
             line[at.end :]
             for line in lines
-            if (at := stamped(line)) is not None and at.form == found.form
+            if (at := find_timestamp(line)) is not None and at.form == found.form
         ]
     )
     if found.before is not None and found.share < 1 - _UNSTAMPED_MIN:
-        yield _stamped(found, behind, records=True)
-    yield _stamped(found, behind, records=False)
+        yield _timestamped(found, behind, records=True)
+    yield _timestamped(found, behind, records=False)
 
 
-def any_text(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Lines as they are, with the time at which they were read."""
+def plain_text_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
+    """Yield a candidate for lines without structure, with the time of reading as event time."""
     line = {"payload": "text", "field": MESSAGE, "time": "observed"}
     yield Candidate(
         form="lines of text without a time", line=line, fields=({"name": MESSAGE, "type": "bytes"},)
     )
 
 
-def _stamped(found: Prefixed, behind: str, *, records: bool) -> Candidate:
+def _timestamped(found: CommonTimestamp, behind: str, *, records: bool) -> Candidate:
     before = r".{0,120}?" if found.before is None else _quoted(found.before)
     stamp = f"(?P<time>{found.form.pattern})"
-    end = r"\r?\n?" if records else ""  # of a first line that says no more than the time
+    end = r"\r?\n?" if records else ""  # for a first line with only the timestamp
     pattern = f"{'(?s)' if records else ''}{before}{stamp}{behind}{end}(?P<{MESSAGE}>.*)"
     line = {"payload": "pattern", "pattern": pattern, "time_format": found.form.format, **_CATCHING}
-    fields = (*([field("level", "string")] if "<level>" in behind else []), field(MESSAGE, "bytes"))
+    fields = (
+        *([optional_field("level", "string")] if "<level>" in behind else []),
+        optional_field(MESSAGE, "bytes"),
+    )
     start = f"^{before}{found.form.pattern}" if records else ""
     form = f"{'records' if records else 'lines'} that begin with a time"
     return Candidate(form=form, line=line, fields=fields, record_start=start, catches_all=True)
 
 
-def _behind(rests: Sequence[bytes]) -> str:
-    """The pattern of what stands between time and message: a level, and a dash or a bar, as far as
-    most lines have them.
-
-    Whatever else there is belongs to the message.
-    """
+def _separator_pattern(rests: Sequence[bytes]) -> str:
+    """Return the pattern between timestamp and message: level and dash, if most lines have them."""
     rests = _without(_CLOSED, rests)
     dash, rests = _dash(rests)
     level = _level(rests)
@@ -121,7 +124,6 @@ def _behind(rests: Sequence[bytes]) -> str:
 
 
 def _level(rests: Sequence[bytes]) -> str:
-    """The first of the forms that enough of them have; nothing where none is."""
     for pattern, share in _LEVEL_FORMS:
         if sum(re.match(pattern.encode(), rest) is not None for rest in rests) > share * len(rests):
             return pattern
@@ -129,7 +131,6 @@ def _level(rests: Sequence[bytes]) -> str:
 
 
 def _dash(rests: Sequence[bytes]) -> tuple[str, Sequence[bytes]]:
-    """Its pattern, where most have one, and what is left; else nothing, and all."""
     without = _without(_DASHED, rests)
     if 2 * sum(len(rest) < len(before) for rest, before in zip(without, rests, strict=True)) > len(
         rests
@@ -139,11 +140,9 @@ def _dash(rests: Sequence[bytes]) -> tuple[str, Sequence[bytes]]:
 
 
 def _without(pattern: str, rests: Sequence[bytes]) -> list[bytes]:
-    """What is left of each behind the pattern, which matches nothing, too."""
     compiled = re.compile(pattern.encode())
     return [compiled.sub(b"", rest, count=1) for rest in rests]
 
 
 def _quoted(text: bytes) -> str:
-    """As a pattern that matches it."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text.decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Forms whose fields have names of their own, or columns: JSON lines, logfmt, tab-separated."""
+"""Candidates for structured formats: JSON lines, logfmt, tab-separated columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import Candidate
-from hourmark_declare.proposing.value_types import field, fields_of, objects, text_type
+from hourmark_declare.proposing.value_types import (
+    infer_fields,
+    infer_text_type,
+    optional_field,
+    parse_json_objects,
+)
 
 TIME_KEYS: Final = (
     "time",
@@ -37,18 +42,18 @@ _PAIR: Final = re.compile(r'(?P<key>[^\s="]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(
 _MORE: Final = "more"
 
 
-def json_lines(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Objects, one a line."""
-    if rows := objects(lines):
+def json_line_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
+    """Yield a candidate for lines that are JSON objects; nothing if no line is one."""
+    if rows := parse_json_objects(lines):
         more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
-        time = time_of(rows)
-        fields = fields_of(rows, leave=[_MORE, time.get("time_field", "")])
+        time = detect_time_settings(rows)
+        fields = infer_fields(rows, excluded=[_MORE, time.get("time_field", "")])
         line = {"payload": "json", **time, "unknown": "keep", "unknown_field": _MORE}
         yield Candidate(form="JSON lines", line=line, fields=(*fields, more))
 
 
-def logfmt(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """`key=value key="value"`."""
+def logfmt_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
+    """Yield a candidate for lines of the form `key=value key="value"`; nothing if no line has it."""
     rows = [row for line in lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
     if not rows:
         return
@@ -56,16 +61,16 @@ def logfmt(lines: Sequence[bytes]) -> Iterator[Candidate]:
     for row in rows:
         for key, value in row.items():
             columns[key].append(value)
-    time = time_of(rows)
-    known = fields_of(rows, leave=[_MORE, time.get("time_field", "")])
-    fields = [field(of["name"], text_type(columns[of["name"]])) for of in known]
+    time = detect_time_settings(rows)
+    known = infer_fields(rows, excluded=[_MORE, time.get("time_field", "")])
+    fields = [optional_field(of["name"], infer_text_type(columns[of["name"]])) for of in known]
     more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
     line = {"payload": "logfmt", **time, "unknown": "keep", "unknown_field": _MORE}
     yield Candidate(form="logfmt", line=line, fields=(*fields, more))
 
 
-def tab_separated(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Columns, always as many; they are numbered, as nothing names them."""
+def tab_separated_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
+    """Yield a candidate for at least three tab-separated columns, named by number."""
     rows = [
         line.decode(errors="replace").rstrip("\r").split("\t") for line in lines if line.strip()
     ]
@@ -76,7 +81,9 @@ def tab_separated(lines: Sequence[bytes]) -> Iterator[Candidate]:
         f"column_{n + 1}": [row[n] for row in rows if len(row) == width] for n in range(width)
     }
     times = {
-        name: form for name, values in columns.items() if (form := time_form(values)) is not None
+        name: form
+        for name, values in columns.items()
+        if (form := detect_time_format(values)) is not None
     }
     time = (
         dict(zip(("time_field", "time_format"), next(iter(times.items())), strict=True))
@@ -84,7 +91,7 @@ def tab_separated(lines: Sequence[bytes]) -> Iterator[Candidate]:
         else {"time": "observed"}
     )
     fields = [
-        field(name, text_type(values))
+        optional_field(name, infer_text_type(values))
         for name, values in columns.items()
         if name != time.get("time_field")
     ]
@@ -92,20 +99,26 @@ def tab_separated(lines: Sequence[bytes]) -> Iterator[Candidate]:
     yield Candidate(form=f"{width} columns with tabs between", line=line, fields=tuple(fields))
 
 
-def time_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What `[line]` says of the time: the key that holds it and its format, or that it is when the
-    line was read.
+def detect_time_settings(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the settings of `[line]` that define the event time.
+
+    Args:
+        rows: Field values of each line.
+
+    Returns:
+        `time_field` and `time_format` of the first known time key that most rows have, otherwise
+        `time = observed`, the time of reading.
     """
     rows = [*rows]
     for key in TIME_KEYS:
         values = [row[key] for row in rows if key in row]
-        if 2 * len(values) > len(rows) and (form := time_form(values)) is not None:
+        if 2 * len(values) > len(rows) and (form := detect_time_format(values)) is not None:
             return {"time_field": key, "time_format": form}
     return {"time": "observed"}
 
 
-def time_form(values: Sequence[Any]) -> str | None:
-    """The `time_format` of all of these, or None."""
+def detect_time_format(values: Sequence[Any]) -> str | None:
+    """Return the `time_format` that all values match; None if there is none or no value."""
     texts = [str(value) for value in values]
     if texts and all(_RFC3339.fullmatch(text) for text in texts):
         return "rfc3339"
@@ -127,7 +140,6 @@ def time_form(values: Sequence[Any]) -> str | None:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """Of a line that is little else; empty otherwise."""
     found = [*_PAIR.finditer(line)]
     told = sum(match.end() - match.start() for match in found)
     return (

@@ -1,4 +1,4 @@
-"""Avro types of values that were seen: a first proposal, in which every field may be missing."""
+"""Infers Avro types from sample values; every field is optional."""
 
 from __future__ import annotations
 
@@ -10,18 +10,30 @@ from typing import Any, Final
 from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 
-FIELDS_MAX: Final = 100  # of one type: more are kept in a map
+FIELDS_MAX: Final = 100  # fields of one type; others are kept in a map
 _LONGS: Final = range(-(1 << 63), 1 << 63)
 
 
-def field(name: str, of: str) -> dict[str, Any]:
-    """A field that may be missing."""
-    return {"name": name, "type": ["null", of]}
+def optional_field(name: str, avro_type: str) -> dict[str, Any]:
+    """Return an Avro field that may be null.
+
+    Args:
+        name: Field name.
+        avro_type: Avro type name, such as `long`.
+    """
+    return {"name": name, "type": ["null", avro_type]}
 
 
-def fields_of(rows: Iterable[Mapping[str, Any]], leave: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Fields for the keys of these rows, in the order of their first time; keys that can be none
-    are left out.
+def infer_fields(
+    rows: Iterable[Mapping[str, Any]], excluded: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return Avro fields for the keys of these rows, in order of first occurrence, at most 100.
+
+    Keys that are invalid names, names of the envelope, or have no common type are left out.
+
+    Args:
+        rows: Values by key, one mapping for each line.
+        excluded: Keys to leave out.
     """
     values: dict[str, list[Any]] = {}
     for row in rows:
@@ -30,22 +42,25 @@ def fields_of(rows: Iterable[Mapping[str, Any]], leave: Sequence[str] = ()) -> l
     usable = [
         key
         for key in values
-        if FIELD_NAME.fullmatch(key) and key not in ENVELOPE_NAMES and key not in leave
+        if FIELD_NAME.fullmatch(key) and key not in ENVELOPE_NAMES and key not in excluded
     ]
-    types = ((key, json_type(values[key])) for key in usable)
-    return [field(key, of) for key, of in types if of is not None][:FIELDS_MAX]
+    types = ((key, infer_json_type(values[key])) for key in usable)
+    return [optional_field(key, of) for key, of in types if of is not None][:FIELDS_MAX]
 
 
-def json_type(values: Iterable[Any]) -> str | None:
-    """Of JSON's values; None where they are objects or lists, or of several kinds."""
+def infer_json_type(values: Iterable[Any]) -> str | None:
+    """Return the Avro type of JSON values, ignoring null; None for objects, lists or mixed types."""
     kinds = {_kind(value) for value in values if value is not None}
     if kinds == {"long", "double"}:
         return "double"
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def text_type(values: Iterable[str]) -> str:
-    """Of text, as logfmt and columns have it."""
+def infer_text_type(values: Iterable[str]) -> str:
+    """Return the Avro type of text values: `long`, `double`, `boolean`, or otherwise `string`.
+
+    Ignores empty values and `-`.
+    """
     seen = [value for value in values if value not in ("", "-")]
     if seen and all(re.fullmatch(r"-?(?:0|[1-9]\d{0,17})", value) for value in seen):
         return "long"
@@ -58,8 +73,8 @@ def text_type(values: Iterable[str]) -> str:
     return "boolean" if seen and set(seen) <= {"true", "false"} else "string"
 
 
-def objects(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Those lines that are JSON objects."""
+def parse_json_objects(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Return the lines that are JSON objects, decoded."""
     found = []
     for line in lines:
         try:

@@ -12,7 +12,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark_delivery_service.access.token import Token, new_token
 
 _DURATION: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
@@ -125,7 +125,7 @@ def create(
         ) from None
     write_token(config.kafka, made.token)
     if as_json:
-        say_json({**_row(made.token), "token": made.text})
+        print_json({**_row(made.token), "token": made.text})
         return
     click.echo(
         f"token {made.token.id} ({made.token.name}) is valid; it is shown only once, on stdout:",
@@ -147,7 +147,7 @@ def list_tokens(config: Config, as_json: bool) -> None:
     set_up_logging(config.log_level)
     tokens = sorted(read_tokens(config.kafka).values(), key=lambda t: (t.created_at_ms, t.id))
     if as_json:
-        say_json({"tokens": [_row(t) for t in tokens]})
+        print_json({"tokens": [_row(t) for t in tokens]})
         return
     now_ms = SystemClock().now_ms()
     for t in tokens:
@@ -198,7 +198,7 @@ def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None
         ) from error
     write_token(config.kafka, revoked)
     if as_json:
-        say_json(_row(revoked))
+        print_json(_row(revoked))
     else:
         click.echo(f"token {revoked.id} ({revoked.name}) is revoked")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.kafka.clients import Cluster, topic_settings
 from hourmark.kafka.compacted_topic import append_all, read_topic
 from hourmark.kafka.topic_names import TOKENS
-from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
+from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
 from hourmark_delivery_service.access.token import Token
 
 _LOG = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ TOKEN_BYTES_MAX: Final = (
 )  # of a record; also what one poll of a topic of tokens may hold many of
 
 
-def read_tokens(kafka: Kafka) -> dict[str, Token]:
+def read_tokens(kafka: KafkaSettings) -> dict[str, Token]:
     """Return all tokens in the topic by id.
 
     Records that are not valid tokens are logged and skipped.
@@ -41,21 +41,21 @@ def read_tokens(kafka: Kafka) -> dict[str, Token]:
     return found
 
 
-def write_token(kafka: Kafka, token: Token) -> None:
+def write_token(kafka: KafkaSettings, token: Token) -> None:
     """Write a token to the topic, creating the topic if necessary.
 
     Returns once all in-sync replicas have stored the record.
 
     Raises:
-        Unavailable: If Kafka cannot be reached.
+        Unavailable: If KafkaSettings cannot be reached.
         Finding: If the topic exists with other settings than required.
     """
     ensure_topics(Cluster(kafka.edge, "edge"), [_wanted(kafka)])
     append_all(kafka.edge, TOKENS, [(token.id, token.to_json())], TOKEN_BYTES_MAX)
 
 
-def _wanted(kafka: Kafka) -> WantedTopic:
+def _wanted(kafka: KafkaSettings) -> TopicSpec:
     settings = topic_settings(
         kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas
     )
-    return WantedTopic(TOKENS, 1, {**settings, "cleanup.policy": "compact", "retention.ms": "-1"})
+    return TopicSpec(TOKENS, 1, {**settings, "cleanup.policy": "compact", "retention.ms": "-1"})

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from hourmark.config.groups import Service as ServiceSettings
-from hourmark.records.dead_letters import Reason
+from hourmark.config.groups import ServiceSettings
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import Part
 from hourmark.records.wire import (
@@ -48,7 +48,7 @@ _MILLISECONDS: Final[_Json] = {"type": "integer", "description": "Unix milliseco
 _REASONS: Final[_Json] = {
     "type": "object",
     "description": "dead letters by reason, those that came",
-    "propertyNames": {"enum": [reason.value for reason in Reason]},
+    "propertyNames": {"enum": [reason.value for reason in DeadLetterReason]},
     "additionalProperties": {"type": "integer", "minimum": 1},
 }
 _REJECTED: Final[_Json] = {
@@ -62,7 +62,7 @@ _REJECTED: Final[_Json] = {
                 **_COUNT,
                 "description": "of the line, or of the element of an array, from 0",
             },
-            "reason": {"enum": [reason.value for reason in Reason]},
+            "reason": {"enum": [reason.value for reason in DeadLetterReason]},
             "field": {"type": ["string", "null"], "description": "null where no field is wrong"},
             "detail": {"type": "string", "description": "absent where the type redacts"},
         },

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark.records.ranges import ByteRange, Part
-from hourmark.records.wire import RangeAnswer, parse_range_headers
+from hourmark.records.wire import RangeResponse, parse_range_headers
 from hourmark_delivery_service.access.grants import request_grant
 from hourmark_delivery_service.edge.request_headers import check_headers
 from hourmark_delivery_service.edge.responses import json_response
@@ -68,7 +68,7 @@ class RangesEndpoint:
                 parser = RangeParser(byte_range, body, rules)
             parser = await service.deliver(byte_range, parser, body, request, peer_of(http))
             grant.charge(events=parser.event_count + parser.dead_letter_count)
-            answer = RangeAnswer(
+            answer = RangeResponse(
                 end=byte_range.end,
                 events=parser.event_count,
                 dead_letters=parser.dead_letter_count,

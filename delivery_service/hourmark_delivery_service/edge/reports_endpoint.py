@@ -52,7 +52,7 @@ class ReportsEndpoint:
             ):
                 raise ValueError("a text holds a NUL (\\u0000)")
         grant.check_report(sent)
-        report = sent.received(self._service.clock.now_ms())
+        report = sent.stamped(self._service.clock.now_ms())
         try:
             await self._service.append_report(report)
         except QueueError as error:

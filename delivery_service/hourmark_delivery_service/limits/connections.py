@@ -30,7 +30,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from hourmark.config.groups import Service as Settings
+from hourmark.config.groups import ServiceSettings as Settings
 
 OTHER_FILES: Final = (
     256  # open in addition to connections: by Kafka's client and the service itself

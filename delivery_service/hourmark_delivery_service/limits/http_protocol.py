@@ -23,7 +23,7 @@ import uvicorn
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from hourmark.config.groups import Service as Settings
+from hourmark.config.groups import ServiceSettings as Settings
 from hourmark.errors import Finding
 from hourmark_delivery_service.edge.responses import REFUSED, ResponseMiddleware
 from hourmark_delivery_service.errors import (

@@ -13,7 +13,7 @@ from typing import Final
 
 from hourmark.config.groups import ServiceTls
 from hourmark.errors import ConfigError
-from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
+from hourmark.process.certificates import WatchedFiles, load_ca_certificates, load_certificate
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ def _context(settings: ServiceTls) -> ssl.SSLContext:
     )  # a resumed session presents no certificate, so a removed CA would stay trusted
     context.num_tickets = 0
     assert settings.certificate is not None
-    load_pair(context, "service.tls", settings.certificate, settings.key)
+    load_certificate(context, "service.tls", settings.certificate, settings.key)
     if settings.client_ca is not None:
-        load_cas(context, "service.tls.client_ca", settings.client_ca)
+        load_ca_certificates(context, "service.tls.client_ca", settings.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED if settings.client_required else ssl.CERT_OPTIONAL
     return context

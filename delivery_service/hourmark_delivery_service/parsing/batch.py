@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from hourmark.records import dead_letters
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.event_id import EventId, batch_event_id, client_event_id
 from hourmark.records.host_reports import API_SOURCE
 from hourmark.records.ranges import batch_range_id
@@ -143,7 +143,7 @@ class BatchParser(Parser):
         kind = self._type
         try:
             if not line.strip(b" \t\r"):
-                raise Rejected(Reason.EMPTY_LINE, "the line is empty", kind.name)
+                raise Rejected(DeadLetterReason.EMPTY_LINE, "the line is empty", kind.name)
             values = parse_json_object(line)
             event_id, time_ms = self._id_and_time(values, index)
             event = ParsedEvent(kind, time_ms, self._host, kind.encode_object(values))
@@ -175,7 +175,7 @@ class BatchParser(Parser):
             return batch_event_id(time_ms, self._type.name, self._key, index), time_ms
         if type(client_id) is not str or not 0 < len(client_id) <= CLIENT_ID_CHARS_MAX:
             detail = f"event_id must be a string of 1 to {CLIENT_ID_CHARS_MAX} characters"
-            raise Rejected(Reason.WRONG_FIELD, detail, key="event_id")
+            raise Rejected(DeadLetterReason.WRONG_FIELD, detail, key="event_id")
         return client_event_id(time_ms, self._type.name, client_id), time_ms
 
 
@@ -185,5 +185,5 @@ def _time_ms(value: object) -> int:
     micros = rfc3339_us(value.encode()) if type(value) is str else None
     if micros is None:
         detail = "event_time must be Unix milliseconds or an RFC 3339 time"
-        raise Rejected(Reason.BAD_TIMESTAMP, detail, key="event_time")
+        raise Rejected(DeadLetterReason.BAD_TIMESTAMP, detail, key="event_time")
     return micros // 1000

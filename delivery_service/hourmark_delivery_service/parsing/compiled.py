@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import fastavro
 
-from hourmark.avro.framing import ENVELOPE, frame
+from hourmark.avro.framing import ENVELOPE, framing_header
 from hourmark.records import dead_letters
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.rules.event_types import Source
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_dead_letter_field
@@ -116,7 +116,7 @@ class CompiledType:
     def __init__(self, version: TypeVersion) -> None:
         self.name = version.declaration.name
         self.rule = version.declaration.line
-        self.header = frame(version.schema_id)
+        self.header = framing_header(version.schema_id)
         self.problem: str | None = None
         self.fields: tuple[CompiledField, ...] = ()
         self._values: list[tuple[str, Encoder, bytes | None]] = []
@@ -259,12 +259,12 @@ class CompiledType:
                     out += default
             else:
                 raise Rejected(
-                    Reason.MISSING_FIELD, f"the field {name} is missing", self.name, name
+                    DeadLetterReason.MISSING_FIELD, f"the field {name} is missing", self.name, name
                 )
         if left:
             unknown = sorted(set(values) - {field.name for field in self.fields})
             detail = f"{self.name} has no field {', '.join(unknown)[:200]}"
-            raise Rejected(Reason.UNKNOWN_FIELD, detail, self.name, key=unknown[0])
+            raise Rejected(DeadLetterReason.UNKNOWN_FIELD, detail, self.name, key=unknown[0])
         return out
 
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
@@ -297,7 +297,7 @@ class CompiledType:
                 out += field.absent
             else:
                 raise Rejected(
-                    Reason.MISSING_FIELD,
+                    DeadLetterReason.MISSING_FIELD,
                     f"the field {field.name} is missing",
                     self.name,
                     field.name,
@@ -322,7 +322,7 @@ class CompiledType:
 
     def _check_usable(self) -> None:
         if self.problem is not None:
-            raise Rejected(Reason.WRONG_FIELD, self.problem, self.name)
+            raise Rejected(DeadLetterReason.WRONG_FIELD, self.problem, self.name)
 
     def _wrong(self, name: str, error: Mismatch) -> Rejected:
         return Rejected(error.reason, f"the field {name}{error.suffix}", self.name, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
-from hourmark.records.dead_letters import FIELDS, Reason
+from hourmark.records.dead_letters import FIELDS, DeadLetterReason
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.values.primitives import Encoder, Mismatch, encode_to_bytes
 
@@ -18,7 +18,7 @@ _LONG_MAX: Final = (1 << 63) - 1
 
 # All that is ever written into a field lies between these; a type that takes them takes it.
 EXTREMES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "reason": tuple(reason.value for reason in Reason),
+    "reason": tuple(reason.value for reason in DeadLetterReason),
     "detail": ("", "\U0010ffff" * 500),
     "claimed_type": (None, "a", "a" * 255),
     "raw": (b"", bytes(range(256))),
@@ -33,14 +33,14 @@ assert list(EXTREMES) == [field["name"] for field in FIELDS], "what `Parser` giv
 # Rejections whose details never quote the line.
 _TELLS_NOTHING: Final = frozenset(
     (
-        Reason.MISSING_FIELD,
-        Reason.NO_TIMESTAMP,
-        Reason.FUTURE,
-        Reason.TOO_LATE,
-        Reason.BAD_COLUMNS,
-        Reason.EMPTY_LINE,
-        Reason.LINE_TOO_LONG,
-        Reason.EVENT_TOO_LARGE,
+        DeadLetterReason.MISSING_FIELD,
+        DeadLetterReason.NO_TIMESTAMP,
+        DeadLetterReason.FUTURE,
+        DeadLetterReason.TOO_LATE,
+        DeadLetterReason.BAD_COLUMNS,
+        DeadLetterReason.EMPTY_LINE,
+        DeadLetterReason.LINE_TOO_LONG,
+        DeadLetterReason.EVENT_TOO_LARGE,
     )
 )
 

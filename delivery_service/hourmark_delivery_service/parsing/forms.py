@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.rules.line_rule import SKIPPED, LineRule
 from hourmark_delivery_service.parsing.json_payload import parse_json_object
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -53,13 +53,13 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
         has_value = has_value or equals is not None
         at = match.end()
     if not _REST.fullmatch(message, at):
-        raise Rejected(Reason.BAD_LOGFMT, f"the message is no logfmt from byte {at} on")
+        raise Rejected(DeadLetterReason.BAD_LOGFMT, f"the message is no logfmt from byte {at} on")
     if not has_value:
-        raise Rejected(Reason.BAD_LOGFMT, "the message has no key=value")
+        raise Rejected(DeadLetterReason.BAD_LOGFMT, "the message has no key=value")
     try:
         return {key.decode(): value for key, value in found.items()}
     except UnicodeDecodeError:
-        raise Rejected(Reason.NOT_UTF8, "a key of the message is not UTF-8") from None
+        raise Rejected(DeadLetterReason.NOT_UTF8, "a key of the message is not UTF-8") from None
 
 
 def _meaning(escape: re.Match[bytes]) -> bytes:
@@ -68,7 +68,7 @@ def _meaning(escape: re.Match[bytes]) -> bytes:
         return bytes.fromhex(byte.decode())
     if plain:
         if plain[0] not in _PLAIN:
-            raise Rejected(Reason.BAD_LOGFMT, "a quoted value has an escape that is none")
+            raise Rejected(DeadLetterReason.BAD_LOGFMT, "a quoted value has an escape that is none")
         return bytes([_PLAIN[plain[0]]])
     code = int(unit or point, 16)
     if unit and 0xD800 <= code < 0xDC00 and second:
@@ -81,7 +81,9 @@ def _character(code: int) -> bytes:
     try:
         return chr(code).encode()
     except (ValueError, OverflowError):
-        raise Rejected(Reason.BAD_LOGFMT, "a quoted value has an escape of no character") from None
+        raise Rejected(
+            DeadLetterReason.BAD_LOGFMT, "a quoted value has an escape of no character"
+        ) from None
 
 
 class ParsedMessage(NamedTuple):
@@ -139,7 +141,7 @@ def _tsv(rule: LineRule, own: frozenset[str]) -> MessageParser:
         values = message.removesuffix(b"\r").split(b"\t")
         if len(values) != len(columns):
             raise Rejected(
-                Reason.BAD_COLUMNS,
+                DeadLetterReason.BAD_COLUMNS,
                 f"the message has {len(values)} columns, {len(columns)} are declared",
             )
         named = {
@@ -154,7 +156,9 @@ def _matching(rule: LineRule, own: frozenset[str], pattern: LinePattern) -> Mess
     def read(message: bytes) -> ParsedMessage:
         groups = pattern.match(message)
         if groups is None:
-            raise Rejected(Reason.NO_PATTERN, "the pattern does not fit the whole message")
+            raise Rejected(
+                DeadLetterReason.NO_PATTERN, "the pattern does not fit the whole message"
+            )
         texts = {
             name: text
             for name, index in pattern.groups.items()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
 
@@ -32,14 +32,15 @@ def parse_json_object(payload: bytes) -> dict[str, Any]:
     if payload.startswith(BOM):
         payload = payload[len(BOM) :]
     if exceeds_nesting(payload, DEPTH_MAX):
-        raise Rejected(Reason.BAD_JSON, f"nested deeper than {DEPTH_MAX} levels")
+        raise Rejected(DeadLetterReason.BAD_JSON, f"nested deeper than {DEPTH_MAX} levels")
     try:
         value = _decode(payload)
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise _refusal(payload, error) from None
     if type(value) is not dict:
         raise Rejected(
-            Reason.BAD_JSON, f"the payload must be a JSON object, not {type(value).__name__}"
+            DeadLetterReason.BAD_JSON,
+            f"the payload must be a JSON object, not {type(value).__name__}",
         )
     return value
 
@@ -68,6 +69,7 @@ def _refusal(payload: bytes, error: Exception) -> Rejected:
         payload.decode()
     except UnicodeDecodeError as wrong:
         return Rejected(
-            Reason.NOT_UTF8, f"the payload is not UTF-8: {wrong.reason} at byte {wrong.start}"
+            DeadLetterReason.NOT_UTF8,
+            f"the payload is not UTF-8: {wrong.reason} at byte {wrong.start}",
         )
-    return Rejected(Reason.BAD_JSON, str(error))
+    return Rejected(DeadLetterReason.BAD_JSON, str(error))

@@ -6,8 +6,8 @@ text, and patterns, for types whose fields are filled by name. `messages` handle
 
 from __future__ import annotations
 
-from hourmark.config.groups import Parsing
-from hourmark.records.dead_letters import Reason
+from hourmark.config.groups import ParsingSettings
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
@@ -94,11 +94,11 @@ class Rfc5424Reader(LineReader):
         if timestamp == NIL:
             if kind.rule.time == "observed":
                 return self.default_time_ms
-            raise Rejected(Reason.NO_TIMESTAMP, "the TIMESTAMP is '-'", kind.name)
+            raise Rejected(DeadLetterReason.NO_TIMESTAMP, "the TIMESTAMP is '-'", kind.name)
         micros = rfc3339_us(timestamp, SYSLOG_FRACTION_DIGITS)
         if micros is None:
             raise Rejected(
-                Reason.BAD_TIMESTAMP,
+                DeadLetterReason.BAD_TIMESTAMP,
                 f"the TIMESTAMP {quote_text(timestamp)} is not of RFC 5424's form",
                 kind.name,
             )
@@ -133,7 +133,8 @@ class PatternReader(LineReader):
         return self._otherwise(
             line,
             Rejected(
-                Reason.NO_PATTERN, f"no pattern fits the whole line; tried: {tried}{unusable}"
+                DeadLetterReason.NO_PATTERN,
+                f"no pattern fits the whole line; tried: {tried}{unusable}",
             ),
         )
 
@@ -142,7 +143,9 @@ class PatternReader(LineReader):
             if kind.rule.time == "observed":
                 return self.default_time_ms
             raise Rejected(
-                Reason.NO_TIMESTAMP, "the group `time` took no part in the match", kind.name
+                DeadLetterReason.NO_TIMESTAMP,
+                "the group `time` took no part in the match",
+                kind.name,
             )
         time_ms = kind.time_format.read_ms(text, self._time_context)
         if time_ms is None:
@@ -152,13 +155,13 @@ class PatternReader(LineReader):
                 else f" (there is no time zone {self._zone_name!r:.80})"
             )
             detail = f"{quote_text(text)} does not have the format {kind.rule.time_format}{zone}"
-            raise Rejected(Reason.BAD_TIMESTAMP, detail, kind.name)
+            raise Rejected(DeadLetterReason.BAD_TIMESTAMP, detail, kind.name)
         return time_ms
 
 
 def not_rfc5424_rejection() -> Rejected:
     """Return the rejection of a line that does not have the form of RFC 5424."""
-    return Rejected(Reason.NOT_RFC5424, "the line is not of the form of RFC 5424")
+    return Rejected(DeadLetterReason.NOT_RFC5424, "the line is not of the form of RFC 5424")
 
 
 def unknown_type_rejection(name: str, source: Source) -> Rejected:
@@ -171,10 +174,12 @@ def unknown_type_rejection(name: str, source: Source) -> Rejected:
     detail = (
         f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
     )
-    return Rejected(Reason.UNKNOWN_TYPE, detail, name)
+    return Rejected(DeadLetterReason.UNKNOWN_TYPE, detail, name)
 
 
-def check_plausible(time_ms: int, observed_at_ms: int, parsing: Parsing, event_type: str) -> None:
+def check_plausible(
+    time_ms: int, observed_at_ms: int, parsing: ParsingSettings, event_type: str
+) -> None:
     """Check that the time of an event is plausible.
 
     Args:
@@ -190,14 +195,14 @@ def check_plausible(time_ms: int, observed_at_ms: int, parsing: Parsing, event_t
     if time_ms > observed_at_ms + parsing.future_seconds * 1000:
         ahead_s = (time_ms - observed_at_ms) // 1000
         raise Rejected(
-            Reason.FUTURE,
+            DeadLetterReason.FUTURE,
             f"the event's time is {ahead_s} s ahead of {observed_at_ms} ms",
             event_type,
         )
     if time_ms < observed_at_ms - parsing.lateness_seconds * 1000 or time_ms < 0:
         behind_s = (observed_at_ms - time_ms) // 1000
         raise Rejected(
-            Reason.TOO_LATE,
+            DeadLetterReason.TOO_LATE,
             f"the event's time is {behind_s} s before {observed_at_ms} ms",
             event_type,
         )
@@ -209,7 +214,8 @@ def _body(kind: CompiledType, parts: Rfc5424Line) -> bytearray:
     field = kind.line_field
     if field is None:
         raise Rejected(
-            Reason.MISSING_FIELD, kind.problem or f"{kind.name} has no line.field to take the text"
+            DeadLetterReason.MISSING_FIELD,
+            kind.problem or f"{kind.name} has no line.field to take the text",
         )
     msg = parts.msg
     if msg.startswith(BOM) and not field.takes_bytes:

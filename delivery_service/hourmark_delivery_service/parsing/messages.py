@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
@@ -130,7 +130,7 @@ class MessageReader(LineReader):
             return self.default_time_ms
         else:
             raise Rejected(
-                Reason.NO_TIMESTAMP,
+                DeadLetterReason.NO_TIMESTAMP,
                 "the line has no time, neither in its header nor in its message",
                 kind.name,
             )
@@ -141,7 +141,7 @@ class MessageReader(LineReader):
                 else f" (there is no time zone {self._zone_name!r:.80})"
             )
             raise Rejected(
-                Reason.BAD_TIMESTAMP,
+                DeadLetterReason.BAD_TIMESTAMP,
                 f"{quote_text(text)} does not have the format {form}{zone}",
                 kind.name,
             )
@@ -153,6 +153,6 @@ def _none_fits(refusals: Sequence[Rejected], types: Iterable[str]) -> Rejected:
         return refusals[0]
     told = "; ".join(f"{refusal.claimed_type}: {refusal.detail}" for refusal in refusals)
     return Rejected(
-        Reason.NO_PATTERN,
+        DeadLetterReason.NO_PATTERN,
         f"no type fits the message; {told or 'none takes its program: ' + ', '.join(types)}",
     )

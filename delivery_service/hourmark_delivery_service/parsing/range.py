@@ -12,10 +12,10 @@ from typing import Any
 
 from hourmark.avro.framing import put_long
 from hourmark.records import cri
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.event_id import LineIds
-from hourmark.records.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId, read_range_fields
-from hourmark.records.record_start import STEP_BYTES, RecordStart, record_start
+from hourmark.records.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId, decode_range_fields
+from hourmark.records.record_start import STEP_BYTES, RecordStart, compile_record_start
 from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
@@ -48,7 +48,7 @@ def line_reader_for(
     source = rules.sources.get(byte_range.source)
     if source is None:
         return None
-    if fields := read_range_fields(byte_range.fields) | extra_fields:
+    if fields := decode_range_fields(byte_range.fields) | extra_fields:
         rules = rules.with_fields(fields, source)
     if source.name not in rules.plain_sources:
         return MessageReader(byte_range, rules, source)
@@ -109,7 +109,9 @@ class RangeParser(Parser):
         )
         self._range = byte_range
         self._body = body
-        self._starts = record_start(byte_range.record_start) if byte_range.record_start else None
+        self._starts = (
+            compile_record_start(byte_range.record_start) if byte_range.record_start else None
+        )
         self.joins_lines = self._starts is not None or byte_range.format == "cri"
         self._reader = line_reader_for(byte_range, rules)
         self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
@@ -124,7 +126,7 @@ class RangeParser(Parser):
             )
             self._refuse(
                 Rejected(
-                    Reason.LINE_TOO_LONG,
+                    DeadLetterReason.LINE_TOO_LONG,
                     f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes",
                 ),
                 raw,
@@ -175,7 +177,7 @@ class RangeParser(Parser):
             stream: line_reader_for(self._range, self._rules, stream=stream.decode())
             for stream in cri.STREAMS
         }
-        for end, record in cri.records(self._body):
+        for end, record in cri.split_records(self._body):
             if record is None:
                 pass
             elif self._is_blank(record.text):
@@ -185,17 +187,17 @@ class RangeParser(Parser):
             yield end - at
             at = end
 
-    def _cri_record(self, record: cri.Record, reader: LineReader | None) -> None:
+    def _cri_record(self, record: cri.CriRecord, reader: LineReader | None) -> None:
         time_us = rfc3339_us(record.time)
         if not record.stream:
             self._refuse(
-                Rejected(Reason.NOT_CRI, "the line is not of the form of container logs"),
+                Rejected(DeadLetterReason.NOT_CRI, "the line is not of the form of container logs"),
                 record.text,
                 record.at,
             )
         elif time_us is None or time_us < 0:
             detail = f"its runtime says {record.time.decode('ascii')}, which is no time of an event"
-            self._refuse(Rejected(Reason.BAD_TIMESTAMP, detail), record.text, record.at)
+            self._refuse(Rejected(DeadLetterReason.BAD_TIMESTAMP, detail), record.text, record.at)
         else:
             self._reader = reader
             if reader is not None:
@@ -243,14 +245,14 @@ class RangeParser(Parser):
         position = self._range.start + at
         try:
             if not line:
-                raise Rejected(Reason.EMPTY_LINE, "the line has no bytes")
+                raise Rejected(DeadLetterReason.EMPTY_LINE, "the line has no bytes")
             if len(line) > LINE_BYTES_MAX:
                 raise Rejected(
-                    Reason.LINE_TOO_LONG, f"the line has more than {LINE_BYTES_MAX} bytes"
+                    DeadLetterReason.LINE_TOO_LONG, f"the line has more than {LINE_BYTES_MAX} bytes"
                 )
             if self._reader is None:
                 raise Rejected(
-                    Reason.UNKNOWN_SOURCE,
+                    DeadLetterReason.UNKNOWN_SOURCE,
                     f"the rules declare no source {replace_surrogates(self._range.source)}",
                 )
             event = self._reader.read(line)

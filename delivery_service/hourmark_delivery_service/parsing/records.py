@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from hourmark.avro.framing import ENVELOPE, put_long
 from hourmark.avro.value_hash import value_hash
-from hourmark.records.audit import AuditRecord, Promise, digest_of_ids, promises
-from hourmark.records.dead_letters import Reason
+from hourmark.records.audit import AuditRecord, Promise, digest_ids, promises
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.event_id import SIZE, EventId
 from hourmark.records.hours import hour_start_s
 from hourmark.records.ranges import RangeId
@@ -144,7 +144,7 @@ class PromiseAccumulator:
 
     def digest(self) -> bytes:
         """Return a digest of the ids of all records."""
-        return digest_of_ids((self._ids,))
+        return digest_ids((self._ids,))
 
 
 EVENT_BYTES_MAX: Final = (
@@ -434,7 +434,7 @@ class Parser:
         value = self._value(event, event_id, position)
         if len(value) + KEY_SIZE > EVENT_BYTES_MAX:
             raise Rejected(
-                Reason.EVENT_TOO_LARGE,
+                DeadLetterReason.EVENT_TOO_LARGE,
                 "the encoded event is over Kafka's message limit",
                 event.type.name,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 
 
 class Rejected(Exception):
@@ -20,7 +20,7 @@ class Rejected(Exception):
 
     def __init__(
         self,
-        reason: Reason,
+        reason: DeadLetterReason,
         detail: str,
         claimed_type: str | None = None,
         field: str | None = None,

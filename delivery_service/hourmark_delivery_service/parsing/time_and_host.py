@@ -12,7 +12,7 @@ host    the host in the line's header or host field, if the source declares host
 
 from __future__ import annotations
 
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Source
 from hourmark.rules.revision import ParserVersion
@@ -62,7 +62,9 @@ class HostEncoder:
             return self._tailer
         if len(host) > HOST_BYTES_MAX:
             raise Rejected(
-                Reason.WRONG_FIELD, f"the host has more than {HOST_BYTES_MAX} bytes", kind.name
+                DeadLetterReason.WRONG_FIELD,
+                f"the host has more than {HOST_BYTES_MAX} bytes",
+                kind.name,
             )
         known = self._known.get(host)
         if known is None:

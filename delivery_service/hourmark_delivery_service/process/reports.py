@@ -54,7 +54,7 @@ def take_identity(state_dir: Path) -> ServiceIdentity:
     folder = StateFolder(state_dir, "service")
     lock = folder.lock()
     try:
-        host_id = folder.host_id() or folder.keep_host_id(new_host_id())
+        host_id = folder.host_id() or folder.save_host_id(new_host_id())
     except BaseException:
         lock.close()
         raise

@@ -32,7 +32,7 @@ from prometheus_client import multiprocess
 from hourmark.clock import Clock, SystemClock
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
-from hourmark.kafka.clients import bootstrap_of
+from hourmark.kafka.clients import bootstrap_addresses
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
 from hourmark_delivery_service.process.lifecycle import progress_reporting, running_service
 from hourmark_delivery_service.process.reports import ServiceIdentity, ServiceReporter
@@ -208,7 +208,9 @@ class WorkerSupervisor:
 
 def _informed(config: Config) -> Config:
     # Passes on the brokers that the cluster has named meanwhile.
-    edge = config.kafka.edge.model_copy(update={"bootstrap": bootstrap_of(config.kafka.edge)})
+    edge = config.kafka.edge.model_copy(
+        update={"bootstrap": bootstrap_addresses(config.kafka.edge)}
+    )
     return config.model_copy(update={"kafka": config.kafka.model_copy(update={"edge": edge})})
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.config.loading import Config
-from hourmark.kafka.clients import bootstrap_of, client_settings
+from hourmark.kafka.clients import bootstrap_addresses, client_settings
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark_delivery_service.message import Message, PackedMessages, message_chunks
 from hourmark_delivery_service.metrics import ServiceMetrics
@@ -242,7 +242,7 @@ class KafkaQueue:
                 return
             if not problems:
                 self._renew(producer, "it delivers nothing although the cluster is healthy")
-            elif producer.bootstrap != bootstrap_of(self._config.kafka.edge):
+            elif producer.bootstrap != bootstrap_addresses(self._config.kafka.edge):
                 self._renew(
                     producer,
                     "it delivers nothing, and was made before the cluster named other brokers",

@@ -19,7 +19,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from hourmark.errors import ConfigError
-from hourmark.kafka.clients import quiet_logger, serves
+from hourmark.kafka.clients import librdkafka_logger, supports_native_client
 from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.parsing import native
 
@@ -90,7 +90,7 @@ def make_producer(settings: dict[str, Any]) -> Producer:
             value, which may be a secret.
     """
     try:
-        return Producer(settings, logger=quiet_logger())
+        return Producer(settings, logger=librdkafka_logger())
     except KafkaException as error:
         why = str(error.args[0].str())
         named = _PROPERTY.search(why) or _FAILED.search(why)
@@ -231,7 +231,7 @@ def _error(code: int) -> KafkaError | None:
 
 
 def _made(make: MakeProducer, settings: dict[str, Any]) -> tuple[Any, Any]:
-    if native.MODULE is None or not serves(native.MODULE):
+    if native.MODULE is None or not supports_native_client(native.MODULE):
         return make(settings), None
     others = settings.get("plugin.library.paths")
     ours = native.MODULE.__file__

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Set
 from typing import Final, Protocol
 
-from hourmark.avro.framing import Schema, frame
+from hourmark.avro.framing import Schema, framing_header
 from hourmark.errors import Unavailable, UsageError
 from hourmark.kafka.topic_names import AUDIT, HOSTS
 from hourmark.records import audit, host_reports
@@ -45,13 +45,13 @@ class Framing:
         audit: Prefix of audit records, by whether the record counts blank lines. Contains only the
             kinds of records that known rules revisions need.
         hosts: Prefix of host reports.
-        tells_unknown: Whether host reports use the newest schema.
+        with_unknown_losses: Whether host reports use the newest schema.
         has_checksums: Whether audit records use the newest schema, which has checksums.
     """
 
     audit: Mapping[bool, bytes]
     hosts: bytes
-    tells_unknown: bool = (
+    with_unknown_losses: bool = (
         True  # reports: else their schema is the one of before, until types are applied
     )
     has_checksums: bool = True  # audit records: likewise
@@ -62,7 +62,7 @@ class Framing:
 
         If not, `hourmark types apply` was not run since the last upgrade.
         """
-        return self.tells_unknown and self.has_checksums
+        return self.with_unknown_losses and self.has_checksums
 
 
 async def find_framing(
@@ -96,19 +96,19 @@ async def find_framing(
 
 def _find(registry: SchemaLookup, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
     of_before = registry.find(HOSTS, host_reports.SCHEMA_BEFORE_UNKNOWN)
-    tells_unknown = of_before is None or registry.find(HOSTS, host_reports.SCHEMA) is not None
-    schema = host_reports.SCHEMA if tells_unknown else host_reports.SCHEMA_BEFORE_UNKNOWN
+    with_unknown_losses = of_before is None or registry.find(HOSTS, host_reports.SCHEMA) is not None
+    schema = host_reports.SCHEMA if with_unknown_losses else host_reports.SCHEMA_BEFORE_UNKNOWN
     of_before = registry.find(AUDIT, audit.SCHEMA_BEFORE_CHECKSUMS) if True in needed else None
     has_checksums = of_before is None or registry.find(AUDIT, audit.SCHEMA) is not None
     with_blanks = audit.SCHEMA if has_checksums else audit.SCHEMA_BEFORE_CHECKSUMS
     schemas = {True: with_blanks, False: audit.SCHEMA_BEFORE_BLANKS}
     return Framing(
         audit={
-            counts_blanks: frame(_id(registry, AUDIT, schemas[counts_blanks], taken))
+            counts_blanks: framing_header(_id(registry, AUDIT, schemas[counts_blanks], taken))
             for counts_blanks in sorted(needed)
         },
-        hosts=frame(_id(registry, HOSTS, schema, taken)),
-        tells_unknown=tells_unknown,
+        hosts=framing_header(_id(registry, HOSTS, schema, taken)),
+        with_unknown_losses=with_unknown_losses,
         has_checksums=has_checksums,
     )
 

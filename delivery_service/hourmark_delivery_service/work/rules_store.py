@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from hourmark.rules.revision import Rules, RulesBook, is_named_by, order_of
+from hourmark.rules.revision import Rules, RulesBook, key_matches_content, revision_order
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import CompiledRules
 from hourmark_delivery_service.parsing.compiled import CompiledType
@@ -71,7 +71,7 @@ class RulesStore:
             _LOG.error("no new ranges are accepted: %s", self.not_ready_reason())
         self._latest = latest
         if latest is not None:
-            self._metrics.rules_sequence.set(order_of(latest.id)[0])
+            self._metrics.rules_sequence.set(revision_order(latest.id)[0])
         self.caught_up = True
 
     def get(self, revision: str) -> CompiledRules | None:
@@ -123,12 +123,12 @@ class RulesStore:
 
     @property
     def _newest(self) -> str:
-        return max(self._seen, key=order_of, default="")
+        return max(self._seen, key=revision_order, default="")
 
     def _add(self, key: bytes, value: bytes) -> None:
         try:
             name, text = key.decode(), value.decode()
-            if name.startswith("rules/") and is_named_by(name, text):
+            if name.startswith("rules/") and key_matches_content(name, text):
                 self._seen.add(name.removeprefix("rules/"))
                 self._published.add(name.removeprefix("rules/"))
             self._book.add(name, text)
@@ -142,7 +142,7 @@ class RulesStore:
         if revision in self._unusable:
             return None
         try:
-            self._book.check(rules, self._published)
+            self._book.check_schema_ids(rules, self._published)
             compiled = CompiledRules(rules, self._types)
         except ValueError as error:
             _LOG.error("rules revision %s: %s; ranges that name it wait", revision, error)

@@ -277,7 +277,9 @@ class DeliveryService:
                 "not_ready",
                 f"the schema ids of audit records are not known yet{self.framing_error}",
             )
-        value = self.framing.hosts + report.encode(tells_unknown=self.framing.tells_unknown)
+        value = self.framing.hosts + report.encode(
+            with_unknown_losses=self.framing.with_unknown_losses
+        )
         await self.queue.append({HOSTS: [{"key": report.host_id.encode(), "value": value}]})
         self.metrics.reports.labels(report.kind).inc()
 

@@ -1,1 +1,1 @@
-"""Buckets as they stand on storage: read them, and verify one without the ledger."""
+"""Closed buckets on storage: reading them, and verifying them without the ledger."""

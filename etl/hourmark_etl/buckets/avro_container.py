@@ -1,11 +1,10 @@
-"""Avro object container files, written from datums that are encoded already: nothing is decoded on
-the way.
+"""Reader and writer for Avro object container files of datums that are already encoded.
 
-The format (Avro specification 1.12, "Object Container Files"): header (magic, metadata map, 16-byte
-sync marker), then blocks of (count, size, compressed datums, sync marker). A block's content is the
-concatenation of its datums, so staged datums of one writer schema are copied as they are. Codec
-`zstandard`. Memory: one block, or one datum where that is larger. The digest is made of the bytes
-handed to the file, so a check of it covers everything below.
+The format is Avro specification 1.12, "Object Container Files": a header (magic, metadata map,
+16-byte sync marker), then blocks of count, size, compressed datums and sync marker. A block's
+content is the concatenation of its datums, so datums of one writer schema are copied without
+decoding. The codec is `zstandard`. Memory: one block, or one datum if that is larger. The digest
+covers the bytes that are passed to the file, so reading the file back verifies all layers below.
 """
 
 from __future__ import annotations
@@ -31,7 +30,13 @@ _DIGEST_SIZE: Final = 16
 
 
 class ContainerStats(NamedTuple):
-    """What was written; `blake2b` is the hex digest (16 bytes) of the whole file."""
+    """The size and digest of a container file that was written.
+
+    Attributes:
+        records: Number of datums.
+        bytes: Size of the file.
+        blake2b: BLAKE2b digest of the whole file, 16 bytes in hex.
+    """
 
     records: int
     bytes: int
@@ -39,11 +44,15 @@ class ContainerStats(NamedTuple):
 
 
 class ContainerWriter:
-    """Writes one container file; the caller opens and closes `file`.
+    """Writes encoded datums into one Avro container file.
 
-    After an exception the file is worth nothing.
+    The caller opens and closes the file. After an exception the file is incomplete and must be
+    discarded.
 
-    `schema_json` is embedded as it is.
+    Args:
+        file: A buffered binary file, positioned at its start.
+        schema_json: The writer schema; it is embedded unchanged.
+        block_bytes: Size of a block before compression.
     """
 
     def __init__(self, file: BinaryIO, schema_json: str, *, block_bytes: int = BLOCK_BYTES) -> None:
@@ -61,11 +70,15 @@ class ContainerWriter:
         self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
 
     def append_run(self, data: memoryview, offsets: Int64s) -> None:
-        """Add datums that stand one behind the other: datum i is data[offsets[i]:offsets[i + 1]].
+        """Append contiguous datums, copying them in whole blocks.
 
-        No loop over datums.
+        Args:
+            data: Buffer with the encoded datums.
+            offsets: Offsets into `data`, one more than datums: datum i is
+                `data[offsets[i]:offsets[i + 1]]`.
 
-        They are copied; ValueError once closed.
+        Raises:
+            ValueError: The container is closed.
         """
         if self._closed:
             raise ValueError("the container is closed")
@@ -77,7 +90,7 @@ class ContainerWriter:
                 if self._block_records:
                     self._flush_block()
                     continue
-                until = at + 1  # larger than a block by itself
+                until = at + 1  # a single datum larger than a block
             until = min(until, end)
             self._block += data[int(offsets[at]) : int(offsets[until])]
             self._block_records += until - at
@@ -85,11 +98,15 @@ class ContainerWriter:
 
     @property
     def size(self) -> int:
-        """Bytes written so far; the block that is being filled is not."""
+        """Return the number of bytes written so far, without the block that is being filled."""
         return self._bytes
 
     def close(self) -> ContainerStats:
-        """Write the last block; the file itself stays open. ValueError the second time."""
+        """Write the last block and return the file's statistics; the file stays open.
+
+        Raises:
+            ValueError: The container is already closed.
+        """
         if self._closed:
             raise ValueError("the container is closed")
         self._flush_block()
@@ -115,19 +132,26 @@ class ContainerWriter:
 
 
 class Block(NamedTuple):
-    """One block as it stands in a file. `data` is compressed, where the container is."""
+    """One block of a container file.
+
+    Attributes:
+        records: Number of datums.
+        data: The block's content, compressed with the container's codec.
+    """
 
     records: int
     data: bytes
 
 
 class ContainerReader:
-    """Walks over the blocks of a container without decoding them.
+    """Iterates over the blocks of an Avro container file without decoding them.
 
-    ValueError, or EOFError, where the file is not one.
+    The constructor and the iterator raise ValueError or EOFError if the file is no valid container.
 
-    `header` is the beginning of the file up to its first block: with it, any block is a container
-    of its own.
+    Attributes:
+        metadata: The header's metadata.
+        sync: The 16-byte sync marker.
+        header: The bytes before the first block. Followed by any one block, they form a container.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -155,7 +179,11 @@ class ContainerReader:
             yield Block(records, data)
 
     def content(self, block: Block) -> bytes:
-        """The block's datums; codecs `zstandard` and `null`."""
+        """Return the decompressed datums of a block.
+
+        Raises:
+            ValueError: The codec is neither `zstandard` nor `null`, or the data is damaged.
+        """
         codec = self.metadata.get("avro.codec", b"null")
         if codec == b"null":
             return block.data
@@ -169,15 +197,18 @@ class ContainerReader:
             raise ValueError(f"a block cannot be decompressed: {error}") from error
 
     def content_size(self, block: Block) -> int:
-        """Bytes of its datums, told without decompressing where the block says so."""
+        """Return the decompressed size of a block in bytes.
+
+        The block is decompressed only if its frame header does not state the size.
+        """
         if self.metadata.get("avro.codec", b"null") == b"zstandard":
             size = zstandard.frame_content_size(block.data)
             if size >= 0:
                 return size
         return len(self.content(block))
 
-    def container(self, block: Block) -> bytes:
-        """A container of this block alone."""
+    def single_block_container(self, block: Block) -> bytes:
+        """Return a complete container file that contains only this block."""
         return b"".join(
             (
                 self.header,
@@ -217,8 +248,13 @@ def _sized(value: bytes) -> bytes:
     return encode_long(len(value)) + value
 
 
-class Digesting:
-    """A reader that digests all it reads."""
+class DigestingReader:
+    """A file reader that counts and digests all bytes it reads.
+
+    Attributes:
+        digest: BLAKE2b hash object (16 bytes) of the bytes read so far.
+        bytes: Number of bytes read so far.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -1,6 +1,6 @@
-"""Closed buckets, read with nothing but a `Storage`: no ledger, no Kafka, no Spark.
+"""Reads closed buckets with nothing but a `Storage`: no ledger, no Kafka, no Spark.
 
-A reader trusts what the manifest lists.
+Only files that the manifest lists belong to a bucket.
 """
 
 from __future__ import annotations
@@ -29,19 +29,22 @@ Event = dict[str, Any]
 
 
 class NotClosed(HourmarkError):
-    """There is no such bucket (yet)."""
+    """The bucket does not exist; its hour may still be open."""
 
 
 class BadMarker(Finding):
-    """A bucket's `_SUCCESS` is no manifest of this bucket that this version understands."""
+    """A bucket's `_SUCCESS` file is not a manifest of this bucket in a supported format."""
 
 
-class Damaged(Finding):
-    """A listed file is missing or cannot be decoded."""
+class DamagedBucketFile(Finding):
+    """A file that the manifest lists is missing or cannot be decoded."""
 
 
 def list_types(storage: Storage) -> list[str]:
-    """Types that have a folder below the root, sorted; none where the root does not exist yet."""
+    """Return the event types that have a folder in the storage root, sorted.
+
+    The list is empty if the root does not exist.
+    """
     return [
         entry.name
         for entry in entries_of(storage, "")
@@ -50,26 +53,36 @@ def list_types(storage: Storage) -> list[str]:
 
 
 def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
-    """Hours of the type that have a bucket's folder, ascending.
+    """Return the hours for which a bucket folder of the type exists, in ascending order.
 
-    Only a marker in it says that it is closed.
+    A folder alone does not mean that the bucket is closed; that needs a marker (`read_marker`).
+
+    Args:
+        storage: The storage to search.
+        event_type: Name of the event type.
+        bucket_seconds: Length of a bucket; folders of other lengths are ignored.
     """
     hours = []
-    for date, *clock in _walk(
+    for date, *clock in _walk_levels(
         storage, event_type, _LEVELS if bucket_seconds < 3600 else _LEVELS[:2], ()
     ):
-        with suppress(ValueError):  # a folder that is no bucket of this length
+        with suppress(ValueError):  # not a bucket of this length
             hours.append(Hour.parse(f"{date}T{':'.join(clock)}", bucket_seconds))
     return sorted(hours)
 
 
-def any_marker(
+def find_marker(
     storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] = _LEVELS
 ) -> str | None:
-    """Path of a marker below the type's folder, of a bucket of whatever length; None: the folder
-    holds no bucket.
+    """Return the path of any bucket marker in a type's folder; None if it holds no bucket.
 
-    Ends at the first one found, so a full folder costs no more than an empty one.
+    Buckets of every length count. The search stops at the first marker, so it takes no longer in a
+    folder with many buckets.
+
+    Args:
+        storage: The storage to search.
+        folder: Path of the folder, relative to the storage root.
+        levels: Patterns of the folder names below it; only the recursion passes this argument.
     """
     entries = entries_of(storage, folder)
     if len(levels) < 2 and any(entry.name == MARKER for entry in entries):
@@ -80,12 +93,23 @@ def any_marker(
         if levels and entry.is_folder and levels[0].fullmatch(entry.name)
     )
     return next(
-        filter(None, (any_marker(storage, f"{folder}/{name}", levels[1:]) for name in deeper)), None
+        filter(None, (find_marker(storage, f"{folder}/{name}", levels[1:]) for name in deeper)),
+        None,
     )
 
 
 def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
-    """The `_SUCCESS` of a closed bucket, as it stands. NotClosed where there is none."""
+    """Return the content of a closed bucket's `_SUCCESS` file.
+
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+
+    Raises:
+        NotClosed: The bucket has no marker.
+        StorageError: Storage is unavailable or denies access.
+    """
     folder = hour.bucket_path(event_type)
     try:
         return storage.read(f"{folder}/{MARKER}")
@@ -97,15 +121,33 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
 
 
 def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
-    """The manifest of a closed bucket.
+    """Return the manifest of a closed bucket.
 
-    NotClosed, or BadMarker if what stands there is not to be trusted.
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+
+    Raises:
+        NotClosed: The bucket has no marker.
+        BadMarker: The marker is not a valid manifest of this bucket.
+        StorageError: Storage is unavailable or denies access.
     """
-    return decoded_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
+    return decode_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
 
 
-def decoded_manifest(storage: Storage, event_type: str, hour: Hour, content: bytes) -> Manifest:
-    """The same, where the marker was read."""
+def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: bytes) -> Manifest:
+    """Decode and validate the content of a bucket's `_SUCCESS` file.
+
+    Args:
+        storage: Used only to name the file in errors.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+        content: The bytes of the marker file.
+
+    Raises:
+        BadMarker: The content is no valid manifest, or belongs to another bucket.
+    """
     try:
         found = json.loads(content)
         if isinstance(found, dict) and found.get("format") != FORMAT:
@@ -120,7 +162,7 @@ def decoded_manifest(storage: Storage, event_type: str, hour: Hour, content: byt
             hour.length_s,
         ):
             raise ValueError(
-                f"it speaks of {manifest.type} {manifest.hour} in buckets of "
+                f"it is the manifest of {manifest.type} {manifest.hour} in buckets of "
                 f"{manifest.bucket_seconds} s"
             )
     except ValueError as error:
@@ -131,8 +173,18 @@ def decoded_manifest(storage: Storage, event_type: str, hour: Hour, content: byt
     return manifest
 
 
-def standing_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
-    """The same; None where the bucket is not closed."""
+def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
+    """Return the manifest of a bucket, or None if the bucket is not closed.
+
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+
+    Raises:
+        BadMarker: The marker is not a valid manifest of this bucket.
+        StorageError: Storage is unavailable or denies access.
+    """
     try:
         return read_manifest(storage, event_type, hour)
     except NotClosed:
@@ -142,8 +194,18 @@ def standing_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest
 def read_events(
     storage: Storage, event_type: str, hour: Hour, manifest: Manifest
 ) -> Iterator[Event]:
-    """Decoded events, in the order of the manifest's files. Damaged if one is missing or no
-    Avro.
+    """Yield the decoded events of a bucket in the order of the manifest's files.
+
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+        manifest: The bucket's manifest.
+
+    Raises:
+        DamagedBucketFile: A file is missing or is not valid Avro. Events before the damage were
+            yielded.
+        StorageError: Storage is unavailable.
     """
     for listed in manifest.files:
         path = f"{hour.bucket_path(event_type)}/{listed.name}"
@@ -154,18 +216,19 @@ def read_events(
             if isinstance(error, StorageError) and not isinstance(error, NotFound):
                 raise
             what = f"{storage.url(path)} is damaged ({type(error).__name__}: {error})"
-            raise Damaged(
+            raise DamagedBucketFile(
                 f"{what}; `hourmark bucket verify {event_type} {hour}` names all that is wrong"
             ) from error
 
 
-def _walk(
+def _walk_levels(
     storage: Storage, folder: str, levels: Sequence[re.Pattern[str]], values: tuple[str, ...]
 ) -> Iterator[tuple[str, ...]]:
-    """What the names of folders say, of each path through all levels."""
     if not levels:
         yield values
         return
     for entry in entries_of(storage, folder):
         if entry.is_folder and (match := levels[0].fullmatch(entry.name)):
-            yield from _walk(storage, f"{folder}/{entry.name}", levels[1:], (*values, match[1]))
+            yield from _walk_levels(
+                storage, f"{folder}/{entry.name}", levels[1:], (*values, match[1])
+            )

@@ -1,10 +1,11 @@
-"""Closed buckets, checked: reads every byte, decodes every event, and names each thing that is not
-as the manifest says.
+"""Verification of closed buckets: reads every byte, decodes every event, reports each difference to
+the manifest.
 
-That nothing promised is missing a bucket cannot show by itself: that is the books' work.
+A bucket alone cannot show that no promised event is missing; the manifest's books and the ledger
+show that.
 
-Memory of a check: 16 bytes an event of the bucket, three times that for a moment while ids are
-sorted, and about 100 bytes for each late event of the buckets checked together.
+Memory of a check: 16 bytes per event of the bucket, three times that while ids are sorted, and
+about 100 bytes per late event of all buckets that are checked together.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from hourmark.avro.framing import fingerprint
 from hourmark.records.event_id import SIZE as ID_SIZE
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, BucketFile, Manifest, Previous
+from hourmark.records.manifest import MARKER, BucketFile, Manifest, PreviousMarker
 from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
-from hourmark_etl.buckets.avro_container import Digesting
+from hourmark_etl.buckets.avro_container import DigestingReader
 from hourmark_etl.buckets.reader import (
     BadMarker,
-    Damaged,
+    DamagedBucketFile,
     NotClosed,
     read_events,
     read_manifest,
@@ -44,12 +45,14 @@ _READ_BYTES: Final = 1 << 20
 
 
 class BucketFault(enum.StrEnum):
-    """What can be wrong with a bucket."""
+    """The kinds of faults that verification of a bucket can find."""
 
-    MISSING_BUCKET = "missing-bucket"  # hours close in turn, empty ones too: a gap must not be
+    MISSING_BUCKET = (
+        "missing-bucket"  # hours close in order, even empty ones, so there must be no gap
+    )
     MISSING_MARKER = "missing-marker"
     BAD_MARKER = "bad-marker"
-    CHAIN = "broken-chain"  # a marker and the one before it
+    CHAIN = "broken-chain"  # link between a marker and the previous one
     MISSING_FILE = "missing-file"
     EXTRA_FILE = "extra-file"
     SIZE = "wrong-size"
@@ -65,7 +68,15 @@ class BucketFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketFinding:
-    """One thing that is wrong; `file` where it concerns one."""
+    """One fault of a bucket.
+
+    Attributes:
+        type: Event type of the bucket.
+        hour: Label of the bucket's hour.
+        kind: Kind of the fault.
+        detail: Readable description.
+        file: Name of the affected file in the bucket; None if the fault concerns no single file.
+    """
 
     type: str
     hour: str
@@ -82,7 +93,17 @@ class BucketFinding:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketReport:
-    """What a check of one bucket found; `events` and `size` (bytes) are what was read."""
+    """The result of verifying one bucket.
+
+    Attributes:
+        type: Event type of the bucket.
+        hour: Hour of the bucket.
+        manifest: The bucket's manifest; None if it is missing or invalid.
+        findings: All faults; empty if the bucket is intact.
+        events: Number of events that were read.
+        size: Number of bytes that were read.
+        late_ids: Concatenated 16-byte ids of the bucket's late events.
+    """
 
     type: str
     hour: Hour
@@ -94,7 +115,12 @@ class BucketReport:
 
 
 def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
-    """Hours without a bucket between the first and the last of `hours`, which ascend."""
+    """Return a finding for each gap between consecutive hours; hours must close without gaps.
+
+    Args:
+        event_type: Event type for the findings.
+        hours: Hours that have a bucket, ascending.
+    """
     findings = []
     for before, after in itertools.pairwise(hours):
         if before.next() != after:
@@ -112,9 +138,19 @@ def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
 
 
 def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport:
-    """Check one bucket by itself; raises only StorageError.
+    """Verify one bucket against its manifest, reading and decoding every file.
 
-    NotClosed if there is not even a folder.
+    Args:
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+
+    Returns:
+        A report with all faults; a missing or invalid manifest is a fault, too.
+
+    Raises:
+        NotClosed: The bucket's folder does not exist.
+        StorageError: Storage is unavailable.
     """
     check = _Check(storage, event_type, hour)
     try:
@@ -132,25 +168,38 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
 
 
 def find_late_clashes(
-    storage: Storage, event_type: str, verdicts: Iterable[BucketReport]
+    storage: Storage, event_type: str, reports: Iterable[BucketReport]
 ) -> list[BucketFinding]:
-    """Late events of the buckets checked that stand in another bucket too: late in one of these, or
-    in their own hour's.
+    """Return a finding for each bucket whose late events also occur in another bucket.
+
+    Late events are compared with those of the other reports and with the bucket of their own hour.
+
+    Args:
+        storage: The storage that holds the buckets.
+        event_type: Event type of all reports.
+        reports: Reports of `verify_bucket`.
     """
     late: dict[bytes, Hour] = {}
     findings = []
-    for verdict in verdicts:
+    for verdict in reports:
         both = [
             event_id
-            for event_id in _split(verdict.late_ids)
+            for event_id in _split_ids(verdict.late_ids)
             if late.setdefault(event_id, verdict.hour) != verdict.hour
         ]
         if both:
             findings.append(
-                _clash(event_type, verdict.hour, f"{_named(both)} late here and in {late[both[0]]}")
+                _clash(
+                    event_type,
+                    verdict.hour,
+                    f"{_format_ids(both)} late here and in {late[both[0]]}",
+                )
             )
     for origin in sorted(
-        {Hour.of(EventId(event_id).time_ms, hour.length_s) for event_id, hour in late.items()}
+        {
+            Hour.containing(EventId(event_id).time_ms, hour.length_s)
+            for event_id, hour in late.items()
+        }
     ):
         try:
             events = read_events(
@@ -161,14 +210,14 @@ def find_late_clashes(
                 for event in events
                 if late.get(event["event_id"], origin) != origin
             ]
-        except (NotClosed, BadMarker, Damaged):
+        except (NotClosed, BadMarker, DamagedBucketFile):
             continue  # before the type's first hour; or a finding of that bucket's own check
         if both:
             findings.append(
                 _clash(
                     event_type,
                     late[both[0]],
-                    f"{_named(both)} late here and in {origin}, their own hour",
+                    f"{_format_ids(both)} late here and in {origin}, their own hour",
                 )
             )
     return findings
@@ -180,8 +229,6 @@ def _clash(event_type: str, hour: Hour, detail: str) -> BucketFinding:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Content:
-    """What was read of one file."""
-
     bytes: int = 0
     digest: str = ""
     ids: bytearray = dataclasses.field(default_factory=bytearray)
@@ -193,7 +240,7 @@ class _Content:
 
 
 class _Check:
-    """One bucket's check: gathers findings and ids."""
+    """Verification of one bucket; collects findings and event ids."""
 
     def __init__(self, storage: Storage, event_type: str, hour: Hour) -> None:
         self.folder = hour.bucket_path(event_type)
@@ -232,7 +279,7 @@ class _Check:
         listed = {file.name: file for file in manifest.files}
         for name in sorted(sizes.keys() - listed.keys() - {MARKER}):
             self.add(
-                BucketFault.EXTRA_FILE, "stands in the folder, the manifest does not list it", name
+                BucketFault.EXTRA_FILE, "is in the folder but not listed in the manifest", name
             )
         if len(listed) != len(manifest.files):
             self.add(BucketFault.BAD_MARKER, "the manifest lists a file twice")
@@ -247,16 +294,18 @@ class _Check:
                 )
         self._check_totals(manifest)
 
-    def _check_chain(self, said: Previous | None) -> None:
-        before = self._hour.before()
+    def _check_chain(self, said: PreviousMarker | None) -> None:
+        before = self._hour.previous()
         try:
-            stands = Previous.of(str(before), read_marker(self._storage, self._type, before))
+            stands = PreviousMarker.from_marker(
+                str(before), read_marker(self._storage, self._type, before)
+            )
         except NotClosed:
             stands = None
         if said != stands:
             self.add(
                 BucketFault.CHAIN,
-                f"the marker before it is {_marker(stands)}, the manifest says {_marker(said)}",
+                f"the marker before it is {_format_marker(stands)}, the manifest says {_format_marker(said)}",
                 MARKER,
             )
 
@@ -285,7 +334,7 @@ class _Check:
     def _read(self, file: BucketFile) -> _Content:
         content = _Content()
         with self._storage.open(f"{self.folder}/{file.name}") as opened:
-            reader = Digesting(opened)
+            reader = DigestingReader(opened)
             try:
                 events = fastavro.reader(cast(BinaryIO, reader))
                 self._check_schema(file, events.metadata)
@@ -302,7 +351,7 @@ class _Check:
                     file.name,
                 )
             while reader.read(_READ_BYTES):
-                pass  # what a decoder left
+                pass  # read the rest for the digest
             content.bytes, content.digest = reader.bytes, reader.digest.hexdigest()
         return content
 
@@ -316,7 +365,7 @@ class _Check:
             )
 
     def _check_hours(self, file: BucketFile, content: _Content) -> None:
-        starts = hour_starts_s(_halves(content.ids)[0], self._hour.length_s)
+        starts = hour_starts_s(_split_words(content.ids)[0], self._hour.length_s)
         if file.name.startswith(ON_TIME_PREFIX):
             wrong, rule = (
                 starts != self._hour.start_s,
@@ -337,10 +386,10 @@ class _Check:
         if wrong.any():
             found = [
                 event_id
-                for event_id, is_wrong in zip(_split(content.ids), wrong, strict=True)
+                for event_id, is_wrong in zip(_split_ids(content.ids), wrong, strict=True)
                 if is_wrong
             ]
-            self.add(BucketFault.HOUR, f"{_named(found)} {rule}", file.name)
+            self.add(BucketFault.HOUR, f"{_format_ids(found)} {rule}", file.name)
         elif file.origin_hour is not None and any(
             label != file.origin_hour for label in self._by_hour(starts)
         ):
@@ -362,14 +411,14 @@ class _Check:
         if len(self._contents) != len(manifest.files) or not all(
             content.whole for content in self._contents.values()
         ):
-            return  # named above; sums over a part would only repeat it
-        total = int(_halves(ids)[1].sum(dtype=np.uint64))
+            return  # reported above; sums over a part would only repeat it
+        total = int(_split_words(ids)[1].sum(dtype=np.uint64))
         if total != _parse_hex(manifest.id_sum):
             self.add(
                 BucketFault.ID_SUM,
                 f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}",
             )
-        late = self._by_hour(hour_starts_s(_halves(self._late_ids())[0], self._hour.length_s))
+        late = self._by_hour(hour_starts_s(_split_words(self._late_ids())[0], self._hour.length_s))
         if late != manifest.late:
             self.add(
                 BucketFault.LATE,
@@ -380,16 +429,16 @@ class _Check:
         ascending = np.sort(
             np.frombuffer(ids, f"S{ID_SIZE}")
         )  # numpy sorts and compares them as ids
-        again = _split(ascending[1:][ascending[1:] == ascending[:-1]].tobytes())
+        again = _split_ids(ascending[1:][ascending[1:] == ascending[:-1]].tobytes())
         if again:
             examples = {*again[:_EXAMPLES_MAX]}
             files = [
                 name
                 for name, content in self._contents.items()
-                if not examples.isdisjoint(_split(content.ids))
+                if not examples.isdisjoint(_split_ids(content.ids))
             ]
             self.add(
-                BucketFault.DUPLICATE, f"{_named(again)} more than once, in {', '.join(files)}"
+                BucketFault.DUPLICATE, f"{_format_ids(again)} more than once, in {', '.join(files)}"
             )
 
     def _by_hour(self, starts: Int64s) -> dict[str, int]:
@@ -398,21 +447,20 @@ class _Check:
         return dict(zip(labels, counts.tolist(), strict=True))
 
 
-def _halves(ids: bytes | bytearray) -> tuple[UInt64s, UInt64s]:
-    """First and last 8 bytes of concatenated ids, as numbers."""
+def _split_words(ids: bytes | bytearray) -> tuple[UInt64s, UInt64s]:
     pairs = np.frombuffer(ids, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _split(ids: bytes | bytearray) -> list[bytes]:
+def _split_ids(ids: bytes | bytearray) -> list[bytes]:
     return [bytes(ids[start : start + ID_SIZE]) for start in range(0, len(ids), ID_SIZE)]
 
 
-def _marker(previous: Previous | None) -> str:
+def _format_marker(previous: PreviousMarker | None) -> str:
     return f"of {previous.hour}, blake2b {previous.blake2b}" if previous else "none"
 
 
-def _named(ids: Sequence[bytes]) -> str:
+def _format_ids(ids: Sequence[bytes]) -> str:
     named = ", ".join(str(EventId(event_id)) for event_id in ids[:_EXAMPLES_MAX])
     return f"{len(ids)} ({named}{', …' if len(ids) > _EXAMPLES_MAX else ''})"
 

@@ -1,17 +1,19 @@
-"""Closing: hour by hour, `open → frozen → sealed → published → closed` on each type's frontier row.
+"""Closing of hours, one after the other: `open → frozen → sealed → published → closed`.
 
-    closer.py      drives all that follows, and picks up whatever a crash left; blockers.py: what each type waits for
-    cut/           may an hour close: readiness.py (who has reported; pure), cut.py (what must be on the central cluster, and
-                   staged, before an hour may freeze), clusters.py (asks edge, mirror and ledger),
-                   forced.py (an operator's override)
-    proof/         is it complete: proof.py (promises against listed rows, for all types at once), evidence.py (what it reads, in
-                   tasks), promises.py (how it is compared; pure), unaudited.py (what waits for a promise), readings.py and
-                   copies.py (two readings of one range)
-    sealing.py     a round: how many hours it takes on and what becomes of a proof (pure); proves and seals it
-    engine.py      the port to the heavy work, and Spark behind it; units.py: what one task reads; runner.py: where tasks run
-    write/         deduplicated rows → Avro containers, as one Spark job for all types at once
-    publishing.py  writes what is sealed, many types at once; the attempt folder, read back; the one rename that publishes
-    cleanup.py     deletes what nothing needs any more
+The state is stored in each type's frontier row of the ledger.
+
+    closer.py      runs all steps and resumes after a crash; blockers.py: records what each type waits for
+    cut/           decides whether an hour may close: readiness.py (who has reported; pure), cut.py (what must be on the
+                   central cluster and staged before an hour may freeze), clusters.py (queries edge, mirror and ledger),
+                   forced.py (a cut by an operator's override)
+    proof/         decides whether an hour is complete: proof.py (promises against listed rows, for all types at once),
+                   evidence.py (what tasks read), promises.py (the comparison; pure), unaudited.py (rows that wait for a
+                   promise), readings.py and copies.py (ranges that were parsed twice with different results)
+    sealing.py     a round: plans its hours and grades each proof (pure); proves and seals them
+    engine.py      the interface to the expensive work; units.py: what one task reads; runner.py: where tasks run
+    write/         writes deduplicated rows into Avro containers, as one Spark job for all types
+    publishing.py  writes and publishes sealed hours, many types in parallel: attempt folder, read-back, one rename
+    cleanup.py     deletes files that are no longer needed
 
 The rule and its reasons: docs/closing.md.
 """

@@ -1,4 +1,4 @@
-"""Keeps the ledger's table `blockers` up to date: a few writes, however many polls."""
+"""Maintains the ledger's table `blockers` with few writes, independent of the number of polls."""
 
 from __future__ import annotations
 
@@ -9,22 +9,36 @@ from hourmark.clock import Clock
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_blockers
-from hourmark_etl.model import Phase
+from hourmark_etl.model import ClosingPhase
 
-REWORD_MS: Final = 5_000  # how often the same wait is said in other words (an offset further on)
-Blockers = Mapping[str, tuple[Hour, Phase, tuple[str, ...]]]  # by type: hour, phase, what
+REWORD_MS: Final = (
+    5_000  # minimum interval between changes of only the text, for example a new offset
+)
+Blockers = Mapping[str, tuple[Hour, ClosingPhase, tuple[str, ...]]]  # by type: hour, phase, what
 
 
-class BlockersKeeper:
-    """Remembers what it wrote."""
+class BlockerWriter:
+    """Stores in the ledger what each event type's next hour waits for.
+
+    Only changes are written: to the table `blockers`, and a changed text for the same condition at
+    most every 5 s. Only one instance may write at a time, because it caches the rows; the closer's
+    lease ensures that.
+    """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock, bucket_seconds: int) -> None:
         self._database, self._lease, self._clock = database, lease, clock
         self._written = blockers(database, bucket_seconds)
         self._said_ms = dict.fromkeys(self._written, 0)
 
-    def say(self, now: Blockers) -> None:
-        """Every type that waits for more than time; all others wait no longer."""
+    def update(self, now: Blockers) -> None:
+        """Store the current blockers, and delete those of event types that are not named.
+
+        Args:
+            now: By event type, the hour that waits, the condition and readable details.
+
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
+        """
         now_ms = self._clock.now_ms()
         gone = sorted(self._written.keys() - now.keys())
         changed = [b for t, said in now.items() if (b := self._changed(t, *said, now_ms))]
@@ -37,7 +51,7 @@ class BlockersKeeper:
             self._written[b.event_type], self._said_ms[b.event_type] = b, now_ms
 
     def _changed(
-        self, event_type: str, hour: Hour, phase: Phase, what: tuple[str, ...], now_ms: int
+        self, event_type: str, hour: Hour, phase: ClosingPhase, what: tuple[str, ...], now_ms: int
     ) -> Blocker | None:
         before, since_ms = self._written.get(event_type), now_ms
         if before and (before.hour, before.phase) == (hour, phase):

@@ -1,20 +1,20 @@
-"""Deletes what nothing reads any more, a bounded amount a call; a crash anywhere leaves at most
-what the next call deletes.
+"""Deletes files that are no longer needed, a bounded number per call.
 
-- Event files, once every group of them stands in a closed bucket (which was read back before it was
-  published), and `etl.staged_keep_seconds` later, so that `audit --ranges` can still name ranges of
-  what was just closed.
-- Audit files, `kafka.retention_hours` and a day after their promises were settled: until then a
-  second copy of a record may come; and none from an hour before the oldest open hour on, whatever
-  it holds: so a lost ledger finds no gap among them.
-- Folders of batches that were never committed: their name holds the epoch of a consumer that has
-  been replaced since, so no commit can name them any more.
-- Uploads that a crash cut short, a day after the storage saw them begin. Should a writer still be
-  at it (it was paused, or a clock is wrong), it finds its file gone and begins again; nothing is
-  published in part.
-- Unaudited, and indexes of ids, by rules of their own (`closing.unaudited`, `closing.indexing`).
+After a crash, the next call deletes what is left.
 
-The ledger forgets a file before it is deleted: so no listing ever names a file that is gone.
+- Event files: once a closed bucket contains every group of the file and `etl.staged_keep_seconds`
+  have passed, so that `audit --ranges` can still name ranges of recently closed hours.
+- Audit files: `kafka.retention_hours` plus one day after their promises were settled, because a
+  duplicate of a record may arrive until then. Files from one hour before the oldest open hour on
+  are always kept, so that a rebuild of a lost ledger finds them.
+- Folders of batches that were never committed: their names contain the epoch of a consumer that has
+  been replaced, so no commit can refer to them.
+- Uploads that a crash interrupted: one day after they started. If the writer is only paused or a
+  clock is wrong, the writer finds its file missing and starts again; no partial file is published.
+- Unaudited rows and id indexes, by rules of their own (`closing.proof.unaudited`,
+  `closing.write.id_indexes`).
+
+The ledger forgets a file before the file is deleted, so no listing refers to a deleted file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hourmark.clock import Clock
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
-from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
+from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference
 from hourmark_etl.closing.proof.unaudited import UnauditedCleaner
 from hourmark_etl.closing.write.id_indexes import clean_indexes
 from hourmark_etl.folders import STAGING_FOLDER
@@ -40,13 +40,13 @@ from hourmark_etl.ledger.offset_gaps import all_gaps, tells_lost_end
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import forget_set_aside
 from hourmark_etl.ledger.staged_files import Garbage
-from hourmark_etl.model import EARLIEST_MS, State
+from hourmark_etl.model import EARLIEST_MS, HourState
 from hourmark_etl.storage import Storage, delete_all, entries_of
 from hourmark_etl.storage.paths import SCRATCH
 
 EVERY_SECONDS: Final = 60.0
-DAYS_AT_ONCE: Final = 1000  # of types whose oldest day is packed in one round
-FILES_AT_ONCE: Final = 200  # looked at in one call, of each kind
+DAYS_AT_ONCE: Final = 1000  # number of types whose oldest day is packed in one round
+FILES_AT_ONCE: Final = 200  # examined per call, of each kind
 FOLDERS_AT_ONCE: Final = 200
 UNFINISHED_KEPT_MS: Final = 86_400_000
 _LOG = logging.getLogger(__name__)
@@ -56,7 +56,15 @@ _FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """How much one call deleted."""
+    """The number of files and folders that one cleanup round deleted.
+
+    Attributes:
+        event_files: Staged files of events.
+        audit_files: Staged files of audit records.
+        folders: Folders of uncommitted batches, and interrupted uploads.
+        unaudited_files: Files of unaudited rows.
+        index_files: Id indexes.
+    """
 
     event_files: int
     audit_files: int
@@ -66,9 +74,9 @@ class Cleaned:
 
 
 class Cleaner:
-    """Goes through what there is, call by call.
+    """Deletes staged files, uploads and indexes that are no longer needed.
 
-    Belongs to the driver that closes: it is fenced by the closer's lease.
+    It belongs to the driver that closes, and every deletion is protected by the closer's lease.
     """
 
     def __init__(self, storage: Storage, database: Database, config: Config, clock: Clock) -> None:
@@ -80,39 +88,55 @@ class Cleaner:
         self._due_s = clock.monotonic_s() + EVERY_SECONDS
 
     def poll(self, lease: Lease) -> None:
-        """One round, if it is time for it. What is away now is tried again at the next."""
+        """Run one cleanup round if 60 s have passed since the last one.
+
+        Errors of storage or ledger are logged, and the next round tries again. Nothing is deleted
+        while clocks disagree or the ledger has damaged rows.
+
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
+        """
         if self._clock.monotonic_s() < self._due_s:
             return
         self._due_s = self._clock.monotonic_s() + EVERY_SECONDS
         try:
-            if apart := clocks_apart(Reports(reporters(self._database)), self._clock.now_ms()):
+            if apart := describe_clock_difference(
+                LatestReports(reporters(self._database)), self._clock.now_ms()
+            ):
                 _LOG.warning("nothing is deleted by a clock that may be wrong: %s", apart)
                 return
             if any(
-                f.state is State.DAMAGED for f in frontiers(self._database, self._bucket_seconds)
+                f.state is HourState.DAMAGED
+                for f in frontiers(self._database, self._bucket_seconds)
             ):
                 _LOG.error(
-                    "nothing is deleted by a ledger with damaged rows: `hourmark ledger "
-                    "check` names them"
+                    "nothing is deleted while the ledger has damaged rows; `hourmark ledger "
+                    "check` lists them"
                 )
                 return
             cleaned = self.clean(lease, self._clock.now_ms())
         except (Unavailable, Finding) as error:
             _LOG.warning(
-                "cleaning up was interrupted and goes on in %.0f s: %s", EVERY_SECONDS, error
+                "cleanup was interrupted and continues in %.0f s: %s", EVERY_SECONDS, error
             )
             return
         if any(dataclasses.astuple(cleaned)):
             _LOG.info(
-                "deleted %d event and %d audit files, %d batches or uploads never "
-                "finished, %d unaudited and %d id files",
+                "deleted %d event and %d audit files, %d unfinished batches or "
+                "uploads, %d unaudited and %d id files",
                 *dataclasses.astuple(cleaned),
             )
 
     def clean(self, lease: Lease, now_ms: int) -> Cleaned:
-        """One bounded round.
+        """Run one bounded cleanup round and return what it deleted.
 
-        Unavailable where storage or ledger is away; StaleDriver for a closer that was replaced.
+        Args:
+            lease: The closer's lease.
+            now_ms: Current time in Unix milliseconds.
+
+        Raises:
+            Unavailable: Storage or the ledger is unavailable.
+            StaleDriver: Another closer has taken over the lease.
         """
         closed_before_ms = now_ms - round(self._etl.staged_keep_seconds * 1000)
         events, self._events_after = ledger.closed_event_files(
@@ -156,10 +180,10 @@ class Cleaner:
         batches = entries_of(self._storage, STAGING_FOLDER)
         named, epochs = ledger.folders(
             self._database
-        )  # after the listing: a folder's commit may come in between
+        )  # read after the listing, because a folder may be committed in between
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
         # Where records are lost, such a folder may hold them (an older copy of the ledger was
-        # restored): a rebuild lists it.
+        # restored); a rebuild uses it.
         may_hold = any(
             gap.accepted_at_ms is None
             or (tells_lost_end(gap) and needed_from_ms < gap.accepted_at_ms)
@@ -177,6 +201,5 @@ class Cleaner:
 
 
 def _is_replaced(name: str, epochs: dict[str, int]) -> bool:
-    """Whether the consumer that made the folder can commit no more."""
     match = _FOLDER.fullmatch(name)
     return match is not None and int(match["epoch"]) < epochs.get(f"consumer:{match['shard']}", 0)

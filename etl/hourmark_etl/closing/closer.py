@@ -1,12 +1,12 @@
-"""Drives closing, one look at a time, and picks up whatever a crash left.
+"""Runs closing, one poll at a time, and resumes after a crash.
 
-A frozen hour without a seal was interrupted: it is unfrozen and proved anew. A sealed hour is
-written and published again; if its bucket stands already, its marker is the truth. So every step
-may be cut off anywhere and repeated.
+A frozen hour without a seal was interrupted: it is unfrozen and proved again. A sealed hour is
+written and published again; if its bucket already exists, that bucket's marker is the truth. So
+every step may be interrupted at any point and repeated.
 
-What is decided stands elsewhere, as pure functions: who is awaited (`readiness`), when a cut is
-finished (`cut`), how many hours a round takes on and what becomes of a proof (`sealing`). Servers
-stand behind `Ports`.
+The decisions are pure functions in other modules: which sources are awaited (`readiness`), when a
+cut is finished (`cut`), how many hours a round includes and how a proof is graded (`sealing`).
+Servers are accessed through `Ports`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
-from hourmark_etl.closing.blockers import BlockersKeeper
-from hourmark_etl.closing.cut.cut import Cut, CutTaker, Waiting, shortened
-from hourmark_etl.closing.cut.forced import forced_cut, overridden
+from hourmark_etl.closing.blockers import BlockerWriter
+from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
+from hourmark_etl.closing.cut.forced import overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
+from hourmark_etl.closing.log_lines import closed_lines
 from hourmark_etl.closing.ports import Ports
-from hourmark_etl.closing.proof.readings import held
-from hourmark_etl.closing.proof.unaudited import unaudited_left_over
+from hourmark_etl.closing.proof.readings import conflicts_of
+from hourmark_etl.closing.proof.unaudited import find_leftover_files
 from hourmark_etl.closing.publishing import (
     LedgerChanged,
-    Published,
     Publisher,
+    PublishResult,
     Unwritable,
     check_foreign_root,
-    check_published,
+    check_not_published,
 )
-from hourmark_etl.closing.sealing import Grading, Round, Sealer, plan_round
-from hourmark_etl.closing.told import closed_lines
+from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger import frontiers as ledger
@@ -48,20 +48,25 @@ from hourmark_etl.ledger.overrides import Override, overrides
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.sites import check_sites
 from hourmark_etl.ledger.staged_files import give_up, known_file, places, types_in
-from hourmark_etl.model import AUDIT, Frontier, Phase, State
+from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
 from hourmark_etl.topics import CentralTopics
 
-RETRY_SECONDS: Final = 10.0  # after a proof that failed: what is missing may be on its way
-PAUSE_SECONDS_MAX: Final = (
-    600.0  # after a staged file that cannot be made again: somebody has to bring it back
-)
-CHECK_SECONDS: Final = 30.0  # between looks for gaps; retention takes days to overtake a mirror
+RETRY_SECONDS: Final = 10.0  # after a failed proof, because missing records may still arrive
+PAUSE_SECONDS_MAX: Final = 600.0  # after a staged file that cannot be restored without an operator
+CHECK_SECONDS: Final = 30.0  # between searches for gaps; retention takes days to overtake a mirror
 _LOG = logging.getLogger(__name__)
 
 
 class Closer:
-    """Closes hours of all types of the ledger; one at work at a time, fenced by its lease."""
+    """Closes hourly buckets: publishes each event type's hours once they are proved complete.
+
+    Creating an instance takes the closer's lease, which stops any other closer. It is not
+    thread-safe.
+
+    Attributes:
+        lease: The closer's lease; cleanup uses it too.
+    """
 
     def __init__(self, ports: Ports, config: Config) -> None:
         self._ports, self._config, self._database, self._clock = (
@@ -70,11 +75,9 @@ class Closer:
             ports.database,
             ports.clock,
         )
-        self.lease = ports.database.acquire(
-            CLOSER
-        )  # what fences this closer; cleaning up goes by it too
+        self.lease = ports.database.acquire(CLOSER)  # fences this closer; cleanup uses it too
         self._sites = ports.sites(self.lease)
-        self._audits = CentralTopics.of(config.kafka).audits
+        self._audits = CentralTopics.from_settings(config.kafka).audits
         check_sites(ports.database, self.lease, self._audits)
         self._taker = CutTaker(
             self._sites, ports.progress, self._audits, ports.clock, config.etl.deadline_seconds
@@ -96,29 +99,36 @@ class Closer:
             clock=ports.clock,
             deadline_ms=round(config.etl.deadline_seconds * 1000),
         )
-        self._blockers = BlockersKeeper(
+        self._blockers = BlockerWriter(
             ports.database, self.lease, ports.clock, config.parsing.bucket_seconds
         )
         self._duplicate_hosts = DuplicateHostWatch()
         self._not_before_s: dict[str, float] = {}
         self._pauses_s: dict[str, float] = {}
-        self._again: set[str] = set()  # files that were staged again
-        self._lost: set[str] = set()  # files that could not be
-        self._unseen: set[str] = (
-            set()
-        )  # types of which storage may hold buckets, for all that could be seen
-        self._troubles: dict[str, tuple[Hour, Phase, tuple[str, ...]]] = {}
+        self._restaged: set[str] = set()  # files that were staged again
+        self._unrestorable: set[str] = set()  # files that could not be staged again
+        self._unseen: set[str] = set()  # types whose buckets on storage could not be checked
+        self._blocked: dict[str, tuple[Hour, ClosingPhase, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
-        self._interrupted = True  # by a crash, for all this closer knows
+        self._interrupted = True  # assume that the previous closer crashed
 
     def close(self) -> None:
-        """Let go of the clusters."""
+        """Close the connections to the clusters."""
         self._sites.close()
 
     def step(self) -> Waiting | int:
-        """One poll: how many hours it closed, or what it waits for.
+        """Close the hours that can be closed now, for all event types.
 
-        Unavailable where a server does not answer; the next poll picks up what this one left.
+        Each call continues from the state in the ledger, so a failed or interrupted call can be
+        repeated.
+
+        Returns:
+            The number of hours that were closed, or what closing waits for.
+
+        Raises:
+            Unavailable: A server does not answer; the next call continues.
+            Finding: An operator must repair something first.
+            EtlStop: The driver must end, for example because its lease was taken over.
         """
         try:
             try:
@@ -131,74 +141,84 @@ class Closer:
                 return 0
         except Unavailable as error:
             if not isinstance(error, DamagedRow) or error.event_type is None:
-                self._say_unavailable(error)
+                self._report_unavailable(error)
                 raise
             _LOG.error("%s", error)
-            self._hold_types({error.event_type}, Phase.LEDGER, str(error))
+            self._postpone_types({error.event_type}, ClosingPhase.LEDGER, str(error))
             return 0
         self._interrupted = False
         return outcome
 
     def _poll(self) -> Waiting | int:
         frontiers, given = self._frontiers(), overrides(self._database)
-        if self._give_up_unwritable(overridden(frontiers, given), given):
+        if self._apply_overrides(overridden_frontiers(frontiers, given), given):
             frontiers = self._frontiers()
-        for alarm in self._duplicate_hosts.feed(self._ports.progress.reporters()):
+        for alarm in self._duplicate_hosts.observe(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
-        if sealed := self._in_turn(frontiers, State.SEALED):
-            return self._finish(self._publisher.publish(sealed))
-        opened = self._in_turn(frontiers, State.OPEN)
-        if forced := overridden(opened, given):
+        if sealed := self._due_frontiers(frontiers, HourState.SEALED):
+            return self._close_published(self._publisher.publish(sealed))
+        opened = self._due_frontiers(frontiers, HourState.OPEN)
+        if forced := overridden_frontiers(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
-        conflicting = self._conflicting(frontiers)
-        unread, for_all = self._unreadable()
+        conflicting = self._conflicts_by_type(frontiers)
+        unread, for_all = self._read_errors_by_type()
         out = conflicting.keys() | unread.keys()
         cut = self._taker.poll([f for f in opened if f.event_type not in out])
         if isinstance(cut, Waiting):
-            self._say(
+            self._update_blockers(
                 frontiers,
                 {
                     **cut.by_type,
                     **dict.fromkeys(
-                        self._ended(frontiers) if for_all else (), (Phase.UNREADABLE, for_all)
+                        self._ended_types(frontiers) if for_all else (),
+                        (ClosingPhase.UNREADABLE, for_all),
                     ),
-                    **{t: (Phase.UNREADABLE, what) for t, what in unread.items()},
-                    **{t: (Phase.CONFLICT, shortened(what)) for t, what in conflicting.items()},
+                    **{t: (ClosingPhase.UNREADABLE, what) for t, what in unread.items()},
                     **{
-                        f.event_type: (Phase.LEDGER, f.alarm)
+                        t: (ClosingPhase.CONFLICT, limit_lines(what))
+                        for t, what in conflicting.items()
+                    },
+                    **{
+                        f.event_type: (ClosingPhase.LEDGER, f.alarm)
                         for f in frontiers
-                        if f.state is State.DAMAGED
+                        if f.state is HourState.DAMAGED
                     },
                 },
             )
             return cut
         self._sites.check(
             cut.watermarks_ms
-        )  # again, as a topic may have been recreated while the cut was taken
+        )  # a topic may have been recreated while the cut was taken
         gaps = self._sites.gaps()
         if any(topic in gaps for topic in CONTROL):
             return 0
-        cut = cut.without({t for t in cut.watermarks_ms if events_topic(t) in gaps})
-        self._compare(cut)
+        cut = cut.without_types({t for t in cut.watermarks_ms if events_topic(t) in gaps})
+        self._compare_audit_files(cut)
         return self._close_under(cut)
 
-    def _give_up_unwritable(
-        self, chosen: Sequence[Frontier], given: Mapping[str, Override]
+    def _apply_overrides(
+        self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
     ) -> bool:
-        """Carry out overrides for hours that lack a staged file, or are sealed and cannot be
-        written.
+        """Apply overrides to hours that lack a staged file or cannot be written.
 
-        An override that was given before its hour was sealed does not give up a lost bucket:
-        storage may be back at the next try. Returns whether seals changed.
+        An override that is older than the seal does not give up an unreadable bucket, because
+        storage may be available at the next attempt.
+
+        Returns:
+            Whether a seal was changed.
         """
         changed = False
         for f in chosen:
-            trouble, seal, override = self._troubles.get(f.event_type), f.seal, given[f.event_type]
-            if trouble is None or trouble[1] not in (Phase.STAGED, Phase.UNWRITABLE):
+            trouble, seal, override = (
+                self._blocked.get(f.event_type),
+                f.seal,
+                overrides_by_type[f.event_type],
+            )
+            if trouble is None or trouble[1] not in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE):
                 continue
             self._not_before_s.pop(f.event_type, None)
-            if trouble[1] is Phase.UNWRITABLE and seal is not None:
+            if trouble[1] is ClosingPhase.UNWRITABLE and seal is not None:
                 gives_up = override.requested_at_ms > seal.cut_at_ms
                 if not seal.leaves_out or (gives_up and not seal.gives_up):
                     ledger.leave_out(
@@ -207,12 +227,13 @@ class Closer:
                     changed = True
         return changed
 
-    def _unreadable(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-        """By type, which of its partitions cannot be read and why; and the same of promises and
-        reports, for which all wait.
+    def _read_errors_by_type(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+        """Return the read errors of event partitions by type, and those of control topics.
+
+        Errors of control topics, which carry audit records and host reports, block all types.
         """
         naming, of_type, for_all = (
-            CentralTopics.of(self._config.kafka),
+            CentralTopics.from_settings(self._config.kafka),
             dict[str, tuple[str, ...]](),
             tuple[str, ...](),
         )
@@ -224,32 +245,36 @@ class Closer:
                 of_type[event_type] = (*of_type.get(event_type, ()), str(error))
         return of_type, for_all
 
-    def _ended(self, frontiers: Collection[Frontier]) -> list[str]:
+    def _ended_types(self, frontiers: Collection[Frontier]) -> list[str]:
         now_ms = self._clock.now_ms()
         return [f.event_type for f in frontiers if f.hour.end_ms <= now_ms]
 
-    def _conflicting(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
-        """Types whose frontier hour an override alone may close, and why."""
+    def _conflicts_by_type(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
+        """Return the types whose frontier hour only an override can close, with the reasons."""
         found = conflicts(self._database)
         return {f.event_type: what for f in frontiers if (what := holding(found, f))}
 
-    def _compare(self, cut: Cut) -> None:
-        """Look for ranges that were read twice, and otherwise the second time, before anything is
-        frozen by the cut.
+    def _compare_audit_files(self, cut: ClosingCut) -> None:
+        """Compare new audit records with all others, before anything is frozen under the cut.
 
-        A file that nothing makes readable is left out until a type that needs it is in the cut.
+        Ranges that were parsed twice with different results become conflicts. A lost audit file is
+        skipped until a type that needs it is in the cut.
         """
         if damaged := forget_if_damaged(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {
             path
-            for path in self._lost
+            for path in self._unrestorable
             if not types_in(self._database, path) & cut.watermarks_ms.keys()
         }
         while compared := self._ports.engine.compare(lost):
             frontiers, now_ms = {f.event_type: f for f in self._frontiers()}, self._clock.now_ms()
             length_s = self._config.parsing.bucket_seconds
-            found = [c for d in compared.differences for c in held(d, frontiers, length_s, now_ms)]
+            found = [
+                c
+                for d in compared.differences
+                for c in conflicts_of(d, frontiers, length_s, now_ms)
+            ]
             keep_compared(self._database, self.lease, compared.files, found)
             if compared.differences:
                 _LOG.error(
@@ -258,59 +283,59 @@ class Closer:
                     "delivery services run different versions?\n  %s",
                     len(compared.differences),
                     len({(c.event_type, c.hour_s) for c in found}),
-                    "\n  ".join(shortened([d.text(length_s) for d in compared.differences])),
+                    "\n  ".join(limit_lines([d.text(length_s) for d in compared.differences])),
                 )
 
     def _stage_again(self, unreadable: Unreadable) -> None:
-        """Where that cannot be, or did not help, the types that need the file are set back; the
-        others go on.
-        """
+        """Stage a file's records again; if that fails, postpone the types that need the file."""
         _LOG.error("%s", unreadable)
         trouble = (
             "its records were staged again, and cannot be read again"
-            if unreadable.path in self._again
+            if unreadable.path in self._restaged
             else ""
         )
         types = types_in(self._database, unreadable.path) | (
             {unreadable.event_type} if unreadable.event_type else set()
         )
-        phase = Phase.STAGED  # which an override ends
+        phase = ClosingPhase.STAGED  # an override can resolve this
         try:
-            self._again.add(self._ports.restage(self.lease, unreadable.path))
+            self._restaged.add(self._ports.restage(self.lease, unreadable.path))
         except DamagedRow as damaged:
-            phase, trouble = Phase.LEDGER, str(damaged)
+            phase, trouble = ClosingPhase.LEDGER, str(damaged)
         except (DataLoss, BadRecord) as lost:
             trouble = str(lost)
-            types -= self._give_up(unreadable.path, types)
+            types -= self._accept_loss(unreadable.path, types)
         except Unavailable as error:
             if not types:
                 raise
             phase, trouble = _phase_of(error), f"{unreadable}: {error}"
         if trouble:
-            self._lost.add(unreadable.path)
+            self._unrestorable.add(unreadable.path)
             if types:
                 _LOG.error(
                     "%s; until that file can be read, these types cannot close: %s",
                     trouble,
                     ", ".join(sorted(types)),
                 )
-                self._hold_types(types, phase, trouble)
+                self._postpone_types(types, phase, trouble)
 
-    def _hold_types(self, types: Collection[str], phase: Phase, trouble: str) -> None:
+    def _postpone_types(self, types: Collection[str], phase: ClosingPhase, trouble: str) -> None:
         for f in self._frontiers():
             if f.event_type in types:
                 pause_s = min(
                     2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX
                 )
                 self._pauses_s[f.event_type] = (
-                    pause_s  # growing: a poll finds one such file or row, and there may be many
+                    pause_s  # grows, because each poll finds only one such file or row
                 )
-                self._set_back(f, phase, (trouble,), pause_s)
+                self._postpone(f, phase, (trouble,), pause_s)
 
-    def _give_up(self, path: str, types: Collection[str]) -> set[str]:
-        """What an override gives up of the file; returns whose."""
+    def _accept_loss(self, path: str, types: Collection[str]) -> set[str]:
+        """Record the loss of a staged file for types with an override, and return these types."""
         given, known = overrides(self._database), known_file(self._database, path)
-        chosen = overridden((f for f in self._frontiers() if f.event_type in types), given)
+        chosen = overridden_frontiers(
+            (f for f in self._frontiers() if f.event_type in types), given
+        )
         for f in chosen:
             override, is_audit = given[f.event_type], known.file.kind == AUDIT
             topics = self._audits.keys() if is_audit else self._topics([f]).types.keys()
@@ -340,13 +365,13 @@ class Closer:
             self._sites.check(types)
             self._checked_at_s = now_s
 
-    def _close_under(self, cut: Cut) -> int:
-        """All hours that the cut allows, each type's in turn.
+    def _close_under(self, cut: ClosingCut) -> int:
+        """Close all hours that the cut allows, in rounds, and return their number.
 
-        A type that is refused once is left to the next cut.
+        A type whose hour is refused leaves the cut and waits for the next one.
         """
         closed = 0
-        while chosen := self._allowed(cut):
+        while chosen := self._allowed_frontiers(cut):
             is_backlog = any(
                 f.hour.next().end_ms <= cut.watermarks_ms[f.event_type] for f in chosen
             )
@@ -358,15 +383,15 @@ class Closer:
             taken = [f for f in chosen if f.event_type in last]
             closed += self._close_hours(taken, last, cut, {})
             now = {f.event_type: f.hour for f in self._frontiers()}
-            cut = cut.without({f.event_type for f in taken if now[f.event_type] == f.hour})
+            cut = cut.without_types({f.event_type for f in taken if now[f.event_type] == f.hour})
         return closed
 
-    def _allowed(self, cut: Cut) -> list[Frontier]:
+    def _allowed_frontiers(self, cut: ClosingCut) -> list[Frontier]:
         frontiers = self._frontiers()
-        conflicting = self._conflicting(frontiers)
+        conflicting = self._conflicts_by_type(frontiers)
         return [
             f
-            for f in self._in_turn(frontiers, State.OPEN)
+            for f in self._due_frontiers(frontiers, HourState.OPEN)
             if f.event_type not in conflicting and _is_under(cut, f)
         ]
 
@@ -378,69 +403,84 @@ class Closer:
                 f.hour,
                 given[f.event_type].reason,
             )
-        cut = forced_cut(forced, self._sites, self._ports.progress, self._audits, self._clock)
-        self._compare(cut)
+        cut = take_forced_cut(forced, self._sites, self._ports.progress, self._audits, self._clock)
+        self._compare_audit_files(cut)
         return self._close_hours(forced, {f.event_type: f.hour for f in forced}, cut, given)
 
     def _close_hours(
         self,
         chosen: Sequence[Frontier],
-        last: Mapping[str, Hour],
-        cut: Cut,
-        given: Mapping[str, Override],
+        last_hours: Mapping[str, Hour],
+        cut: ClosingCut,
+        overrides_by_type: Mapping[str, Override],
     ) -> int:
-        """One round: freeze, prove, seal, write, publish, close.
+        """Freeze, prove, seal, write, publish and close one round of hours.
 
-        `last`: the last hour of each type that takes part.
+        Args:
+            chosen: Open frontiers of the types that take part.
+            last_hours: The last hour of each type in this round.
+            cut: The cut that allows these hours.
+            overrides_by_type: Overrides by type; empty for a regular round.
+
+        Returns:
+            The number of closed hours.
         """
-        if not (chosen := self._unpublished(chosen)):
+        if not (chosen := self._without_bucket(chosen)):
             return 0
-        last = {f.event_type: last[f.event_type] for f in chosen}
+        last_hours = {f.event_type: last_hours[f.event_type] for f in chosen}
         offsets = ledger.freeze(
-            self._database, self.lease, chosen, self._topics(chosen).of_types(), last
+            self._database, self.lease, chosen, self._topics(chosen).by_type(), last_hours
         )
-        frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
-        round_ = Round(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
-        verdict = self._sealer.judge(round_)
+        frozen = [dataclasses.replace(f, state=HourState.FROZEN) for f in chosen]
+        round_ = ClosingRound(
+            frozen=frozen, last=last_hours, offsets=offsets, cut=cut, overrides=overrides_by_type
+        )
+        verdict = self._sealer.prove_round(round_)
         if verdict.refused or verdict.unwritable:
-            self._refuse(verdict)
+            self._unfreeze_refused(verdict)
         if not verdict.chains:
             return 0
         self._sealer.seal(round_, verdict, {f.event_type for f in self._frontiers()})
-        if given:
+        if overrides_by_type:
             self._checked_at_s = None  # gaps may have been accepted
         for event_type in verdict.chains:
-            self._troubles.pop(event_type, None)
-        return self._finish(self._publisher.publish(self._in_turn(self._frontiers(), State.SEALED)))
+            self._blocked.pop(event_type, None)
+        return self._close_published(
+            self._publisher.publish(self._due_frontiers(self._frontiers(), HourState.SEALED))
+        )
 
-    def _unpublished(self, chosen: Sequence[Frontier]) -> list[Frontier]:
-        """Those of which storage lets it be seen, the others are set back.
+    def _without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
+        """Return the frontiers whose bucket does not exist; postpone those that cannot be checked.
 
-        ForeignLedger where one is published.
+        Raises:
+            ForeignLedger: A bucket of an open hour exists already.
         """
         try:
             storage, unseen = (
                 self._ports.storage,
                 [f for f in chosen if f.event_type in self._unseen],
             )
-            troubles = [*check_foreign_root(storage, unseen, ()), *check_published(storage, chosen)]
+            troubles = [
+                *check_foreign_root(storage, unseen, ()),
+                *check_not_published(storage, chosen),
+            ]
         except ForeignLedger:
-            # Another closer may have published it meanwhile: then this one is stale, and the ledger
-            # is not.
+            # If another closer has published it in the meantime, this closer is stale, not the
+            # ledger.
             self._database.check_lease(self.lease)
             raise
         for f, error in troubles:
-            self._set_back(f, Phase.STORAGE, (str(error),))
+            self._postpone(f, ClosingPhase.STORAGE, (str(error),))
             _LOG.error("%s %s stays open: %s", f.event_type, f.hour, error)
-        held = {f.event_type for f, _ in troubles}
-        self._unseen -= {f.event_type for f in unseen} - held
-        return [f for f in chosen if f.event_type not in held]
+        postponed = {f.event_type for f, _ in troubles}
+        self._unseen -= {f.event_type for f in unseen} - postponed
+        return [f for f in chosen if f.event_type not in postponed]
 
-    def _refuse(self, verdict: Grading) -> None:
+    def _unfreeze_refused(self, verdict: RoundDecisions) -> None:
         unwritable = [(f, ()) for f, *_ in verdict.unwritable]
         ledger.unfreeze_all(self._database, self.lease, [*verdict.refused, *unwritable])
         for f, phase, why in verdict.unwritable:
-            self._set_back(f, phase, why)
+            self._postpone(f, phase, why)
             _LOG.error(
                 "%s %s stays open, as some of its rows can be in no bucket: %s",
                 f.event_type,
@@ -455,11 +495,11 @@ class Closer:
                 conflict.event_type,
                 conflict.what,
             )
-            self._troubles.pop(conflict.event_type, None)
+            self._blocked.pop(conflict.event_type, None)
         conflicting = {c.event_type for c in verdict.conflicts}
         for f, findings in verdict.refused:
             if f.event_type not in conflicting:
-                self._set_back(f, Phase.PROOF, findings)
+                self._postpone(f, ClosingPhase.PROOF, findings)
                 _LOG.error(
                     "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
                     f.event_type,
@@ -474,61 +514,71 @@ class Closer:
             self._ports.storage, frontiers, ledger.closed_types(self._database)
         )
         self._unseen = {f.event_type for f, _ in unseen}
-        if frozen := [f for f in frontiers if f.state is State.FROZEN]:
+        if frozen := [f for f in frontiers if f.state is HourState.FROZEN]:
             names = ", ".join(f"{f.event_type} {f.hour}" for f in frozen[:20])
             _LOG.info(
-                "%d hours were frozen when a closer ended: unfrozen, to be proved anew (%s)",
+                "unfroze %d hours that an interrupted closer had frozen; they are proved again (%s)",
                 len(frozen),
                 names,
             )
             ledger.unfreeze_all(self._database, self.lease, [(f, ()) for f in frozen])
-        sealed = [f for f in frontiers if f.state is State.SEALED]
-        if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
-            _LOG.info("%d hours that were published when a closer ended are closed", recovered)
-        left_over = unaudited_left_over(self._ports.storage, self._database)
+        sealed = [f for f in frontiers if f.state is HourState.SEALED]
+        if (
+            recovered := self._close_published(self._publisher.find_published(sealed))
+            if sealed
+            else 0
+        ):
+            _LOG.info("closed %d hours that an interrupted closer had published", recovered)
+        left_over = find_leftover_files(self._ports.storage, self._database)
         self._database.check_lease(
             self.lease
-        )  # a closer that was taken over stops here, and deletes nothing
+        )  # a closer that was replaced stops here and deletes nothing
         delete_all(
             self._ports.storage, [ATTEMPTS_FOLDER, *left_over]
-        )  # attempts of closers that were interrupted
+        )  # attempts of interrupted closers
 
-    def _finish(self, published: Published) -> int:
-        """Remember what was published; returns how many hours."""
+    def _close_published(self, published: PublishResult) -> int:
+        """Close published hours in the ledger, postpone failed ones, return the number closed."""
         if published.closings:
             ledger.close_all(self._database, self.lease, published.closings)
         for closing in published.closings:
             f, manifest = closing.frontier, closing.manifest
-            for kept in (self._not_before_s, self._pauses_s, self._troubles):
+            for kept in (self._not_before_s, self._pauses_s, self._blocked):
                 kept.pop(f.event_type, None)
             self._ports.metrics.closed(f.hour, manifest)
         for line in closed_lines(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
-        for f, error in published.troubles:
-            self._set_back(f, _phase_of_trouble(error), (str(error),))
+        for f, error in published.failures:
+            self._postpone(f, _phase_of_failure(error), (str(error),))
             _LOG.error("%s %s is sealed and cannot be published: %s", f.event_type, f.hour, error)
         return len(published.closings)
 
-    def _set_back(
-        self, f: Frontier, phase: Phase, what: tuple[str, ...], pause_s: float = RETRY_SECONDS
+    def _postpone(
+        self,
+        f: Frontier,
+        phase: ClosingPhase,
+        what: tuple[str, ...],
+        pause_s: float = RETRY_SECONDS,
     ) -> None:
         self._not_before_s[f.event_type] = self._clock.monotonic_s() + pause_s
-        self._troubles[f.event_type] = (f.hour, phase, what)
+        self._blocked[f.event_type] = (f.hour, phase, what)
 
-    def _say(
-        self, frontiers: Collection[Frontier], blockers: Mapping[str, tuple[Phase, tuple[str, ...]]]
+    def _update_blockers(
+        self,
+        frontiers: Collection[Frontier],
+        blockers: Mapping[str, tuple[ClosingPhase, tuple[str, ...]]],
     ) -> None:
         said = {
             f.event_type: (f.hour, *blockers[f.event_type])
             for f in frontiers
             if f.event_type in blockers
         }
-        self._blockers.say(said | self._troubles)
+        self._blockers.update(said | self._blocked)
 
-    def _say_unavailable(self, error: Unavailable) -> None:
+    def _report_unavailable(self, error: Unavailable) -> None:
         phase = _phase_of(error)
         now_ms, frontiers = self._clock.now_ms(), self._frontiers()
-        self._say(
+        self._update_blockers(
             frontiers,
             {f.event_type: (phase, (str(error),)) for f in frontiers if f.hour.end_ms <= now_ms},
         )
@@ -537,10 +587,10 @@ class Closer:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)
 
     def _topics(self, chosen: Collection[Frontier]) -> CentralTopics:
-        return CentralTopics.of(self._config.kafka, [f.event_type for f in chosen])
+        return CentralTopics.from_settings(self._config.kafka, [f.event_type for f in chosen])
 
-    def _in_turn(self, frontiers: Collection[Frontier], state: State) -> list[Frontier]:
-        """Those in this state that are not set back."""
+    def _due_frontiers(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
+        """Return the frontiers in this state whose type is not postponed."""
         now_s = self._clock.monotonic_s()
         return [
             f
@@ -549,23 +599,19 @@ class Closer:
         ]
 
 
-def _phase_of_trouble(error: Finding | StorageError) -> Phase:
+def _phase_of_failure(error: Finding | StorageError) -> ClosingPhase:
     if isinstance(error, Unwritable):
-        return Phase.UNWRITABLE
+        return ClosingPhase.UNWRITABLE
     if isinstance(error, LedgerChanged):
-        return Phase.LEDGER
-    return Phase.STORAGE if isinstance(error, StorageError) else Phase.PUBLISHING
+        return ClosingPhase.LEDGER
+    return ClosingPhase.STORAGE if isinstance(error, StorageError) else ClosingPhase.PUBLISHING
 
 
-def _phase_of(error: Unavailable) -> Phase:
-    return Phase.STORAGE if isinstance(error, StorageError) else Phase.SERVERS
+def _phase_of(error: Unavailable) -> ClosingPhase:
+    return ClosingPhase.STORAGE if isinstance(error, StorageError) else ClosingPhase.SERVERS
 
 
-def _is_under(cut: Cut, f: Frontier) -> bool:
-    """Whether the cut allows the hour.
-
-    Not if an override closed the one before it under a later cut of promises meanwhile.
-    """
+def _is_under(cut: ClosingCut, f: Frontier) -> bool:
     return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(
         f.settled_next
     )

@@ -1,8 +1,7 @@
-"""The heavy work of closing: comparing audit records, proving many types' frozen hours, writing
-many types' sealed hours.
+"""The expensive work of closing: comparing audit records, proving hours and writing hours.
 
-The closer decides; the engine reads staged rows, as units of work that a `Runner` runs: on Spark's
-executors, or in this process.
+The closer decides what to do. The engine reads staged rows as units of work that a `Runner`
+executes on Spark's executors or in this process.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 from hourmark.config.loading import Config
 from hourmark_etl.closing.proof.proof import Proof, Prover
-from hourmark_etl.closing.proof.readings import Compared, Comparer
+from hourmark_etl.closing.proof.readings import AuditComparer, AuditComparison
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
@@ -25,8 +24,13 @@ from hourmark_etl.storage import Storage
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """What closing asks for; each call is one round for all types given. `runner`: where units of
-    work run.
+    """Runs the expensive steps of closing, each for all given event types at once.
+
+    Attributes:
+        storage: Storage with staged files and buckets.
+        database: The ledger.
+        config: The complete configuration.
+        runner: Executes units of work; by default in this process.
     """
 
     storage: Storage
@@ -35,8 +39,17 @@ class Engine:
     runner: Runner = dataclasses.field(default_factory=Runner)
 
     def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
-        """By type: whether every promise below these central audit offsets is kept by rows listed
-        for its hour, or before.
+        """Check whether the staged rows of hours contain every event that audit records promise.
+
+        Args:
+            frozen: Frontiers whose rows are fixed (listed in the ledger).
+            audit_next: The audit records to check: those below these offsets.
+
+        Returns:
+            A proof by event type; it has findings if events are missing.
+
+        Raises:
+            Unreadable: A staged file must be staged again first.
         """
         prover = Prover(
             runner=self.runner,
@@ -49,18 +62,37 @@ class Engine:
             for f, proof in zip(frozen, prover.prove(list(frozen), audit_next), strict=True)
         }
 
-    def compare(self, without: Collection[str]) -> Compared | None:
-        """The next audit files that are to be compared with all others, but for these paths; None
-        if there are none.
+    def compare(self, skip_paths: Collection[str]) -> AuditComparison | None:
+        """Compare the next batch of new audit files with all others.
+
+        Args:
+            skip_paths: Paths of audit files to skip.
+
+        Returns:
+            The compared files and their differences; None if no file is left to compare.
+
+        Raises:
+            Unreadable: An audit file must be staged again first.
         """
-        return Comparer(self.runner, self.storage, self.database).next(without)
+        return AuditComparer(self.runner, self.storage, self.database).compare_next(skip_paths)
 
     def write(
         self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
     ) -> list[WrittenHour]:
-        """Containers of all of them in `folder` (schemas: id → Avro JSON).
+        """Write container files for sealed hours.
 
-        Safe to repeat into another folder.
+        A failed call can be repeated with another folder.
+
+        Args:
+            sealed: The hours and their listed rows.
+            schemas: Avro schemas as JSON by schema id.
+            folder: Path of a new folder for the files.
+
+        Returns:
+            What was written, in the order of `sealed`.
+
+        Raises:
+            Unreadable: A staged file must be staged again first.
         """
         etl, late = self.config.etl, defaultdict[str, set[int]](set)
         for s in sealed:

@@ -1,4 +1,4 @@
-"""All that a closer touches besides the ledger's own tables."""
+"""The interfaces through which a closer accesses everything except the ledger's own tables."""
 
 from __future__ import annotations
 
@@ -9,27 +9,45 @@ from typing import Protocol
 from hourmark.clock import Clock
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.closing.cut.cut import Sites, StagingProgress
+from hourmark_etl.closing.cut.cut import SiteClusters, StagingProgress
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.storage import Storage
 
 
 class ClosingMetrics(Protocol):
-    """What closing counts; `hourmark_etl.telemetry.metrics.Metrics` is one."""
+    """Receiver of closing metrics, implemented by the ETL's metrics."""
 
     def closed(self, hour: Hour, manifest: Manifest) -> None:
-        """A bucket was closed."""
+        """Record that a bucket was closed.
+
+        Args:
+            hour: The bucket's hour.
+            manifest: The bucket's manifest.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ports:
-    """See the module. `publishers`: how many types are published at once."""
+    """The services that a closer needs.
+
+    Attributes:
+        engine: Runs proofs and writes.
+        storage: Storage with staged files and buckets.
+        database: The ledger.
+        sites: Creates the view of all Kafka clusters for a lease.
+        progress: Staging progress in the ledger.
+        restage: Stages the records of an unreadable file again, given a lease and the file's path,
+            and returns the new path; raises DataLoss if Kafka no longer has the records.
+        metrics: Receives closed buckets.
+        clock: Clock of the closer.
+        publishers: Number of types that are published in parallel.
+    """
 
     engine: Engine
     storage: Storage
     database: Database
-    sites: Callable[[Lease], Sites]
+    sites: Callable[[Lease], SiteClusters]
     progress: StagingProgress
     restage: Callable[
         [Lease, str], str

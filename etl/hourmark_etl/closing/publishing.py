@@ -1,15 +1,16 @@
-"""Publishes a written hour: the attempt folder gets exactly the manifest's files and a finished
-`_SUCCESS`, is read back, and one rename that refuses an existing target makes it the bucket. Where
-the target stands already, its marker is the truth.
+"""Publishes written hours as buckets.
 
-`Publisher`: one write for all types of a round, then each type's folders in turn, many types at
-once. What cannot be published holds up its type alone: it is given back as trouble, and its later
-hours wait with it.
+The attempt folder gets exactly the manifest's files and a complete `_SUCCESS`, is read back, and
+one rename that refuses an existing target turns it into the bucket. If the target exists, its
+marker is the truth.
 
-`check_foreign_root`, `check_published`, `check_other_seal`: whether the buckets on storage are this
-ledger's, and this ledger the newest. Going on with an older copy would list events for buckets that
-are published already, and so lose them; going on with a new, empty ledger would write every event
-that Kafka still holds a second time. So both stop.
+`Publisher` writes all types of a round at once and then publishes each type's hours in order, many
+types in parallel. If an hour cannot be published, only its type waits.
+
+`check_foreign_root`, `check_not_published`, `check_seal_matches` verify that the buckets on storage
+belong to this ledger and that this ledger is the newest copy. An older copy would list events for
+buckets that exist already, and so lose them. A new, empty ledger would write every event that Kafka
+still holds a second time. In both cases the driver stops.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import (
     MARKER,
-    Book,
+    BucketEvidence,
     BucketFile,
-    Evidence,
+    BucketOffset,
     Grade,
-    Lacks,
+    HourTotals,
     Manifest,
-    Offsets,
-    Previous,
+    MissingRanges,
+    PreviousMarker,
     SetAsideRecords,
 )
 from hourmark.rules.revision import KnownSchema
 from hourmark_etl.buckets.reader import (
     NotClosed,
-    any_marker,
-    decoded_manifest,
+    decode_manifest,
+    find_manifest,
+    find_marker,
     read_marker,
-    standing_manifest,
 )
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
-from hourmark_etl.closing.write.id_indexes import keep_indexes
+from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import DamagedRow, ForeignLedger
 from hourmark_etl.folders import ATTEMPTS_FOLDER
@@ -69,26 +70,36 @@ _HELP = (
 )
 
 
-def manifest_of(
+def build_manifest(
     frontier: Frontier,
-    written: WrittenHour,
+    written_hour: WrittenHour,
     *,
     listed: Collection[StagedGroup],
     set_aside: Collection[SetAside] = (),
     fingerprints: Mapping[int, str],
-    previous: Previous | None,
+    previous: PreviousMarker | None,
     ledger: tuple[str, int],
     attempt: str,
     now_ms: int,
     unverified: Collection[str] = (),
 ) -> Manifest:
-    """What `_SUCCESS` will say; pure.
+    """Build the content of a bucket's `_SUCCESS` file. It performs no I/O.
 
-    `unverified`: what an override gave up, beside what `written` names.
+    Args:
+        frontier: The sealed hour.
+        written_hour: The files that were written for it.
+        listed: The staged groups that were listed for the hour.
+        set_aside: Records of the hour that could not be staged.
+        fingerprints: Schema fingerprints by schema id.
+        previous: The marker of the hour before; None for the type's first hour.
+        ledger: The ledger's id and commit number.
+        attempt: Id of the publishing attempt.
+        now_ms: Time of closing in Unix milliseconds.
+        unverified: Checks that an override waived, in addition to those in `written_hour`.
     """
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
-    files = _named(written.files)
+    files = _named_files(written_hour.files)
     late = Counter[str]()
     for _, w in files:
         for start_s, rows in w.hours.items() if w.late else ():
@@ -99,7 +110,7 @@ def manifest_of(
         bucket_seconds=hour.length_s,
         previous=previous,
         grade=Grade(seal.grade),
-        evidence=Evidence(
+        evidence=BucketEvidence(
             method=seal.method,
             cut_at_ms=seal.cut_at_ms,
             audit_records=seal.audit_records,
@@ -107,8 +118,8 @@ def manifest_of(
             audit_next=seal.audit_next.in_marker(),
             waived=[
                 *seal.waived,
-                *_left_out(written),
-                *(f"not verified: {what}" for what in (*written.unverified, *unverified)),
+                *_describe_left_out(written_hour),
+                *(f"not verified: {what}" for what in (*written_hour.unverified, *unverified)),
             ],
         ),
         files=[
@@ -124,20 +135,22 @@ def manifest_of(
         ],
         events=sum(w.records for _, w in files),
         late=dict(sorted(late.items())),
-        books=_books(seal, hour, listed, written.files),
-        duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
+        books=_books(seal, hour, listed, written_hour.files),
+        duplicates_removed=sum(rows.events for rows in written_hour.duplicates.values()),
         unaudited=seal.unaudited,
         checked=seal.checked or 0,
-        left_out=sum(rows.events for rows in written.left_out.values()),
+        left_out=sum(rows.events for rows in written_hour.left_out.values()),
         set_aside=sum(len(of.offsets) for of in set_aside),
         set_aside_records=_set_aside(set_aside),
-        lacks=_lacks(seal, written),
+        lacks=_lacks(seal, written_hour),
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
         id_sum=f"{sum(w.id_sum for _, w in files) % (1 << 64):016x}",
         offsets=[
-            Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset)
+            BucketOffset(
+                topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset
+            )
             for p in seal.offsets
         ],
         ledger=ledger[0],
@@ -145,10 +158,10 @@ def manifest_of(
         attempt=attempt,
         closed_at_ms=now_ms,
         software=f"hourmark {version('hourmark')}",
-    ).sealed()
+    ).with_own_digest()
 
 
-def _left_out(written: WrittenHour) -> list[str]:
+def _describe_left_out(written: WrittenHour) -> list[str]:
     count = sum(rows.events for rows in written.left_out.values())
     return (
         [f"left out: {count} rows that cannot be written, such as {'; '.join(written.faults)}"]
@@ -157,10 +170,12 @@ def _left_out(written: WrittenHour) -> list[str]:
     )
 
 
-def _lacks(seal: Seal, written: WrittenHour) -> Lacks | None:
+def _lacks(seal: Seal, written: WrittenHour) -> MissingRanges | None:
     if seal.lacks is None:
         return None
-    return Lacks(ranges=list(seal.lacks.ranges), more=seal.lacks.more or bool(written.left_out))
+    return MissingRanges(
+        ranges=list(seal.lacks.ranges), more=seal.lacks.more or bool(written.left_out)
+    )
 
 
 def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
@@ -181,17 +196,27 @@ def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
     ]
 
 
-def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
-    """What the frontier's manifest says of the marker before it, as that stands; a Finding where it
-    is gone, or damaged.
+def read_previous_marker(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
+    """Return the reference to the previous hour's marker that a frontier's manifest must contain.
+
+    Args:
+        storage: The storage.
+        frontier: The hour whose predecessor to read.
+
+    Returns:
+        Hour and digest of the previous marker; None for the type's first hour.
+
+    Raises:
+        Finding: The previous marker is missing or damaged.
+        StorageError: Storage is unavailable.
     """
     if frontier.hour == frontier.first_hour:
         return None
-    before = frontier.hour.before()
+    before = frontier.hour.previous()
     try:
         marker = read_marker(storage, frontier.event_type, before)
-        decoded_manifest(storage, frontier.event_type, before, marker)
-        return Previous.of(str(before), marker)
+        decode_manifest(storage, frontier.event_type, before, marker)
+        return PreviousMarker.from_marker(str(before), marker)
     except NotClosed as error:
         raise Finding(
             f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: "
@@ -201,7 +226,7 @@ def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
 
 def _books(
     seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Sequence[WrittenFile]
-) -> dict[str, Book]:
+) -> dict[str, HourTotals]:
     rows, events = Counter[int](), Counter[int]()
     for g in listed:
         rows[g.hour_s] += g.rows
@@ -211,7 +236,7 @@ def _books(
     books = {}
     for start_s in sorted(rows.keys() | sealed.keys()):
         of = sealed.get(start_s, OriginHourSums(start_s, 0, 0))
-        book = Book(
+        book = HourTotals(
             rows=rows[start_s], events=events[start_s], promised=of.promised, unaudited=of.unaudited
         )
         books[str(Hour(start_s, hour.length_s))] = book
@@ -219,33 +244,45 @@ def _books(
 
 
 def publish(
-    storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest
+    storage: Storage, frontier: Frontier, written_hour: WrittenHour, manifest: Manifest
 ) -> Manifest:
-    """Make it the bucket, and return the manifest that stands there: this one, or that of whoever
-    was first.
+    """Publish a written hour as a bucket.
 
-    Finding, and nothing published, if what was written does not read back as the manifest says:
-    files' contents were read back by the tasks that wrote them, their names and sizes and the
-    manifest are here.
+    File contents were read back by the tasks that wrote them; this function reads back the file
+    names, the sizes and the manifest.
+
+    Args:
+        storage: The storage.
+        frontier: The sealed hour.
+        written_hour: The hour's files; they are moved into the bucket.
+        manifest: The manifest of the bucket.
+
+    Returns:
+        The manifest of the published bucket: the given one, or that of an existing bucket.
+
+    Raises:
+        Unwritable: Rows cannot be written; an override can close the hour without them.
+        Finding: The files do not read back as written; nothing is published.
+        StorageError: Storage failed.
     """
-    if written.trouble:
-        raise Finding(written.trouble)
-    if written.unwritable:
+    if written_hour.publish_error:
+        raise Finding(written_hour.publish_error)
+    if written_hour.unwritable:
         raise Unwritable(
-            f"{written.unwritable}. `hourmark bucket force` closes the hour all the same, "
+            f"{written_hour.unwritable}. `hourmark bucket force` closes the hour all the same, "
             "and its marker says so"
         )
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
     storage.make_folder(attempt)
-    for name, file in _named(written.files):
+    for name, file in _named_files(written_hour.files):
         storage.rename_new(file.path, f"{attempt}/{name}")
     storage.write_new(f"{attempt}/{MARKER}", manifest.encode(), unseen=True)
     _read_back(storage, attempt, manifest)
     try:
         storage.rename_new(attempt, target)
     except AlreadyExists:
-        standing = standing_manifest(storage, frontier.event_type, frontier.hour)
+        standing = find_manifest(storage, frontier.event_type, frontier.hour)
         if standing is None:
             raise Finding(
                 f"{storage.url(target)} stands, but without a {MARKER}: not made by "
@@ -255,8 +292,7 @@ def publish(
     return manifest
 
 
-def _named(written: Sequence[WrittenFile]) -> list[tuple[str, WrittenFile]]:
-    """The files in the bucket's order, with their names in it."""
+def _named_files(written: Sequence[WrittenFile]) -> list[tuple[str, WrittenFile]]:
     numbers = {"part": itertools.count(), "late": itertools.count()}
     files = [
         ("late" if w.late else "part", w)
@@ -281,32 +317,49 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 
 
 class Unwritable(Finding):
-    """A sealed hour cannot be written as it was sealed; an override closes it all the same."""
+    """A sealed hour cannot be written as it was sealed; an override can close it anyway."""
 
 
 class LedgerChanged(Finding):
-    """Rows of the ledger that a sealed hour needs were changed, or are gone."""
+    """Ledger rows that a sealed hour needs were changed or deleted after sealing."""
 
 
-class Trouble(NamedTuple):
-    """Why an hour cannot be published for now."""
+class PublishFailure(NamedTuple):
+    """An hour that could not be published, and the reason.
+
+    Attributes:
+        frontier: The frontier of the affected type and hour.
+        error: The `Finding` or `StorageError` that prevented it.
+    """
 
     frontier: Frontier
     error: Finding | StorageError
 
 
 @dataclasses.dataclass
-class Published:
-    """What became of a round."""
+class PublishResult:
+    """The result of publishing a round.
+
+    Attributes:
+        closings: The hours that were published, with their manifests.
+        failures: The hours that could not be published.
+    """
 
     closings: list[Closing] = dataclasses.field(default_factory=list)
-    troubles: list[Trouble] = dataclasses.field(default_factory=list)
+    failures: list[PublishFailure] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Sealed hours → buckets. `publishers`: how many types are published at once; with 1, in an
-    order that can be repeated.
+    """Writes sealed hours and publishes them as buckets.
+
+    Attributes:
+        engine: Writes the container files.
+        storage: The storage.
+        database: The ledger.
+        lease: The closer's lease.
+        clock: Clock for the time of closing.
+        publishers: Number of types that are published in parallel; 1 gives a reproducible order.
     """
 
     engine: Engine
@@ -316,29 +369,42 @@ class Publisher:
     clock: Clock
     publishers: int
 
-    def standing(self, sealed: Collection[Frontier]) -> Published:
-        """Those of them that were published already, by a closer that was interrupted or by
-        another; by their markers.
+    def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
+        """Return those of the sealed hours whose buckets already exist, with their manifests.
+
+        An interrupted closer may have published them.
+
+        Raises:
+            ForeignLedger: A bucket was published with other contents than this ledger sealed.
         """
         chains = [f.sealed_hours for f in sealed]
-        # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
-        return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour))
+        # An invalid manifest raises a Finding: buckets never change, so another program wrote it.
+        return self._collect_manifests(
+            chains, lambda f: find_manifest(self.storage, f.event_type, f.hour)
+        )
 
-    def publish(self, sealed: Collection[Frontier]) -> Published:
-        """Write and publish every hour that is sealed on these frontiers."""
+    def publish(self, sealed: Collection[Frontier]) -> PublishResult:
+        """Write and publish every sealed hour of the given frontiers.
+
+        An error of one hour is returned with it and stops only later hours of the same type.
+
+        Raises:
+            Unreadable: A staged file must be staged again first; nothing is published.
+            ForeignLedger: A bucket was published with other contents than this ledger sealed.
+        """
         attempt = uuid.uuid4().hex
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
         asked = [h for f in sealed for h in f.sealed_hours]
         groups = listed_groups(self.database, asked)
         hours = {
             (f.event_type, f.hour): SealedHour(
-                f.event_type, f.hour, tuple(listed), *_given_up(f.seal)
+                f.event_type, f.hour, tuple(listed), *_waivers(f.seal)
             )
             for f, listed in zip(asked, groups, strict=True)
         }
         schemas = schemas_of(self.database, {s for h in hours.values() for s in _schema_ids(h)})
-        troubles: list[Trouble] = []
-        chains = [_readable(f.sealed_hours, hours, schemas, troubles) for f in sealed]
+        troubles: list[PublishFailure] = []
+        chains = [_publishable_hours(f.sealed_hours, hours, schemas, troubles) for f in sealed]
         whole = {
             schema_id: schema
             for schema_id, schema in schemas.items()
@@ -347,15 +413,15 @@ class Publisher:
         texts = {schema_id: schema.text for schema_id, schema in whole.items() if schema.text}
         marks = {schema_id: schema.fingerprint for schema_id, schema in whole.items()}
         readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
-        written = self.engine.write(readable, texts, f"{folder}/_tasks")  # no type has such a name
+        written = self.engine.write(readable, texts, f"{folder}/_tasks")  # not a valid type name
         by_hour = {(w.event_type, w.hour_s): w for w in written}
         set_aside = listed_set_aside(self.database, {(f.event_type, f.hour.start_s) for f in asked})
         identity = self.database.identity()
 
         def published(f: Frontier) -> Manifest:
             of = by_hour[f.event_type, f.hour.start_s]
-            previous, unverified = self._previous(f)
-            manifest = manifest_of(
+            previous, unverified = self._previous_marker(f)
+            manifest = build_manifest(
                 f,
                 of,
                 listed=hours[f.event_type, f.hour].listed,
@@ -369,10 +435,10 @@ class Publisher:
             )
             return publish(self.storage, f, of, manifest)
 
-        result = self._each(chains, published)
-        result.troubles += troubles
+        result = self._collect_manifests(chains, published)
+        result.failures += troubles
         manifests = [c.manifest for c in result.closings]
-        keep_indexes(
+        publish_indexes(
             self.storage,
             self.database,
             self.lease,
@@ -384,34 +450,38 @@ class Publisher:
         self.storage.delete(folder)
         return result
 
-    def _previous(self, f: Frontier) -> tuple[Previous | None, tuple[str, ...]]:
-        """Return the marker before this hour's, with what is wrong with it where an override goes
-        on by the ledger's copy.
+    def _previous_marker(self, f: Frontier) -> tuple[PreviousMarker | None, tuple[str, ...]]:
+        """Return the previous hour's marker, and readable problems with it.
+
+        If the marker is unreadable and an override gives it up, the ledger's copy is used.
         """
         try:
-            return previous_of(self.storage, f), ()
+            return read_previous_marker(self.storage, f), ()
         except Finding as error:
-            before = f.hour.before()
+            before = f.hour.previous()
             known = closed_marker(self.database, f.event_type, before)
             if known is None:
                 raise
-            if not _given_up(f.seal).gives_up:
+            if not _waivers(f.seal).gives_up:
                 raise Unwritable(
                     f"{error}, or `hourmark bucket force` goes on with the ledger's copy "
                     "of its marker"
                 ) from error
-            decoded_manifest(self.storage, f.event_type, before, known)
-            return Previous.of(str(before), known), (f"the bucket before it, {before}: {error}",)
+            decode_manifest(self.storage, f.event_type, before, known)
+            return PreviousMarker.from_marker(str(before), known), (
+                f"the bucket before it, {before}: {error}",
+            )
 
-    def _each(
+    def _collect_manifests(
         self,
         chains: Sequence[Sequence[Frontier]],
         manifest_there: Callable[[Frontier], Manifest | None],
-    ) -> Published:
-        """Many types at once, each type's hours in turn: up to one of which no manifest stands
-        then, or that an error holds.
+    ) -> PublishResult:
+        """Collect each hour's manifest, many types in parallel and each type's hours in order.
+
+        A type ends at the first hour that has no manifest or raises an error.
         """
-        together, ledger = Published(), self.database.identity()[0]
+        together, ledger = PublishResult(), self.database.identity()[0]
 
         def close(chain: Sequence[Frontier]) -> None:
             for f in chain:
@@ -419,10 +489,10 @@ class Publisher:
                     if (manifest := manifest_there(f)) is None:
                         return
                 except (Finding, StorageError) as error:
-                    together.troubles.append(Trouble(f, error))
+                    together.failures.append(PublishFailure(f, error))
                     return
                 assert f.seal is not None
-                check_other_seal(manifest, f.seal, ledger)
+                check_seal_matches(manifest, f.seal, ledger)
                 together.closings.append(Closing(f, manifest))
 
         with ThreadPoolExecutor(self.publishers) as pool:
@@ -435,7 +505,7 @@ class _GivenUp(NamedTuple):
     gives_up: bool
 
 
-def _given_up(seal: Seal | None) -> _GivenUp:
+def _waivers(seal: Seal | None) -> _GivenUp:
     return _GivenUp(seal is not None and seal.leaves_out, seal is not None and seal.gives_up)
 
 
@@ -443,30 +513,27 @@ def _schema_ids(hour: SealedHour) -> set[int]:
     return {s for g in hour.listed for s in g.schema_ids}
 
 
-def _readable(
+def _publishable_hours(
     chain: Sequence[Frontier],
     hours: Mapping[tuple[str, Hour], SealedHour],
     schemas: Mapping[int, KnownSchema | DamagedRow],
-    troubles: list[Trouble],
+    troubles: list[PublishFailure],
 ) -> tuple[Frontier, ...]:
-    """The hours of the chain before the first with events that nobody could read, or with other
-    rows than it was sealed with.
-    """
     for at, f in enumerate(chain):
-        if why := _unpublishable(f, hours[f.event_type, f.hour], schemas):
-            troubles.append(Trouble(f, why))
+        if why := _publish_obstacle(f, hours[f.event_type, f.hour], schemas):
+            troubles.append(PublishFailure(f, why))
             return tuple(chain[:at])
     return tuple(chain)
 
 
-def _unpublishable(
+def _publish_obstacle(
     f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema | DamagedRow]
 ) -> Finding | None:
     assert f.seal is not None
     listed, sealed = listed_sums(hour.listed), f.seal.listed
     if (
         f.seal.checked is None or listed.unchecked or sealed.unchecked
-    ):  # values are not known of all rows
+    ):  # the values of some rows are unknown
         listed, sealed = (dataclasses.replace(of, values=0, unchecked=0) for of in (listed, sealed))
     if listed != sealed:
         return LedgerChanged(
@@ -490,34 +557,54 @@ def _unpublishable(
 
 def check_foreign_root(
     storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]
-) -> list[Trouble]:
-    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and
-    sealed nothing. Of which types storage does not let that be seen.
+) -> list[PublishFailure]:
+    """Check that storage has no buckets of types that this ledger has never closed or sealed.
 
-    Only markers tell: an administrator may make folders, with rights and quota, before the first
-    bucket.
+    Only markers count, because administrators may create folders before the first bucket.
+
+    Args:
+        storage: The storage.
+        frontiers: Frontiers of all types.
+        closed_types: Types with a closed bucket in the ledger.
+
+    Returns:
+        The types for which storage denies access, so that the check was not possible.
+
+    Raises:
+        ForeignLedger: A marker of such a type exists.
     """
     troubles = []
     for f in frontiers:
         if f.event_type in closed_types or f.seal is not None:
             continue
         try:
-            if standing := any_marker(storage, f.event_type):
+            if standing := find_marker(storage, f.event_type):
                 raise ForeignLedger(
                     f"{storage.url(standing)} stands, but this ledger has closed nothing "
                     f"of {f.event_type}. {_HELP}"
                 )
         except AccessDenied as error:
-            troubles.append(Trouble(f, error))
+            troubles.append(PublishFailure(f, error))
     return troubles
 
 
-def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trouble]:
-    """ForeignLedger if the bucket of an open hour stands already: only a sealed hour can have been
-    published. Of which of them storage does not let that be seen.
+def check_not_published(
+    storage: Storage, open_frontiers: Collection[Frontier]
+) -> list[PublishFailure]:
+    """Check that no bucket exists for open hours; only a sealed hour can have been published.
+
+    Args:
+        storage: The storage.
+        open_frontiers: Frontiers whose hour is open.
+
+    Returns:
+        The hours for which storage denies access, so that the check was not possible.
+
+    Raises:
+        ForeignLedger: The bucket of an open hour exists.
     """
     troubles = []
-    for f in opened:
+    for f in open_frontiers:
         path = f"{f.hour.bucket_path(f.event_type)}/{MARKER}"
         try:
             if storage.exists(path):
@@ -526,18 +613,27 @@ def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trou
                     f"{f.event_type} {f.hour}. {_HELP}"
                 )
         except AccessDenied as error:
-            troubles.append(Trouble(f, error))
+            troubles.append(PublishFailure(f, error))
     return troubles
 
 
-def check_other_seal(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
-    """ForeignLedger if a standing marker does not say what this ledger sealed."""
+def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
+    """Check that the manifest of an existing bucket matches this ledger's seal of the hour.
+
+    Args:
+        manifest: The bucket's manifest.
+        seal: The ledger's seal.
+        ledger_id: The ledger's id.
+
+    Raises:
+        ForeignLedger: Ledger id, staging offsets or audit offsets differ.
+    """
     offsets = {(o.topic_id, o.partition): o.next for o in manifest.offsets}
     sealed = {(p.topic_id, p.partition): p.next_offset for p in seal.offsets}
     if (
         manifest.ledger != ledger_id
         or offsets != sealed
-        or AuditOffsets.of(manifest.evidence.audit_next) != seal.audit_next
+        or AuditOffsets.from_offsets(manifest.evidence.audit_next) != seal.audit_next
     ):
         raise ForeignLedger(
             f"{manifest.type} {manifest.hour} was published by ledger {manifest.ledger} (commit "

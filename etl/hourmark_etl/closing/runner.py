@@ -1,6 +1,6 @@
-"""Where units of work run: on Spark's executors, or in this process.
+"""Execution of units of work: on Spark's executors, or in this process.
 
-The work is a pure function of its item and of storage.
+Each unit is a pure function of its input and of storage.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark_etl.reused import spare_loaded
+from hourmark_etl.worker_reuse import freeze_loaded_modules
 
 _CAUSE_MAX: Final = 1500
 _Item = TypeVar("_Item")
@@ -26,13 +26,17 @@ _Result = TypeVar("_Result")
 
 
 class Runner:
-    """Runs one function over many items, each perhaps more than once (a task that is tried again).
+    """Runs a function on many items, sequentially in this process.
 
-    This one: here, in turn.
+    Other runners may run the function more than once per item, so it must be repeatable.
     """
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """Results in the order of items. The first HourmarkError of `work` is raised as it was."""
+        """Return the function's result for each item, in order.
+
+        Raises:
+            HourmarkError: The first error that the function raised, unchanged.
+        """
         return [work(item) for item in items]
 
     def gather(
@@ -42,10 +46,20 @@ class Runner:
         merge: Callable[[Sequence[_Part]], _Result],
         keys: int,  # noqa: ARG002  # there is one place
     ) -> list[_Result]:
-        """`work` gives parts by key, of 0 to `keys` - 1; all parts of a key are merged at one
-        place, so that none holds them all.
+        """Run a function on each item, group the parts it returns by key, and merge each group.
 
-        Results in no order, none for a key without parts. Errors as of `map`.
+        Args:
+            work: Returns parts by key, with keys from 0 to `keys` - 1.
+            items: The items.
+            merge: Merges all parts of one key. Distributed runners call it in separate tasks, so
+                that no process holds all parts.
+            keys: The number of keys.
+
+        Returns:
+            One result per key that has parts, in no particular order.
+
+        Raises:
+            HourmarkError: The first error that a function raised, unchanged.
         """
         parts = defaultdict[int, list[_Part]](list)
         for item in items:
@@ -55,16 +69,21 @@ class Runner:
 
 
 @dataclasses.dataclass(frozen=True)
-class OnSpark(Runner):
-    """One Spark job, one task an item. `work`, items, results and errors must pickle.
+class SparkRunner(Runner):
+    """Runs each function as one Spark job with one task per item.
 
-    Unavailable where a task failed in another way: the closer tries again at its next poll.
+    Functions, items, results and errors must be picklable. If a task fails in any other way than by
+    a `HourmarkError`, the methods raise `Unavailable`, and the closer's next poll tries again.
     """
 
     spark: SparkSession
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """See `Runner`."""
+        """Run one Spark task per item and return the results in order; see `Runner.map`.
+
+        Raises:
+            Unavailable: The Spark job failed.
+        """
         return self._collected(items, lambda given: given.map(functools.partial(_guarded, work)))
 
     def gather(
@@ -74,7 +93,11 @@ class OnSpark(Runner):
         merge: Callable[[Sequence[_Part]], _Result],
         keys: int,
     ) -> list[_Result]:
-        """See `Runner`: one job of two stages, one task a key in the second."""
+        """Run a Spark job of two stages: one task per item, then one per key; see `Runner.gather`.
+
+        Raises:
+            Unavailable: The Spark job failed.
+        """
 
         def parts(item: _Item) -> list[tuple[int, object]]:
             outcome = _guarded(work, item)
@@ -111,15 +134,16 @@ class OnSpark(Runner):
 
 
 class _Failed(NamedTuple):
-    """An error that the driver must see as it is: as a failed task it would be tried again, and
-    arrive as text.
+    """An error that a task returns as its result.
+
+    Spark would retry a task that raises it, and convert the error to text.
     """
 
     error: HourmarkError
 
 
 def _guarded(work: Callable[..., object], item: object) -> object:
-    spare_loaded()
+    freeze_loaded_modules()
     try:
         return work(item)
     except HourmarkError as error:

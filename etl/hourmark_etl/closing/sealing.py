@@ -1,22 +1,20 @@
-"""A round: how many hours of each type it takes on, its proof, and what becomes of each frozen
-hour.
+"""Plans a round of hours, proves them, and decides how each is sealed.
 
-It asks the engine once for every type's frontier hour, once for every type's next hour, and so on:
-later hours have no late promises of their own, because their frontier hour's seal settles all below
-the same cut.
+The engine proves every type's frontier hour in one call, then every type's next hour, and so on.
+Later hours have no late promises of their own, because the frontier hour's seal settles all
+promises below the same cut.
 
-`decide` is pure: an hour is sealed, under which grade and with what waived, or unfrozen.
+`decide_seal` is pure: it seals an hour with a grade and a list of what was waived, or refuses it.
 
 proved      every promise below the cut is kept, and every awaited source had caught up
-timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are waived, and named
-forced      by an override, the only thing that closes an hour with a conflict (`readings`, `copies`); or the hour had begun
-            before an override accepted a gap, which nobody can fill: in promises or reports, as
-            what it was promised is not known for certain; or in its type's events, and promises of
-            it are not kept
+timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are waived and named
+forced      by an override, the only way to close an hour with a conflict (`readings`, `copies`); or the hour began before
+            an override accepted a gap: in audit records or host reports, because what was promised is not known for
+            certain; or in the type's events, if promises of the hour are not kept
 
-`plan_round` is pure. Every type that is ready takes part with its frontier hour; while there is
-room, a backlog's later hours join, one of each type at a time, so that a long backlog of one type
-holds up nobody else's newest hour by more than a round.
+`plan_round` is pure. Every ready type takes part with its frontier hour. While there is room, later
+hours of a backlog join, one per type at a time, so a long backlog of one type delays other types by
+at most one round.
 """
 
 from __future__ import annotations
@@ -32,11 +30,16 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
-from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, shortened
+from hourmark_etl.closing.cut.cut import ClosingCut, SiteClusters, StagingProgress, limit_lines
 from hourmark_etl.closing.cut.forced import accepted_topics
-from hourmark_etl.closing.cut.readiness import fallen_silent
+from hourmark_etl.closing.cut.readiness import find_silent_sources
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, lacking, named
+from hourmark_etl.closing.proof.proof import (
+    FINDINGS_MAX,
+    Proof,
+    limit_findings,
+    to_incomplete_ranges,
+)
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import Conflict, conflicts, held_by, holding
@@ -47,12 +50,12 @@ from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.schemas import schemas_of, unreadable
-from hourmark_etl.model import Frontier, Phase, Position, Reporter, Seal
+from hourmark_etl.model import ClosingPhase, Frontier, ReportedSource, Seal, StagingPosition
 
 _LOG = logging.getLogger(__name__)
 EARLY_MS: Final = (
     15 * 60_000
-)  # how far past its receipt an event's time may lie: design, "plausibility"
+)  # how far after its receipt an event's time may lie: design, "plausibility"
 HOURS_MAX: Final = (
     4096  # (type, hour) pairs: some thousand folders are published in a minute or two
 )
@@ -60,32 +63,40 @@ BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Round:
-    """What is frozen: the frontier hours, by type the last hour that takes part, and how far each
-    topic was staged then.
+class ClosingRound:
+    """The hours that are proved, sealed and published together.
+
+    Attributes:
+        frozen: Frontiers of the types that take part; their rows are fixed.
+        last: Last hour of each type in the round.
+        offsets: Staging positions of each type's topics when the rows were fixed.
+        cut: The cut that allows the hours to close.
+        overrides: Operators' orders to close an hour anyway, by type; empty for a regular round.
     """
 
     frozen: Sequence[Frontier]
     last: Mapping[str, Hour]
-    offsets: Mapping[str, tuple[Position, ...]]
-    cut: Cut
+    offsets: Mapping[str, tuple[StagingPosition, ...]]
+    cut: ClosingCut
     overrides: Mapping[str, Override]
 
 
 @dataclasses.dataclass
-class Grading:
-    """By type, seals of its first hours that may be sealed; and the types whose frontier hour may
-    not, with what is missing.
+class RoundDecisions:
+    """The decisions on the hours of a round: which are sealed and which must wait.
 
-    `unwritable`: types whose frontier hour has rows under a schema id that stands for no schema of
-    theirs, and why. `unaudited`: rows of the table `unaudited` of those that may. `conflicts`: what
-    holds some of those that may not, until an override.
+    Attributes:
+        chains: By type, the seals of its first hours, in order.
+        unaudited: Rows for the ledger's table `unaudited` that belong to these seals.
+        refused: Frontiers that are not proved, with what is missing.
+        unwritable: Frontiers with rows that cannot be in a bucket, with the condition and reasons.
+        conflicts: New conflicts that only an override can resolve.
     """
 
     chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
     unaudited: list[Mapping[str, Any]] = dataclasses.field(default_factory=list)
     refused: list[tuple[Frontier, tuple[str, ...]]] = dataclasses.field(default_factory=list)
-    unwritable: list[tuple[Frontier, Phase, tuple[str, ...]]] = dataclasses.field(
+    unwritable: list[tuple[Frontier, ClosingPhase, tuple[str, ...]]] = dataclasses.field(
         default_factory=list
     )
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
@@ -93,51 +104,75 @@ class Grading:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sealer:
-    """Frozen hours → sealed ones."""
+    """Proves frozen hours and stores their seals in the ledger.
+
+    A seal fixes the content and the grade of a bucket before it is written.
+
+    Attributes:
+        engine: Runs the proofs.
+        database: The ledger.
+        lease: The closer's lease.
+        sites: The Kafka clusters of all sites.
+        progress: Staging progress in the ledger.
+        clock: Clock of the closer.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
+    """
 
     engine: Engine
     database: Database
     lease: Lease
-    sites: Sites
+    sites: SiteClusters
     progress: StagingProgress
     clock: Clock
     deadline_ms: int
 
-    def judge(self, of: Round) -> Grading:
-        """Prove every hour of the round; changes nothing."""
-        rule = Rule(
-            of.cut,
+    def prove_round(self, closing_round: ClosingRound) -> RoundDecisions:
+        """Prove every hour of a round and decide on each, without changing the ledger.
+
+        Args:
+            closing_round: The frozen hours.
+
+        Raises:
+            Unreadable: A staged file must be staged again first.
+            Unavailable: Storage or the ledger does not answer.
+        """
+        rule = DecisionContext(
+            closing_round.cut,
             accepted_gaps(self.database),
             self.deadline_ms,
             conflicts(self.database),
             losses(self.database),
             reporters(self.database),
         )
-        verdict, asked = Grading(), list(of.frozen)
+        verdict, asked = RoundDecisions(), list(closing_round.frozen)
         while asked:
-            unwritable = self._unwritable(asked, of.overrides)
+            unwritable = self._find_unwritable(asked, closing_round.overrides)
             verdict.unwritable += [
                 (f, *unwritable[f.event_type])
                 for f in asked
                 if f.event_type in unwritable and f.event_type not in verdict.chains
             ]
             asked = [f for f in asked if f.event_type not in unwritable]
-            proofs = self.engine.prove(asked, of.cut.audit_next)
+            proofs = self.engine.prove(asked, closing_round.cut.audit_next)
             following = []
             for f in asked:
                 proof = proofs[f.event_type]
-                if seal := decide(
-                    f, proof, of.offsets[f.event_type], of.overrides.get(f.event_type), rule
+                if seal := decide_seal(
+                    f,
+                    proof,
+                    closing_round.offsets[f.event_type],
+                    closing_round.overrides.get(f.event_type),
+                    rule,
                 ):
                     verdict.chains.setdefault(f.event_type, []).append(seal)
                     if file := proof.unaudited_file:
                         verdict.unaudited.append(
-                            file.ledger_row(of.cut.audit_next, self.clock.now_ms())
+                            file.ledger_row(closing_round.cut.audit_next, self.clock.now_ms())
                         )
-                    if f.hour < of.last[f.event_type]:
+                    if f.hour < closing_round.last[f.event_type]:
                         following.append(
                             dataclasses.replace(
-                                f, hour=f.hour.next(), settled_next=of.cut.audit_next
+                                f, hour=f.hour.next(), settled_next=closing_round.cut.audit_next
                             )
                         )
                 elif f.event_type not in verdict.chains:
@@ -150,49 +185,64 @@ class Sealer:
                             what=what,
                             found_at_ms=self.clock.now_ms(),
                         )
-                        for range_id, what in proof.otherwise[:FINDINGS_MAX]
+                        for range_id, what in proof.second_readings[:FINDINGS_MAX]
                     ]
             asked = following
         return verdict
 
-    def _unwritable(
-        self, asked: Sequence[Frontier], given: Collection[str]
-    ) -> dict[str, tuple[Phase, tuple[str, ...]]]:
-        """By type, why some rows that are listed for its hour can be in no bucket.
+    def _find_unwritable(
+        self, frontiers: Sequence[Frontier], overridden: Collection[str]
+    ) -> dict[str, tuple[ClosingPhase, tuple[str, ...]]]:
+        """Return the types whose hour has rows with unusable schemas, and the reasons.
 
-        Nothing of it may be sealed.
-
-        Types that have an override (`given`) go on without such rows; but not where the ledger's
-        row of the schema is damaged, which can be repaired.
+        Types with an override close without such rows, unless the ledger's row of the schema is
+        damaged, because that can be repaired.
         """
-        ids = listed_schema_ids(self.database, asked)
+        ids = listed_schema_ids(self.database, frontiers)
         schemas = schemas_of(self.database, set().union(*ids)) if any(ids) else {}
         found = {}
-        for f, own in zip(asked, ids, strict=True):
+        for f, own in zip(frontiers, ids, strict=True):
             is_damaged = any(isinstance(schemas.get(s), DamagedRow) for s in own)
             why = tuple(
                 str(x) for s in sorted(own) if (x := unreadable(f.event_type, s, schemas.get(s)))
             )
-            if why and (is_damaged or f.event_type not in given):
-                found[f.event_type] = (Phase.LEDGER if is_damaged else Phase.UNWRITABLE, why)
+            if why and (is_damaged or f.event_type not in overridden):
+                found[f.event_type] = (
+                    ClosingPhase.LEDGER if is_damaged else ClosingPhase.UNWRITABLE,
+                    why,
+                )
         return found
 
-    def seal(self, of: Round, verdict: Grading, all_types: set[str]) -> None:
-        """Seal what may be, in one transaction with all that belongs to the seals."""
-        sealed = [f for f in of.frozen if f.event_type in verdict.chains]
-        named = {
-            (r.host_id, r.source): r for f in sealed for r in of.cut.waived.get(f.event_type, ())
-        }
-        silent = fallen_silent(named.values(), self.progress.reporters())
-        forced = [f.event_type for f in sealed if f.event_type in of.overrides]
-        gaps, checks = self._accepted(forced, of.overrides, all_types)
-        together = ledger.WithSeals(silent, verdict.unaudited, gaps, checks)
-        ledger.seal(self.database, self.lease, verdict.chains, sealed, together)
+    def seal(
+        self, closing_round: ClosingRound, decisions: RoundDecisions, all_types: set[str]
+    ) -> None:
+        """Store all seals of a round in the ledger, in one transaction.
 
-    def _accepted(
+        Args:
+            closing_round: The round.
+            decisions: The result of `prove_round`.
+            all_types: All event types; gaps of control topics are accepted only if each has an
+                override.
+
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
+        """
+        sealed = [f for f in closing_round.frozen if f.event_type in decisions.chains]
+        by_source = {
+            (r.host_id, r.source): r
+            for f in sealed
+            for r in closing_round.cut.waived.get(f.event_type, ())
+        }
+        silent = find_silent_sources(by_source.values(), self.progress.reporters())
+        forced = [f.event_type for f in sealed if f.event_type in closing_round.overrides]
+        gaps, checks = self._acceptable_gaps(forced, closing_round.overrides, all_types)
+        together = ledger.WithSeals(silent, decisions.unaudited, gaps, checks)
+        ledger.seal(self.database, self.lease, decisions.chains, sealed, together)
+
+    def _acceptable_gaps(
         self, forced: Sequence[str], overrides: Mapping[str, Override], all_types: set[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """The gaps that these overrides accept, and from where their topics are watched again."""
+        """Return the offset gaps that the overrides accept, and new edge checks of their topics."""
         topics = (
             accepted_topics(forced, all_overridden=all_types <= set(overrides))
             & self.sites.gaps().keys()
@@ -201,83 +251,101 @@ class Sealer:
             return [], []
         try:
             found, checks = self.sites.acceptable(topics)
-        except (
-            Unavailable
-        ) as error:  # then the gaps stay, and later hours need overrides of their own
+        except Unavailable as error:  # the gaps remain, and later hours need overrides of their own
             _LOG.error("the gaps of %s are not accepted yet: %s", sorted(topics), error)
             return [], []
         if stale := sorted(topics - {h.topic for h in found}):
             _LOG.error(
-                "the gaps of %s are not accepted: the topic is gone, or the mirror's position "
-                "in it is an older one's, or it is "
-                "shorter on the central cluster than what was staged of it. Make the mirror "
-                "begin anew there (`hourmark mirror "
-                "reset-offsets`), and order again",
+                "the gaps of %s are not accepted: the topic does not exist, or the mirror's "
+                "position belongs to a deleted topic of this name, or the topic is shorter on the "
+                "central cluster than what was staged of it. Reset the mirror's position "
+                "(`hourmark mirror reset-offsets`), then repeat the override",
                 stale,
             )
         now_ms, reason = self.clock.now_ms(), overrides[forced[0]].reason
         return [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found], checks
 
 
-class Rule(NamedTuple):
-    """What a decision rests on besides the proof."""
+class DecisionContext(NamedTuple):
+    """The inputs of a decision that are the same for all hours of a round.
 
-    cut: Cut
+    Attributes:
+        cut: The cut.
+        accepted: Offset gaps that overrides have accepted.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
+        conflicts: Known conflicts by type.
+        losses: Losses that hosts reported.
+        reporters: Latest reports of all sources.
+    """
+
+    cut: ClosingCut
     accepted: Collection[OffsetGap]
     deadline_ms: int
     conflicts: Mapping[str, Sequence[Conflict]] = {}
     losses: Sequence[HostLoss] = ()
-    reporters: Sequence[Reporter] = ()
+    reporters: Sequence[ReportedSource] = ()
 
 
-def decide(
+def decide_seal(
     frontier: Frontier,
     proof: Proof,
-    offsets: tuple[Position, ...],
+    offsets: tuple[StagingPosition, ...],
     override: Override | None,
-    rule: Rule,
+    context: DecisionContext,
 ) -> Seal | None:
-    """The seal of this hour, or None: it is not proved, and waits.
+    """Decide whether an hour is sealed and with which grade. It performs no I/O.
 
-    `override`: the one for this very hour, if any. A deadline is judged by the time of the cut,
-    when clocks were compared; no conflict is waived by it, as nothing is missing.
+    The grade is `proved`, `timed_out` past the deadline, or `forced` with an override. The deadline
+    is compared with the time of the cut, and never waives a conflict.
+
+    Args:
+        frontier: The frozen hour.
+        proof: The result of its proof.
+        offsets: Staging positions when its rows were fixed.
+        override: The operator's order to close this hour anyway, if any.
+        context: The inputs that all hours of the round share.
+
+    Returns:
+        The seal, or None if the hour must wait.
     """
-    late = rule.cut.taken_at_ms >= frontier.hour.end_ms + rule.deadline_ms
+    late = context.cut.taken_at_ms >= frontier.hour.end_ms + context.deadline_ms
     conflicting = tuple(
-        dict.fromkeys((*holding(rule.conflicts, frontier), *(what for _, what in proof.otherwise)))
+        dict.fromkeys(
+            (*holding(context.conflicts, frontier), *(what for _, what in proof.second_readings))
+        )
     )
     if override is None and (conflicting or proof.unknown or (proof.findings and not late)):
         return None
     sources = [
         f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) {_why_waived(r, frontier.hour)}"
-        for r in rule.cut.waived.get(frontier.event_type, ())
+        for r in context.cut.waived.get(frontier.event_type, ())
     ]
     promises = [f"not kept: {finding}" for finding in proof.findings]
     gaps = [
         f"accepted: {h.what} ({h.reason})"
-        for h in rule.accepted
-        if _concerns(h, frontier, proof, override)
+        for h in context.accepted
+        if _must_be_named(h, frontier, proof, override)
     ]
     if override is not None:
         skipped = [
             f"not verified: {what}"
-            for what in (*rule.cut.unverified.get(frontier.event_type, ()), *proof.unknown)
+            for what in (*context.cut.unverified.get(frontier.event_type, ()), *proof.unknown)
         ]
-        twice = named([f"read otherwise: {what}" for what in conflicting], 0)
+        twice = limit_findings([f"read otherwise: {what}" for what in conflicting], 0)
         grade, waived = Grade.FORCED, (override.said, *twice, *skipped, *sources, *promises, *gaps)
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
-        waived = (*shortened(sources), *promises, *gaps)
-    twice_read = [c.range_id for c in held_by(rule.conflicts, frontier)] + [
-        range_id for range_id, _ in proof.otherwise
+        waived = (*limit_lines(sources), *promises, *gaps)
+    twice_read = [c.range_id for c in held_by(context.conflicts, frontier)] + [
+        range_id for range_id, _ in proof.second_readings
     ]
-    lacks = proof.lacks | lacking([*dict.fromkeys(twice_read)], len(gaps))
-    lost, unknown = losses_of(frontier.hour, frontier.sources, rule.losses)
+    lacks = proof.lacks | to_incomplete_ranges([*dict.fromkeys(twice_read)], len(gaps))
+    lost, unknown = losses_of(frontier.hour, frontier.sources, context.losses)
     return Seal(
         grade=grade.value,
         method=proof.method,
-        cut_at_ms=rule.cut.taken_at_ms,
-        audit_next=rule.cut.audit_next,
+        cut_at_ms=context.cut.taken_at_ms,
+        audit_next=context.cut.audit_next,
         audit_records=proof.audit_records,
         promised=proof.promised,
         unaudited=proof.unaudited,
@@ -288,13 +356,13 @@ def decide(
         books=proof.books,
         lost=lost,
         unknown=unknown,
-        unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, rule.reporters),
+        unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, context.reporters),
         leaves_out=override is not None,
         lacks=None if grade is Grade.PROVED else lacks,
     )
 
 
-def _why_waived(r: Reporter, hour: Hour) -> str:
+def _why_waived(r: ReportedSource, hour: Hour) -> str:
     behind = (r.caught_up_at_ms or 0) < hour.end_ms
     return (
         "had not caught up with the hour's end"
@@ -303,12 +371,12 @@ def _why_waived(r: Reporter, hour: Hour) -> str:
     )
 
 
-def _concerns(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:
-    """Promises or reports that are missing leave no hour verified that had begun by then; missing
-    events are told by promises.
+def _must_be_named(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:
+    """Return whether an accepted gap must be named in the seal of this hour.
 
-    An hour closed by an override names the events that it gives up, whatever is promised: a second
-    reading may stand for them.
+    Missing audit records or reports concern every hour that had begun by then. Missing events
+    matter only if promises are not kept, or if an override closes the hour: a second version of
+    them may satisfy the promise.
     """
     assert gap.accepted_at_ms is not None
     if (
@@ -329,9 +397,17 @@ def plan_round(
     hours_max: int = HOURS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> dict[str, Hour]:
-    """By type: the last hour of it in this round.
+    """Choose the last hour of each type in the next round.
 
-    `unlisted_bytes`: by type and hour (start, Unix seconds), of what is staged.
+    Args:
+        ready: Open frontiers that may close.
+        watermarks_ms: By type, hours that end at or before this time may close.
+        unlisted_bytes: Staged bytes by type and hour (Unix seconds).
+        hours_max: Maximum number of hours of all types.
+        bytes_max: Maximum total of staged bytes, except for frontier hours.
+
+    Returns:
+        The last hour by type; types that do not fit into the round are missing.
     """
     chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]
     last = {f.event_type: f.hour for f in chosen}

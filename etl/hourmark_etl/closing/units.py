@@ -1,14 +1,12 @@
-"""Units of work: which listed rows a task takes on, and how it reads them.
+"""Units of work: which listed rows one task reads, and how it reads them.
 
-Pure planning; reading by `Storage` and Arrow.
+Planning is pure. Reading uses `Storage` and Arrow, and verifies each group: the number of rows and
+their digest must match the ledger, otherwise the group's file is `Unreadable`.
 
-What is read is counted, group by group: rows and digest must be what is listed, or the group's file
-is Unreadable.
-
-A unit is bounded in bytes: many small listings together, or one id range of a large one. All rows
-of one id stand in one unit, whatever their hour, so duplicates meet. Listings stand in a unit by
-type, as they do in staged files, so the row groups of a file are read about once a round. Reading
-goes file by file, and row groups outside of the id range are not fetched.
+A unit is bounded in bytes: it contains many small listings, or one id range of a large listing. All
+rows of one id are in the same unit, whatever their hour, so duplicates are found. Listings are
+ordered by type, as in staged files, so a file's row groups are read about once per round. Files are
+read one at a time, and row groups outside the id range are not fetched.
 """
 
 from __future__ import annotations
@@ -21,22 +19,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import Int64s, UInt64s, low64s, range_words, schemas_of_runs, value_hashes
+from hourmark_etl.arrow import (
+    Int64s,
+    UInt64s,
+    low64_of_ids,
+    range_ids_to_ints,
+    schemas_of_runs,
+    value_hashes,
+)
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ids.lookups import as_ids
+from hourmark_etl.ids.lookups import id_array
 from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
 from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
 from hourmark_etl.storage import Storage
 
 _LISTING_COST: Final = (
     1 << 16
-)  # a listing without bytes still is a file to write: worth so many bytes of datums
-_UNIT_BYTES_MIN: Final = 1 << 20  # what is worth a task of its own
+)  # a listing of any size is a file to write, which costs as much as this many bytes
+_UNIT_BYTES_MIN: Final = 1 << 20  # smallest unit that is worth a task of its own
 
 
 class Listing(NamedTuple):
-    """What a freeze has listed for one bucket: groups of its hour, and of earlier hours (its late
-    events).
+    """The staged rows that are selected for one bucket, as groups of staged files.
+
+    Attributes:
+        event_type: The bucket's event type.
+        hour_s: Unix seconds at the start of the bucket's hour.
+        groups: Groups of this hour, and of earlier hours (late events).
     """
 
     event_type: str
@@ -45,24 +54,38 @@ class Listing(NamedTuple):
 
     @property
     def datum_bytes(self) -> int:
-        """Of all its rows."""
+        """Return the total size of the listing's datums in bytes."""
         return sum(g.datum_bytes for g in self.groups)
 
 
 class Unit(NamedTuple):
-    """Work of one task: whole listings, or the ids of one that lie in `slot`. Pickles."""
+    """The input of one task: the rows of several buckets, or one id range of a large one.
+
+    It can be pickled.
+
+    Attributes:
+        listings: The buckets' rows.
+        slot: The id range to read; None for all ids.
+    """
 
     listings: tuple[Listing, ...]
     slot: IdRange | None = None  # None: all ids
 
 
 def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
-    """Units of at most `unit_bytes_max` bytes of datums, in order of type and hour; listings
-    without groups give none.
+    """Split listings into units of at most `unit_bytes_max` bytes of datums.
 
-    Smaller ones where there would be fewer than `tasks`. A large listing is cut by id as if each
-    group's ids were spread evenly between its first and last: where they are not, a slot turns out
-    to be `Overfull`.
+    Units are smaller if there would otherwise be fewer than `tasks`. A large listing is split by
+    id, assuming that each group's ids are distributed evenly; if they are not, reading a unit
+    raises `Overfull`.
+
+    Args:
+        listings: The listings; those without groups are skipped.
+        unit_bytes_max: Maximum size of a unit in bytes of datums.
+        tasks: Number of tasks that can run in parallel.
+
+    Returns:
+        Units in order of type and hour; empty if there is nothing to read.
     """
     filled = sorted((x for x in listings if x.groups), key=lambda x: (x.event_type, x.hour_s))
     weights = [x.datum_bytes + _LISTING_COST for x in filled]
@@ -82,10 +105,13 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
     return [*units, Unit(tuple(taken))] if taken else units
 
 
-class Overfull(Exception):  # no error: it is read in parts
-    """A slot has far more bytes than it was planned for.
+class Overfull(Exception):  # control flow, not an error
+    """An id range contains far more bytes than planned and must be read in two parts.
 
-    `parts`: what to read in its place, in turn.
+    This is control flow, not an error.
+
+    Attributes:
+        parts: The two units to read instead, in order.
     """
 
     def __init__(self, parts: tuple[Unit, Unit]) -> None:
@@ -94,10 +120,13 @@ class Overfull(Exception):  # no error: it is read in parts
 
 
 class UnitRows(NamedTuple):
-    """A unit's rows, and what was `read` of each group.
+    """The rows that a task has read.
 
-    Columns: `listing` (int32, which of `unit.listings`), `hour` (int64, the row's own), `digest`
-    (uint64, the row's share of its group's), `value_hash` (uint64), then those asked for.
+    Attributes:
+        table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, the row's own
+            hour), `digest` (uint64, the row's share of its group's digest), `value_hash` (uint64),
+            then the requested columns.
+        read: Totals of the rows that were read, by group.
     """
 
     table: pa.Table
@@ -107,14 +136,22 @@ class UnitRows(NamedTuple):
 def read_unit(
     unit: Unit, storage: Storage, columns: Sequence[str], datum_bytes_max: int | None = None
 ) -> UnitRows:
-    """Rows in no order between files; a group's rows stand together, sorted by id.
+    """Read the rows of a unit and verify them against the ledger's groups.
 
-    Unreadable names a file that must be staged again; of a slot, whose groups are read by several
-    units, `check_read` is to tell. Value hashes are computed from the datums where these are asked
-    for, or the file has none; otherwise they are the file's.
+    The rows of a group are adjacent and sorted by id; groups come in no particular order. Value
+    hashes are computed from the datums if these are requested or if the file has none.
 
-    Overfull, once more than `datum_bytes_max` of a slot are read, unless all are of one id: many
-    events of one moment lie close together.
+    Args:
+        unit: The unit.
+        storage: Storage with the staged files.
+        columns: Names of the staged columns to return.
+        datum_bytes_max: Limit for an id range, in bytes of datums. Rows of a single id may exceed
+            it.
+
+    Raises:
+        Unreadable: A file must be staged again. Of an id range, whose groups are spread over
+            several units, totals are not verified here but by `verify_read_rows`.
+        Overfull: The id range exceeds `datum_bytes_max`.
     """
     datum_bytes = 0
     tables, read = (
@@ -137,12 +174,20 @@ def read_unit(
             if datum_bytes > datum_bytes_max and (parts := _halves(unit, unit.slot, tables)):
                 raise Overfull(parts)
     if unit.slot is None:
-        check_read((g for x in unit.listings for g in x.groups), read)
+        verify_read_rows((g for x in unit.listings for g in x.groups), read)
     return UnitRows(pa.concat_tables(tables), read)
 
 
-def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
-    """Unreadable for a file of which other rows were read than are listed."""
+def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
+    """Verify that the rows that were read match the ledger's groups.
+
+    Args:
+        groups: The expected groups.
+        read: Totals of the rows that were read, by group.
+
+    Raises:
+        Unreadable: Number, digest or value sum of a group's rows differ; names its file.
+    """
     for g in groups:
         found = read.get(g, Sums())
         if (found.events, found.digest) == (g.rows, g.low64_sum) and g.value_sum not in (
@@ -166,8 +211,12 @@ def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) 
 
 
 def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, Sums]:
-    """Return how many rows each hour has, and the sums of their digests and of their value
-    hashes.
+    """Return the totals of rows by hour.
+
+    Args:
+        hours: The hour of each row in Unix seconds.
+        digests: The digest of each row.
+        hashes: The value hash of each row.
     """
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {
@@ -179,21 +228,15 @@ def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, 
 
 
 def _sums_of_runs(column: pa.ChunkedArray, counts: Int64s) -> list[int]:
-    """Return the sum modulo 2^64 of each run of so many rows."""
     below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(column.to_numpy())])
     ends = np.cumsum(counts)
-    sums: list[int] = (
-        below[ends] - below[ends - counts]
-    ).tolist()  # they wrap at 64 bits, as they must
+    sums: list[int] = (below[ends] - below[ends - counts]).tolist()  # intended to wrap at 64 bits
     return sums
 
 
 def _read_files(
     unit: Unit, storage: Storage, columns: set[str]
 ) -> Iterator[tuple[pa.Table, list[tuple[int, StagedGroup]], Int64s]]:
-    """File by file: its rows, the groups in turn, each with its listing, and how many rows each
-    gave.
-    """
     by_path = defaultdict[str, list[tuple[int, StagedGroup]]](list)
     for at, listing in enumerate(unit.listings):
         for g in listing.groups:
@@ -205,7 +248,9 @@ def _read_files(
         groups.sort(key=lambda of: of[1].first_row)
         rows = [Rows(g.first_row, g.rows) for _, g in groups]
         table, counts = read_rows(storage, path, rows, sorted(names), unit.slot)
-        if "datum" not in names and table.column("value_hash").null_count:  # of version 0.3.0
+        if (
+            "datum" not in names and table.column("value_hash").null_count
+        ):  # written by version 0.3.0
             table, counts = read_rows(
                 storage, path, rows, sorted(columns - {"value_hash"} | hashed), unit.slot
             )
@@ -223,9 +268,9 @@ def _labelled(
         np.repeat(labels[:, 0].astype(np.int32), counts),
         np.repeat(labels[:, 1], counts),
     )
-    digests = low64s(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(
-        RANGE_WEIGHT
-    )
+    digests = low64_of_ids(table.column("event_id")) + range_ids_to_ints(
+        table.column("range_id")
+    ) * np.uint64(RANGE_WEIGHT)
     own = [pa.array(listing), pa.array(hour), pa.array(digests), _hashes(table)]
     return pa.table(
         [*own, *table.select(list(columns)).columns],
@@ -234,14 +279,13 @@ def _labelled(
 
 
 def _hashes(table: pa.Table) -> pa.ChunkedArray:
-    """Return the value hashes of the datums in the table; where it has none, those of the file."""
     if "datum" not in table.column_names:
         return table.column("value_hash")
     return pa.chunked_array([_hashes_of(batch) for batch in table.to_batches()], "uint64")
 
 
 def _hashes_of(batch: pa.RecordBatch) -> pa.Array:
-    low64 = low64s(pa.chunked_array([batch.column("event_id")]))
+    low64 = low64_of_ids(pa.chunked_array([batch.column("event_id")]))
     return pa.array(
         value_hashes(low64, batch.column("schema_id").to_numpy(), batch.column("datum"))
     )
@@ -267,31 +311,28 @@ def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
 
 
 def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit, Unit] | None:
-    """Cut where half of the ids of these tables lie below; None where they are one id."""
-    ids = np.unique(np.concatenate([as_ids(table.column("event_id")) for table in tables]))
+    """Split a unit at the median of the ids that were read; None if there is only one id."""
+    ids = np.unique(np.concatenate([id_array(table.column("event_id")) for table in tables]))
     if len(ids) < 2:
         return None
     cut = int.from_bytes(
         ids[len(ids) // 2].ljust(16, b"\0"), "big"
-    )  # numpy takes zeros off a text's end
+    )  # numpy strips trailing zero bytes
     return unit._replace(slot=IdRange(slot.low, cut - 1)), unit._replace(
         slot=IdRange(cut, slot.high)
     )
 
 
 def _slots(listing: Listing, parts: int) -> list[Unit]:
-    """The listing in id ranges of about equal bytes that together hold every id; fewer where ids do
-    not allow as many.
-    """
     cuts = sorted(set(_cuts(listing.groups, parts)))
     lows, highs = [0, *cuts], [*(c - 1 for c in cuts), ID_MAX]
     return [Unit((listing,), IdRange(low, high)) for low, high in zip(lows, highs, strict=True)]
 
 
 def _cuts(groups: Collection[StagedGroup], parts: int) -> Iterator[int]:
-    """Ids at which the bytes below are k/parts of all.
+    """Yield the ids that split the groups into `parts` of about equal bytes.
 
-    Sweep: between two ends of groups, bytes grow evenly with the id.
+    It sweeps over the first and last ids of all groups; between two of them, bytes grow evenly.
     """
     steps = defaultdict[int, tuple[float, int]](
         lambda: (0.0, 0)

@@ -1,3 +1,1 @@
-"""Ids of closed buckets: lookups.py tells which of them a bucket holds, kept.py how the files of
-their index are named.
-"""
+"""Event ids of closed buckets: lookups.py finds ids, index_files.py names and lists index files."""

@@ -1,17 +1,14 @@
-"""Which ids closed buckets hold: what decides whether a late event stands in one already.
+"""Finds which event ids closed buckets contain, to detect late duplicates; exact at any lateness.
 
-Exact at any lateness.
+A bucket's containers are the truth if their digests match the manifest. An index, one file of ids
+per write task, is an exact cache of them. Its format: blocks of at most `_ROWS_IN_BLOCK` ids of one
+bucket, ascending, 16 bytes each; a table with the bucket, number of rows, first id, last id and
+digest of each block; 8 bytes with the number of blocks. The file's name ends in the digest of table
+and number (`<stem>-<digest>.ids`), so corruption is detected. If a bucket's index is incomplete or
+damaged, the bucket itself is read.
 
-The containers of a bucket are the truth, as far as their digests are those of its manifest. An
-index, one file of ids a write task, is an exact cache of them: blocks of at most `_ROWS_IN_BLOCK`
-ids of one bucket, ascending, 16 bytes each, in a row; then a table that tells of each block its
-bucket, its rows, its first and last id and its digest; then 8 bytes, the number of blocks. The
-file's name ends in the digest of table and number (`<stem>-<digest>.ids`), so no flipped bit is
-believed. A bucket whose index is not whole, or not as it was written, is read itself.
-
-Little is read of an index for few late events: only blocks between whose first and last id one of
-them lies. Of a container few blocks are decoded. Containers are sorted by id, which is part of
-their format.
+A lookup of few ids reads little: of an index only blocks whose id range contains one of the ids,
+and of a container it decodes only such blocks. Containers are sorted by id as part of their format.
 """
 
 from __future__ import annotations
@@ -34,51 +31,73 @@ from hourmark.avro.framing import ENVELOPE
 from hourmark.errors import Finding
 from hourmark.records.event_id import SIZE
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import Bools, UInt8s, in_one
-from hourmark_etl.buckets.avro_container import Block, ContainerReader, Digesting
+from hourmark_etl.arrow import Bools, UInt8s, to_single_array
+from hourmark_etl.buckets.avro_container import Block, ContainerReader, DigestingReader
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import Lost, Storage, StorageError
 
-_ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
+_ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids, the smallest read
 _BLOCK: Final = np.dtype(
     [("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")]
 )
 _NUMBER_BYTES: Final = 8
-_TAIL_BYTES: Final = 65_536  # read at first
+_TAIL_BYTES: Final = 65_536  # size of the first read
 _LOG = logging.getLogger(__name__)
 
 Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as ids
 
 
-def as_ids(column: pa.ChunkedArray | pa.Array) -> Ids:
-    """A column of fixed 16-byte values, not copied where it stands in one piece."""
-    whole = in_one(column)
+def id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
+    """Return a column of 16-byte values as a numpy array of ids.
+
+    The data is copied only if the column has several chunks.
+    """
+    whole = to_single_array(column)
     if not len(whole):
         return np.empty(0, f"S{SIZE}")
     return np.frombuffer(whole.buffers()[1], f"S{SIZE}", len(whole), whole.offset * SIZE)
 
 
-class Asked(NamedTuple):
-    """Whether one of these closed buckets holds the ids."""
+class IdQuery(NamedTuple):
+    """A query for event ids in several closed buckets.
+
+    Attributes:
+        buckets: The closed buckets to search.
+        ids: The event ids to find.
+    """
 
     buckets: Sequence[ClosedBucket]
     ids: Ids
 
 
-def held(storage: Storage, asked: Sequence[Asked]) -> list[Bools | Finding]:
-    """Of each, which ids a bucket holds; or the Finding of one that cannot be read: nothing is
-    guessed.
+def find_held_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
+    """Return for each query which of its ids at least one of its buckets contains.
 
-    An index holds what one task wrote of many types: each is opened once, whatever it is asked of.
+    An index file covers many types, so each file is opened once for all queries.
+
+    Args:
+        storage: The storage that holds buckets and indexes.
+        queries: The queries.
+
+    Returns:
+        For each query either one boolean per id, or a `Finding` if a bucket that is needed for the
+        answer cannot be read.
     """
-    lookups = [_lookups(of) for of in asked]
-    _ask_indexes(storage, itertools.chain.from_iterable(lookups))
-    return [_told(storage, of.ids, own) for of, own in zip(asked, lookups, strict=True)]
+    lookups = [_create_lookups(of) for of in queries]
+    _search_indexes(storage, itertools.chain.from_iterable(lookups))
+    return [
+        _combine_answers(storage, of.ids, own) for of, own in zip(queries, lookups, strict=True)
+    ]
 
 
 class IndexWriter:
-    """Writes the index of one task; `digest` is what its name must end in, once it is finished."""
+    """Writes the id index of one task.
+
+    Attributes:
+        path: Path of the file.
+        digest: Hex digest that the file's final name must end in; empty until `finish`.
+    """
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self.path, self.digest = path, ""
@@ -87,7 +106,16 @@ class IndexWriter:
         self._rows = 0
 
     def write(self, event_type: str, hour_s: int, ids: UInt8s) -> int:
-        """Add ids of a bucket (rows x 16), ascending; the row of the first."""
+        """Append the ids of one bucket.
+
+        Args:
+            event_type: The bucket's event type.
+            hour_s: Unix seconds at the start of the bucket's hour.
+            ids: Ascending ids, rows x 16 bytes.
+
+        Returns:
+            The index's row of the first id.
+        """
         first = self._rows
         for start in range(0, len(ids), _ROWS_IN_BLOCK):
             block = ids[start : start + _ROWS_IN_BLOCK]
@@ -95,7 +123,7 @@ class IndexWriter:
             self._file.write(content)
             self._blocks.append(
                 (
-                    mark_of(event_type, hour_s),
+                    bucket_key(event_type, hour_s),
                     len(block),
                     content[:SIZE],
                     content[-SIZE:],
@@ -106,7 +134,7 @@ class IndexWriter:
         return first
 
     def finish(self) -> None:
-        """All is written."""
+        """Write the table of blocks and set `digest`. The caller closes the file."""
         table = np.array(self._blocks, _BLOCK).tobytes() + len(self._blocks).to_bytes(
             _NUMBER_BYTES, "little"
         )
@@ -115,24 +143,37 @@ class IndexWriter:
 
 
 class WrittenRun(NamedTuple):
-    """Rows [first_row, first_row + rows) of an index, of the bucket with this `mark`."""
+    """The rows [first_row, first_row + rows) of an index file, which belong to one bucket.
+
+    Attributes:
+        mark: The bucket's key in the index (`bucket_key`).
+        first_row: First row.
+        rows: Number of rows.
+    """
 
     mark: bytes
     first_row: int
     rows: int
 
 
-def runs_in(storage: Storage, path: str) -> list[WrittenRun]:
-    """What an index speaks of, by its table.
+def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
+    """Return the rows of each bucket in an index file, from the file's table of blocks.
 
-    StorageError, ValueError or EOFError where it cannot be read, or is not whole.
+    Args:
+        storage: The storage.
+        path: Path of the index file.
+
+    Raises:
+        StorageError: The file is missing, or storage is unavailable.
+        ValueError: The table does not match the digest in the file's name.
+        EOFError: The file is truncated.
     """
     with storage.open(path) as file:
         blocks = _blocks(file, path)
     ends = np.cumsum(blocks["rows"]).tolist()
     marks = [
         block["bucket"].ljust(SIZE, b"\0") for block in blocks
-    ]  # numpy takes zeros off a text's end
+    ]  # numpy strips trailing zero bytes
     written = [
         (mark, end - rows, rows)
         for mark, end, rows in zip(marks, ends, blocks["rows"].tolist(), strict=True)
@@ -145,15 +186,24 @@ def runs_in(storage: Storage, path: str) -> list[WrittenRun]:
     ]
 
 
-def mark_of(event_type: str, hour_s: int) -> bytes:
-    """By which an index names a bucket."""
+def bucket_key(event_type: str, hour_s: int) -> bytes:
+    """Return the 16-byte key by which an index file identifies a bucket.
+
+    Args:
+        event_type: The bucket's event type.
+        hour_s: Unix seconds at the start of the bucket's hour.
+    """
     return digest_of(f"{event_type} {hour_s}".encode())
 
 
 @dataclasses.dataclass
 class _Lookup:
-    """One bucket, asked for these ids, ascending. `found`: those that its index has; None where
-    that cannot be used.
+    """A query for ids in one bucket.
+
+    Attributes:
+        bucket: The bucket to search.
+        ordered: The ids to find, ascending.
+        found: The ids that the bucket's index contains; None if the index cannot be used.
     """
 
     bucket: ClosedBucket
@@ -161,10 +211,10 @@ class _Lookup:
     found: list[Ids] | None = None
 
     def answer(self, storage: Storage) -> Ids:
-        """Those of the ids that the bucket holds."""
+        """Return those ids that the bucket contains, from its index or else from its containers."""
         if self.found is not None:
-            return _joined(self.found)
-        return _joined(
+            return _concatenate(self.found)
+        return _concatenate(
             [
                 part
                 for path, digest in self.bucket.files
@@ -173,33 +223,33 @@ class _Lookup:
         )
 
 
-def _lookups(asked: Asked) -> list[_Lookup]:
-    """Of the buckets that may hold one of the ids."""
+def _create_lookups(asked: IdQuery) -> list[_Lookup]:
     ordered = np.sort(asked.ids)
-    lookups = (_Lookup(bucket, _of_hours(ordered, bucket.holds)) for bucket in asked.buckets)
+    lookups = (_Lookup(bucket, _ids_of_hours(ordered, bucket.holds)) for bucket in asked.buckets)
     return [lookup for lookup in lookups if len(lookup.ordered)]
 
 
-def _of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
-    """Those of events of these hours, ascending: an id begins with its event's time
-    (`hourmark.records.event_id`).
+def _ids_of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
+    """Return the ids of events of the given hours, ascending.
+
+    An id begins with its event's time (`hourmark.records.event_id`), so each hour is one range.
     """
     bounds = [
         [of_ms.to_bytes(SIZE, "big") for of_ms in (h.start_s * 1000 << 80, h.end_ms << 80)]
         for h in sorted(hours)
     ]
     spans = np.searchsorted(ordered, np.array(bounds, f"S{SIZE}")).reshape(-1, 2)
-    return _joined([ordered[start:end] for start, end in spans.tolist()])
+    return _concatenate([ordered[start:end] for start, end in spans.tolist()])
 
 
-def _told(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Finding:
+def _combine_answers(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Finding:
     try:
-        return np.isin(ids, _joined([lookup.answer(storage) for lookup in lookups]))
+        return np.isin(ids, _concatenate([lookup.answer(storage) for lookup in lookups]))
     except Finding as error:
-        return Finding(str(error))  # without what its frames hold
+        return Finding(str(error))  # without the traceback, whose frames hold large arrays
 
 
-def _ask_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
+def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
     by_path = defaultdict[str, list[tuple[IdRun, _Lookup]]](list)
     for lookup in lookups:
         if lookup.bucket.is_indexed:
@@ -209,16 +259,16 @@ def _ask_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
     for path, asked in sorted(by_path.items()):
         try:
             with storage.open(path) as file:
-                _ask_index(_Index(file, path), asked)
+                _search_index(_Index(file, path), asked)
         except (StorageError, OSError, EOFError, ValueError) as error:
-            _give_up([lookup for _, lookup in asked], error)
+            _discard_index([lookup for _, lookup in asked], error)
 
 
-def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
-    """In the order in which it is read.
+def _search_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
+    """Search one index in the order of its rows.
 
-    What one place of it does concerns those alone who ask for that; a server that is away, all who
-    are left.
+    A damaged block affects only the buckets that need it. If storage becomes unavailable, all
+    remaining buckets are read from their containers.
     """
     ordered = sorted(asked, key=lambda of: of[0].first_row)
     for at, (run, lookup) in enumerate(ordered):
@@ -226,14 +276,13 @@ def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
             try:
                 lookup.found += index.among(lookup.bucket, run, lookup.ordered)
             except (Lost, OSError, EOFError, ValueError) as error:
-                _give_up([lookup], error)
+                _discard_index([lookup], error)
             except StorageError as error:
-                return _give_up([of for _, of in ordered[at:]], error)
+                return _discard_index([of for _, of in ordered[at:]], error)
     return None
 
 
-def _give_up(lookups: Sequence[_Lookup], error: Exception) -> None:
-    """What an index says of them is not to be believed."""
+def _discard_index(lookups: Sequence[_Lookup], error: Exception) -> None:
     named = f"{lookups[0].bucket.event_type}, from Unix second {lookups[0].bucket.hour_s}"
     more = f", and {len(lookups) - 1} more" if len(lookups) > 1 else ""
     _LOG.warning(
@@ -247,7 +296,7 @@ def _give_up(lookups: Sequence[_Lookup], error: Exception) -> None:
         lookup.found = None
 
 
-def _joined(parts: Sequence[Ids]) -> Ids:
+def _concatenate(parts: Sequence[Ids]) -> Ids:
     return np.concatenate(parts) if parts else np.empty(0, f"S{SIZE}")
 
 
@@ -260,16 +309,17 @@ def _between(ordered: Ids, first: bytes, last: bytes) -> Ids:
 
 
 class _Index:
-    """An index file; ValueError where its end is not the one of its name."""
+    """An open index file; creating it raises ValueError if its table does not match its name."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file, self._blocks = file, _blocks(file, path)
         self._ends = np.cumsum(self._blocks["rows"])
 
     def among(self, bucket: ClosedBucket, run: IdRun, ordered: Ids) -> Iterator[Ids]:
-        """Those of the ids that the run has.
+        """Yield those of the given ids that a run of rows contains.
 
-        ValueError where it is not of the bucket, or not as it was written.
+        Raises:
+            ValueError: The run does not belong to the bucket, or a block does not match its digest.
         """
         first, end = np.searchsorted(
             self._ends, [run.first_row, run.first_row + run.rows], "right"
@@ -279,7 +329,7 @@ class _Index:
         if (
             not begins
             or own["rows"].sum() != run.rows
-            or (own["bucket"] != mark_of(bucket.event_type, bucket.hour_s)).any()
+            or (own["bucket"] != bucket_key(bucket.event_type, bucket.hour_s)).any()
         ):
             raise ValueError(
                 f"rows [{run.first_row}, {run.first_row + run.rows}) are not those of the bucket"
@@ -290,7 +340,7 @@ class _Index:
                 content = _read_at(self._file, start * SIZE, int(block["rows"]) * SIZE)
                 if (
                     digest_of(content) != block["digest"].tobytes()
-                ):  # a text of numpy would lose zeros at its end
+                ):  # numpy would strip trailing zero bytes of a string
                     raise ValueError(f"the ids from row {start} on are not those that were written")
                 ids = np.frombuffer(content, f"S{SIZE}")
                 at = np.searchsorted(ids, candidates)  # far cheaper than sorting them again
@@ -298,8 +348,9 @@ class _Index:
 
 
 def _blocks(file: BinaryIO, path: str) -> npt.NDArray[np.void]:
-    """Its table. Of most files the whole is read at once, as each reading is two requests on
-    HDFS.
+    """Read the table of blocks at the end of an index file.
+
+    The table of most files fits into the first read; each read costs two requests on HDFS.
     """
     size = file.seek(0, io.SEEK_END)
     end = _read_at(file, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
@@ -321,14 +372,18 @@ def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
 
 
 def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> list[Ids]:
-    """Block by block; one is decoded where an id lies between its first id and that of the next.
+    """Return the ids that a bucket's container file contains.
 
-    All of the file is read, and what was found counts if its digest is the one of the manifest.
+    A block is decoded only if one of the ids lies between its first id and that of the next block.
+    The whole file is read, and the result is used only if its digest matches the manifest.
+
+    Raises:
+        Finding: The file is missing or damaged.
     """
     try:
         with storage.open(path) as file:
-            seen = Digesting(file)
-            # it reads, and nothing else
+            seen = DigestingReader(file)
+            # only its `read` method is needed
             found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]
         if seen.digest.hexdigest() != digest:
             raise ValueError("it is not as its manifest says")
@@ -361,21 +416,15 @@ def _in_blocks(container: ContainerReader, ordered: Ids) -> Iterator[Ids]:
 def _in_block(
     container: ContainerReader, first: bytes, block: Block, after: bytes, ordered: Ids
 ) -> Iterator[Ids]:
-    """Ids of the block, if it is to be decoded at all.
-
-    One whose successor begins before it shows that nothing is sorted.
-    """
     candidates = _between(ordered, first, after) if first <= after else ordered
     if len(candidates):
-        yield _common(candidates, np.array(sorted(_ids_of(container.container(block))), f"S{SIZE}"))
+        yield _intersect(
+            candidates,
+            np.array(sorted(_ids_of(container.single_block_container(block))), f"S{SIZE}"),
+        )
 
 
-def _common(ordered: Ids, own: Ids) -> Ids:
-    """What both have.
-
-    Of `ordered` only what lies between the first and the last of `own`: no block bounds the last
-    one.
-    """
+def _intersect(ordered: Ids, own: Ids) -> Ids:
     return np.intersect1d(_between(ordered, own[0], own[-1]), own) if len(own) else own
 
 
@@ -386,7 +435,6 @@ def _ids_of(container: bytes) -> Iterator[bytes]:
 
 
 def _id_schema(container: bytes) -> dict[str, Any]:
-    """The record of the container, of which nothing but the id is read."""
     writer = json.loads(ContainerReader(io.BytesIO(container)).metadata["avro.schema"])
     return {
         "type": "record",

@@ -28,10 +28,10 @@ from hourmark_etl.model import (
     DEFAULT_SHARD,
     FIRST_SITE,
     AuditGroup,
-    Position,
     StagedBatch,
     StagedFile,
     StagedGroup,
+    StagingPosition,
     from_columns,
     to_columns,
     to_signed,
@@ -40,13 +40,13 @@ from hourmark_etl.model import (
 _LOG = logging.getLogger(__name__)
 
 
-def positions(database: Database, cluster_id: str) -> list[Position]:
+def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
     """Where each partition of the cluster is to be read from."""
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
     return [position_of(row) for row in database.ask(query).mappings()]
 
 
-def positions_at(database: Database, partition: Partition) -> list[Position]:
+def positions_at(database: Database, partition: Partition) -> list[StagingPosition]:
     """Of all topics that this one's name ever stood for."""
     kept = tables.positions
     query = select(kept).where(
@@ -55,13 +55,13 @@ def positions_at(database: Database, partition: Partition) -> list[Position]:
     return [position_of(row) for row in database.ask(query).mappings()]
 
 
-def position_of(row: Mapping[Any, Any]) -> Position:
+def position_of(row: Mapping[Any, Any]) -> StagingPosition:
     """Of a whole row. DamagedRow if it is not as it was written."""
     check(tables.positions, row)
-    return from_columns(Position, row)
+    return from_columns(StagingPosition, row)
 
 
-def put_positions(connection: Connection, new: Iterable[Position]) -> None:
+def put_positions(connection: Connection, new: Iterable[StagingPosition]) -> None:
     """Add them."""
     if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new]:
         connection.execute(insert(tables.positions), rows)
@@ -79,7 +79,7 @@ def _change_positions(
     return len(found)
 
 
-def begin_positions(database: Database, lease: Lease, wanted: Collection[Position]) -> None:
+def begin_positions(database: Database, lease: Lease, wanted: Collection[StagingPosition]) -> None:
     """Add positions for partitions that are new to the ledger.
 
     TopicReplaced if the ledger knows the topic by another id, or another cluster: its offsets mean
@@ -116,7 +116,10 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
 
 
 def pass_over(
-    database: Database, lease: Lease, at_edge: Callable[[str], str], starts: Mapping[Position, int]
+    database: Database,
+    lease: Lease,
+    at_edge: Callable[[str], str],
+    starts: Mapping[StagingPosition, int],
 ) -> None:
     """Go on at the logs' start offsets where those have passed what is to be staged; what lies
     between is a gap of its topic.
@@ -126,7 +129,7 @@ def pass_over(
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
         with database.transaction(lease) as connection:
-            _compare_and_set(connection, [(p, p.at(start)) for p, start in passed.items()])
+            _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in passed.items()])
             put_gaps(
                 connection,
                 [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()],
@@ -137,7 +140,7 @@ def begin_again(
     database: Database,
     lease: Lease,
     at_edge: Callable[[str], str],
-    starts: Mapping[Position, int],
+    starts: Mapping[StagingPosition, int],
     now_ms: int,
 ) -> None:
     """These logs end before what was staged of them: they lost records, and nobody knows from where
@@ -156,7 +159,7 @@ def begin_again(
         with database.transaction(
             lease
         ) as connection:  # its epoch has been compared; what comes is read on
-            _compare_and_set(connection, [(p, p.at(p.next_offset)) for p in known])
+            _compare_and_set(connection, [(p, p.moved_to(p.next_offset)) for p in known])
     if not again:
         return
     for p, start in again.items():
@@ -171,7 +174,7 @@ def begin_again(
             start,
         )
     with database.transaction(lease) as connection:
-        _compare_and_set(connection, [(p, p.at(start)) for p, start in again.items()])
+        _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in again.items()])
         gaps = [lost_behind(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL]
         put_gaps(
             connection,
@@ -182,7 +185,7 @@ def begin_again(
         )
 
 
-def hold_promises(database: Database, lease: Lease, shorter: Collection[Position]) -> None:
+def hold_promises(database: Database, lease: Lease, shorter: Collection[StagingPosition]) -> None:
     """The logs of promises of these positions end before them: a gap holds every type, until an
     override accepts it.
     """
@@ -192,7 +195,7 @@ def hold_promises(database: Database, lease: Lease, shorter: Collection[Position
             put_gaps(connection, gaps)
 
 
-def lost_behind(topic: str, p: Position) -> OffsetGap:
+def lost_behind(topic: str, p: StagingPosition) -> OffsetGap:
     """That a log ended before the position; `topic`: its name at its edge."""
     what = (
         f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, "
@@ -201,7 +204,7 @@ def lost_behind(topic: str, p: Position) -> OffsetGap:
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=True)
 
 
-def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:
+def lost_to_retention(topic: str, p: StagingPosition, end: int) -> OffsetGap:
     """That offsets from the position to `end` are on neither side; `topic`: its name at its
     edge.
     """
@@ -312,7 +315,7 @@ def commit_batch(
         put_staged(connection, batch)
         put_set_aside(connection, batch.set_aside, now_ms)
         put_reports(connection, batch.reports)
-        end_errors(connection, {end.of: end.next_offset for end in batch.ends})
+        end_errors(connection, {end.topic_partition: end.next_offset for end in batch.ends})
         return put_errors(connection, unread)
 
 
@@ -342,7 +345,10 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
 
 
 def _compare_and_set(
-    connection: Connection, moved: Sequence[tuple[Position, Position]], *, keep_epochs: bool = False
+    connection: Connection,
+    moved: Sequence[tuple[StagingPosition, StagingPosition]],
+    *,
+    keep_epochs: bool = False,
 ) -> None:
     """Move positions (from, to), in as few calls as for one.
 

@@ -30,7 +30,7 @@ from hourmark_etl.ledger.bucket_rows import (
 )
 from hourmark_etl.ledger.database import Database, Lease, put, remove
 from hourmark_etl.ledger.frontier_rows import further_json, offsets_of
-from hourmark_etl.model import FIRST_SITE, AuditOffsets, Lacking, from_columns
+from hourmark_etl.model import FIRST_SITE, AuditOffsets, IncompleteRanges, from_columns
 
 # In sentences of version 0.3.0: range ids, and the words of those that stand for ranges without a
 # name.
@@ -133,7 +133,7 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
     )
 
 
-def lacked_since(database: Database, event_type: str, from_hour_s: int) -> Lacking:
+def lacked_since(database: Database, event_type: str, from_hour_s: int) -> IncompleteRanges:
     """Return what closed buckets of this hour (Unix seconds) and later ones lack, by their
     manifests.
     """
@@ -144,24 +144,24 @@ def lacked_since(database: Database, event_type: str, from_hour_s: int) -> Lacki
             if row.grade != Grade.PROVED.value
         ]
     return functools.reduce(
-        Lacking.__or__,
+        IncompleteRanges.__or__,
         (_told(event_type, row.hour_s, row.manifest).lacks for row in rows),
-        Lacking(),
+        IncompleteRanges(),
     )
 
 
-def _lacks(manifest: Mapping[str, Any]) -> Lacking:
+def _lacks(manifest: Mapping[str, Any]) -> IncompleteRanges:
     if (told := manifest.get("lacks")) is not None:
-        return Lacking(tuple(told["ranges"]), told["more"])
+        return IncompleteRanges(tuple(told["ranges"]), told["more"])
     return _lacks_by_text_of_0_3_0(manifest["evidence"]["waived"])
 
 
-def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> Lacking:
+def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> IncompleteRanges:
     """Read it from the sentences of a manifest of version 0.3.0 or before, or of a bucket that such
     a version sealed.
     """
     ranges = [range_id for text in waived for range_id in _RANGE_ID.findall(text)]
-    return Lacking(
+    return IncompleteRanges(
         tuple(dict.fromkeys(ranges)),
         any(words in text for text in waived for words in _MORE_IN_0_3_0),
     )
@@ -173,7 +173,7 @@ class _Told(NamedTuple):
     events: int
     late: Collection[str]
     files: Sequence[tuple[str, str]]
-    lacks: Lacking
+    lacks: IncompleteRanges
 
 
 def _told(event_type: str, hour_s: int, manifest: str) -> _Told:
@@ -282,7 +282,7 @@ def unaudited_row(
         "hour": hour_s,
         "path": path,
         "rows": rows,
-        "audit_next": audit_next.at(FIRST_SITE),
+        "audit_next": audit_next.offset_of(FIRST_SITE),
         "sealed_at_ms": sealed_at_ms,
         "audit_further": further_json(audit_next),
     }

@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
 from hourmark_etl.ledger import migrations, tables
@@ -183,7 +183,7 @@ def available(url: str) -> Iterator[None]:
         # what is no text any more.
         if type(error) in (DatabaseError, UnicodeDecodeError):
             raise EtlStop(
-                f"the ledger (etl.ledger = {shown(url)}) cannot be read: "
+                f"the ledger (etl.ledger = {redact_setting(url)}) cannot be read: "
                 f"{getattr(error, 'orig', error)}; restore the newest "
                 "copy, or recreate it by `hourmark ledger rebuild`"
             ) from error
@@ -193,7 +193,7 @@ def available(url: str) -> Iterator[None]:
         ):
             raise
         raise Unavailable(
-            f"the ledger (etl.ledger = {shown(url)}) does not answer: "
+            f"the ledger (etl.ledger = {redact_setting(url)}) does not answer: "
             f"{' '.join(str(error.orig).split())}; check that its "
             "server runs and that this user may connect, or, for a file, path, rights and free "
             "space"

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, t
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import ConfigError
 
 _BUSY_MS: Final = 30_000  # how long a transaction waits for the one before it
@@ -97,7 +97,7 @@ def check_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:
     )
     if moves and sqlite_file(url):
         raise ConfigError(
-            f"etl.ledger = {shown(url)} is a file of one machine, but spark.submit.deployMode "
+            f"etl.ledger = {redact_setting(url)} is a file of one machine, but spark.submit.deployMode "
             "is cluster: the driver may start "
             "on another next time, without its ledger. Use PostgreSQL "
             "(postgresql://user@host/database), or deploy mode client"
@@ -140,7 +140,7 @@ def _parsed(url: str) -> URL:
         raise ConfigError(f"etl.ledger: {parsed.drivername} is not supported; {_ALLOWED}")
     if not parsed.database or not Path(parsed.database).is_absolute():
         raise ConfigError(
-            f"etl.ledger = {shown(url)!r}: the path of an SQLite ledger must be absolute: "
+            f"etl.ledger = {redact_setting(url)!r}: the path of an SQLite ledger must be absolute: "
             "sqlite:////absolute/path"
         )
     return parsed

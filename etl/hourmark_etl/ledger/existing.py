@@ -9,9 +9,9 @@ from typing import Final
 from sqlalchemy import select
 
 from hourmark.config.loading import Config
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import Unavailable
-from hourmark_etl.buckets.reader import any_marker, list_types
+from hourmark_etl.buckets.reader import find_marker, list_types
 from hourmark_etl.errors import NoLedger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
@@ -51,7 +51,7 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
         ):
             _refuse_lost(
                 config,
-                f"the ledger (etl.ledger = {shown(config.etl.ledger)}) is empty",
+                f"the ledger (etl.ledger = {redact_setting(config.etl.ledger)}) is empty",
                 must_know=not may_make,
             )
     except BaseException:
@@ -66,11 +66,11 @@ def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
     `must_know`: Unavailable where storage does not answer. A ledger that is begun all the same is
     refused by a driver's start, and can still be filled by a rebuild.
     """
-    rebuild = f"`hourmark ledger rebuild --into {shown(config.etl.ledger)}`"
+    rebuild = f"`hourmark ledger rebuild --into {redact_setting(config.etl.ledger)}`"
     storage = open_storage(config.storage)
     try:
         marker = next(
-            filter(None, (any_marker(storage, event_type) for event_type in list_types(storage))),
+            filter(None, (find_marker(storage, event_type) for event_type in list_types(storage))),
             None,
         )
     except StorageError as error:

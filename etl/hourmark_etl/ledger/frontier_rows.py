@@ -18,7 +18,7 @@ from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
-from hourmark_etl.model import FIRST_SITE, NONE_MEANT, AuditOffsets, State
+from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets, HourState
 
 BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 
@@ -69,14 +69,14 @@ def new_frontier(
     shard: str,
     sources: Iterable[str],
     hour_s: int | None = None,
-    settled_next: AuditOffsets = NONE_MEANT,
+    settled_next: AuditOffsets = NO_AUDIT_OFFSETS,
 ) -> Insert:
     """Adds a row; `hour_s`: the open hour, where it is not the first."""
     row = {
         "type": event_type,
         "first_hour": first_s,
         "hour": first_s if hour_s is None else hour_s,
-        "state": State.OPEN.value,
+        "state": HourState.OPEN.value,
         "shard": shard,
         "sources": json.dumps(sorted(sources)),
         "seal": None,
@@ -89,19 +89,21 @@ def new_frontier(
 def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
     """As a frontier's row has them."""
     return {
-        "settled_next": settled_next.at(FIRST_SITE),
+        "settled_next": settled_next.offset_of(FIRST_SITE),
         "settled_further": further_json(settled_next),
     }
 
 
 def further_json(offsets: AuditOffsets) -> str | None:
     """Of further sites, for a column of its own; None where there are none."""
-    return json.dumps(offsets.further) if offsets.further else None
+    return json.dumps(offsets.further_sites) if offsets.further_sites else None
 
 
 def offsets_of(first: int, further: str | None) -> AuditOffsets:
     """The inverse of both columns together."""
-    return AuditOffsets.of({FIRST_SITE: first, **(json.loads(further) if further else {})})
+    return AuditOffsets.from_offsets(
+        {FIRST_SITE: first, **(json.loads(further) if further else {})}
+    )
 
 
 def check_other_bucket_length(database: Database, bucket_seconds: int) -> None:

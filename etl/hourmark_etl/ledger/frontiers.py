@@ -38,15 +38,15 @@ from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
 from hourmark_etl.ledger.set_aside import list_set_aside
 from hourmark_etl.model import (
-    NONE_MEANT,
+    NO_AUDIT_OFFSETS,
     Frontier,
-    Lacking,
-    Position,
-    Reporter,
+    HourState,
+    IncompleteRanges,
+    ReportedSource,
     Seal,
-    State,
+    StagingPosition,
     Sums,
-    hours_on,
+    later_hour,
 )
 
 _ROWS: Final = tables.frontiers
@@ -58,7 +58,7 @@ class WithSeals:
     """What is committed together with the seals of a round."""
 
     waived: Collection[
-        Reporter
+        ReportedSource
     ] = ()  # as the cut saw them: one that has reported since is not waived
     unaudited: Collection[Mapping[str, Any]] = ()  # rows of the table `unaudited`
     accepted: Collection[OffsetGap] = ()
@@ -90,9 +90,9 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
             event_type=str(row["type"]),
             first_hour=nowhere,
             hour=nowhere,
-            state=State.DAMAGED,
+            state=HourState.DAMAGED,
             sources=frozenset(),
-            settled_next=NONE_MEANT,
+            settled_next=NO_AUDIT_OFFSETS,
             seal=None,
             alarm=(str(damaged),),
         )
@@ -101,7 +101,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
         event_type=row["type"],
         first_hour=Hour(row["first_hour"], bucket_seconds),
         hour=Hour(row["hour"], bucket_seconds),
-        state=State(row["state"]),
+        state=HourState(row["state"]),
         sources=frozenset(json.loads(row["sources"])),
         settled_next=offsets_of(row["settled_next"], row["settled_further"]),
         seal=seals[0] if seals else None,
@@ -117,7 +117,7 @@ def freeze(
     chosen: Collection[Frontier],
     topics: Mapping[str, Collection[str]],
     until: Mapping[str, Hour] | None = None,
-) -> dict[str, tuple[Position, ...]]:
+) -> dict[str, tuple[StagingPosition, ...]]:
     """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are
     carried by later buckets.
 
@@ -127,7 +127,7 @@ def freeze(
     """
     groups, last = tables.groups, until or {}
     with database.transaction(lease) as connection:
-        _move_all(connection, State.OPEN, [(f, State.FROZEN, {}) for f in chosen])
+        _move_all(connection, HourState.OPEN, [(f, HourState.FROZEN, {}) for f in chosen])
         connection.execute(
             update(groups)
             .where(
@@ -154,8 +154,8 @@ def freeze(
 
 def _positions_of(
     connection: Connection, topics: Mapping[str, Collection[str]]
-) -> dict[str, tuple[Position, ...]]:
-    by_topic: dict[str, list[Position]] = {}
+) -> dict[str, tuple[StagingPosition, ...]]:
+    by_topic: dict[str, list[StagingPosition]] = {}
     query = select(tables.positions).order_by(tables.positions.c.partition)
     for row in rows_named(
         connection,
@@ -178,10 +178,10 @@ def unfreeze_all(
     """
     with database.transaction(lease) as connection:
         moved = [
-            (f, State.OPEN, {"alarm": json.dumps(list(alarm)) if alarm else None})
+            (f, HourState.OPEN, {"alarm": json.dumps(list(alarm)) if alarm else None})
             for f, alarm in alarms
         ]
-        _move_all(connection, State.FROZEN, moved)
+        _move_all(connection, HourState.FROZEN, moved)
         _unlist(connection, {f.event_type: f.hour for f, _ in alarms})
 
 
@@ -210,12 +210,13 @@ def seal(
     """
     with database.transaction(lease) as connection:
         moved = [
-            (f, State.SEALED, {"seal": _seals_json(chains[f.event_type]), "alarm": None})
+            (f, HourState.SEALED, {"seal": _seals_json(chains[f.event_type]), "alarm": None})
             for f in frozen
         ]
-        _move_all(connection, State.FROZEN, moved)
+        _move_all(connection, HourState.FROZEN, moved)
         _unlist(
-            connection, {f.event_type: hours_on(f.hour, len(chains[f.event_type])) for f in frozen}
+            connection,
+            {f.event_type: later_hour(f.hour, len(chains[f.event_type])) for f in frozen},
         )
         list_set_aside(connection, {f.event_type: f.hour.start_s for f in frozen})
         _waive(connection, together.waived)
@@ -237,7 +238,9 @@ def force_sealed(
     hours = [(h.hour.start_s, h.seal) for h in f.sealed_hours if h.seal]
     if hit := [hour_s for hour_s, _ in hours if hour_s in lost]:
         seals = [_without(seal, lost.get(hour_s), waived) for hour_s, seal in hours]
-        _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json(seals)})])
+        _move_all(
+            connection, HourState.SEALED, [(f, HourState.SEALED, {"seal": _seals_json(seals)})]
+        )
         unaudited = tables.unaudited.c
         connection.execute(
             delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit))
@@ -266,8 +269,8 @@ def leave_out(
     with database.transaction(lease) as connection:
         _move_all(
             connection,
-            State.SEALED,
-            [(f, State.SEALED, {"seal": _seals_json((seal, *f.later_seals))})],
+            HourState.SEALED,
+            [(f, HourState.SEALED, {"seal": _seals_json((seal, *f.later_seals))})],
         )
         _forget_unaudited(connection, f.event_type, f.hour.start_s)
 
@@ -289,14 +292,14 @@ def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
     )
 
 
-def _with_others(seal: Seal) -> Lacking:
+def _with_others(seal: Seal) -> IncompleteRanges:
     """Return what the bucket lacks if rows that it was sealed with are given up: of which ranges
     they are, nothing tells.
     """
-    return (seal.lacks or Lacking()) | Lacking(more=True)
+    return (seal.lacks or IncompleteRanges()) | IncompleteRanges(more=True)
 
 
-def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
+def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> None:
     """Until they report again: rows are replaced then, so one that has reported since is left
     alone.
     """
@@ -312,7 +315,7 @@ def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
 
 def first_unsealed(frontier: Frontier) -> Hour:
     """The first hour of which no bucket can have been published by this ledger."""
-    return hours_on(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
+    return later_hour(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
 def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
@@ -340,7 +343,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
     with database.transaction(lease) as connection:
         _move_all(
             connection,
-            State.SEALED,
+            HourState.SEALED,
             [(first[t], *_after_close(c.frontier)) for t, c in last.items()],
         )
         put_buckets(connection, [(c.frontier.hour, c.manifest) for c in closings])
@@ -355,10 +358,10 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
             connection.execute(done, closed)
 
 
-def _after_close(closed: Frontier) -> tuple[State, dict[str, Any]]:
+def _after_close(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
     assert closed.seal is not None
     left = _seals_json(closed.later_seals) if closed.later_seals else None
-    return State.SEALED if left else State.OPEN, {
+    return HourState.SEALED if left else HourState.OPEN, {
         "hour": closed.hour.end_s,
         "seal": left,
         **settled_columns(closed.seal.audit_next),
@@ -392,8 +395,8 @@ def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
 
 def _move_all(
     connection: Connection,
-    before: State,
-    moved: Sequence[tuple[Frontier, State, Mapping[str, Any]]],
+    before: HourState,
+    moved: Sequence[tuple[Frontier, HourState, Mapping[str, Any]]],
 ) -> None:
     """Step many frontiers, each to a state, with these columns; StaleDriver, and nothing changed,
     if one is not where it is thought to be.

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.humanize import duration
+from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.database import Database, Lease, put
 from hourmark_etl.ledger.tables import meta
 
@@ -73,7 +73,7 @@ def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
         )
     age_s = (now_ms - seen_ms) / 1000
     return (
-        f"no driver runs: its last sign in the ledger is {duration(age_s)} old"
+        f"no driver runs: its last sign in the ledger is {format_duration(age_s)} old"
         if age_s > SILENT_SECONDS
         else None
     )

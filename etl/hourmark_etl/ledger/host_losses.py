@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, insert, select
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import Reporter
+from hourmark_etl.model import ReportedSource
 
 KEPT_MS: Final = 30 * 86_400_000  # longer than any hour is held open
 _SUM_MAX: Final = (1 << 63) - 1  # what markers and the ledger hold
@@ -48,12 +48,14 @@ class HostLoss(NamedTuple):
     unknown: int
 
 
-def losses_added(said: Iterable[Reporter], before: Mapping[str, Reporter]) -> list[HostLossRow]:
+def losses_added(
+    said: Iterable[ReportedSource], before: Mapping[str, ReportedSource]
+) -> list[HostLossRow]:
     """What this report of one host adds to what was known of it, by source, until now."""
     return [row for s in said if (row := _added(s, before.get(s.source)))]
 
 
-def _added(said: Reporter, before: Reporter | None) -> HostLossRow | None:
+def _added(said: ReportedSource, before: ReportedSource | None) -> HostLossRow | None:
     lost_bytes = max(0, said.lost_bytes - (before.lost_bytes if before else 0))
     unknown = max(0, said.unknown_losses - (before.unknown_losses if before else 0))
     if not (lost_bytes or unknown):
@@ -87,7 +89,7 @@ def losses(database: Database) -> list[HostLoss]:
 
 
 def unrepeatable_of(
-    hour: Hour, sources: Collection[str], reporters: Iterable[Reporter]
+    hour: Hour, sources: Collection[str], reporters: Iterable[ReportedSource]
 ) -> tuple[str, ...]:
     """Sources that hosts received from senders whom nobody can ask again: of hosts that had not
     said goodbye before the hour.

@@ -92,8 +92,8 @@ def _summed(
     for g in groups:
         listed[g.hour_s] += listed_sums([g])
     for a in promises:
-        if a.last_offset >= below.at(a.site) or (
-            a.hour_s < f.hour.start_s and a.first_offset < f.settled_next.at(a.site)
+        if a.last_offset >= below.offset_of(a.site) or (
+            a.hour_s < f.hour.start_s and a.first_offset < f.settled_next.offset_of(a.site)
         ):
             partially_counted.append(a)
         else:
@@ -183,7 +183,7 @@ def _is_of(site: str, below: AuditOffsets) -> ColumnElement[bool]:
     """
     column = _PROMISED.c.site
     return (
-        or_(column.is_(None), column.not_in(sorted(below.further)))
+        or_(column.is_(None), column.not_in(sorted(below.further_sites)))
         if site == FIRST_SITE
         else column == site
     )
@@ -239,7 +239,11 @@ def promises_between(
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
     if below is not None:
         between = (
-            and_(_is_of(site, below), c.first_offset < offset, c.last_offset >= at_least.at(site))
+            and_(
+                _is_of(site, below),
+                c.first_offset < offset,
+                c.last_offset >= at_least.offset_of(site),
+            )
             for site, offset in below.by_site
         )
         query = query.where(or_(false(), *between))
@@ -300,7 +304,7 @@ def _portions(asked: Sequence[Frontier], site: str) -> Iterator[Any]:
             for n, f in enumerate(portion)
             for column, value in zip(
                 columns,
-                (first + n, f.event_type, f.hour.start_s, f.settled_next.at(site)),
+                (first + n, f.event_type, f.hour.start_s, f.settled_next.offset_of(site)),
                 strict=True,
             )
         ]

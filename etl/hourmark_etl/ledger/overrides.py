@@ -26,15 +26,15 @@ from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put, remove
-from hourmark_etl.model import Frontier, Phase, State, from_columns, from_row, to_columns
+from hourmark_etl.model import ClosingPhase, Frontier, HourState, from_columns, from_row, to_columns
 
 _TABLE = tables.overrides
 _WAITS = tables.blockers
 _HOLD_SEALED = (
-    Phase.PUBLISHING,
-    Phase.STAGED,
-    Phase.UNWRITABLE,
-    Phase.LEDGER,
+    ClosingPhase.PUBLISHING,
+    ClosingPhase.STAGED,
+    ClosingPhase.UNWRITABLE,
+    ClosingPhase.LEDGER,
 )  # until somebody acts
 
 
@@ -117,7 +117,7 @@ def put_overrides(
             for w in connection.execute(select(_WAITS.c.type, _WAITS.c.hour).where(held))
         }
         if soon := [
-            r for r in rows if r.state == State.SEALED.value and (r.type, r.hour) not in stuck
+            r for r in rows if r.state == HourState.SEALED.value and (r.type, r.hour) not in stuck
         ]:
             named = ", ".join(sorted(f"{r.type} {ordered[r.type]}" for r in soon)[:5])
             raise UsageError(
@@ -153,7 +153,7 @@ class Blocker:
 
     event_type: str
     hour: Hour
-    phase: Phase
+    phase: ClosingPhase
     what: tuple[str, ...]
     since_ms: int
 
@@ -168,7 +168,7 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
         with contextlib.suppress(ValueError, TypeError):
             hour, phase, what = (
                 Hour(row["hour"], bucket_seconds),
-                Phase(row["phase"]),
+                ClosingPhase(row["phase"]),
                 tuple(json.loads(row["what"])),
             )
             told[row["type"]] = from_columns(Blocker, row, hour=hour, phase=phase, what=what)
@@ -180,9 +180,11 @@ def changes_nothing(f: Frontier, wait: Blocker | None) -> bool:
     up.
     """
     gives_up = (
-        wait is not None and wait.hour == f.hour and wait.phase in (Phase.STAGED, Phase.UNWRITABLE)
+        wait is not None
+        and wait.hour == f.hour
+        and wait.phase in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE)
     )
-    return f.state is State.SEALED and not gives_up
+    return f.state is HourState.SEALED and not gives_up
 
 
 def check_sealed(f: Frontier, wait: Blocker | None) -> None:

@@ -15,7 +15,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import manifests_of
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import State
+from hourmark_etl.model import HourState
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed]:
     table = tables.frontiers
     query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
     return {
-        row.type: _fixed(row.hour, State(row.state), row.seal, bucket_seconds)
+        row.type: _fixed(row.hour, HourState(row.state), row.seal, bucket_seconds)
         for row in database.ask(query)
     }
 
 
-def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) -> Fixed:
+def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int) -> Fixed:
     """A frozen type has listed its frontier hour at least; a sealed one has a seal for each hour
     that it closes next.
     """
-    count = 0 if state is State.OPEN else len(json.loads(seals)) if seals else 1
+    count = 0 if state is HourState.OPEN else len(json.loads(seals)) if seals else 1
     return Fixed(hour_s, hour_s + count * bucket_seconds)
 
 

@@ -14,19 +14,19 @@ from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put, rows_named
 from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses
-from hourmark_etl.model import Reporter, storable
+from hourmark_etl.model import ReportedSource, replace_nul
 
 _LOG = logging.getLogger(__name__)
 
 RENAMED_AFTER_MS: Final = 60_000  # thirty reports of the default pace
 
 
-def reporters(database: Database) -> list[Reporter]:
+def reporters(database: Database) -> list[ReportedSource]:
     """The latest report of every source of every host."""
-    return [Reporter(**row) for row in database.ask(select(tables.reporters)).mappings()]
+    return [ReportedSource(**row) for row in database.ask(select(tables.reporters)).mappings()]
 
 
-def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
+def reporters_of(report: HostReport, now_ms: int) -> tuple[ReportedSource, ...]:
     """What a report says that is staged now, source by source.
 
     It cannot tell of a time that has yet to come.
@@ -35,12 +35,12 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
         report.received_at_ms if now_ms - report.received_at_ms > CLOCKS_APART_MS_MAX else now_ms
     )
     return tuple(
-        Reporter(
-            host_id=storable(report.host_id),
-            source=storable(s.source),
-            host_name=storable(report.host_name),
+        ReportedSource(
+            host_id=replace_nul(report.host_id),
+            source=replace_nul(s.source),
+            host_name=replace_nul(report.host_name),
             kind=report.kind,
-            incarnation=storable(report.incarnation),
+            incarnation=replace_nul(report.incarnation),
             sequence=report.sequence,
             received_at_ms=report.received_at_ms,
             caught_up_at_ms=None if s.caught_up_at_ms is None else min(s.caught_up_at_ms, now_ms),
@@ -55,7 +55,7 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
     )
 
 
-def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]]) -> None:
+def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, ...]]) -> None:
     """One after another, in as few calls of the database as for one: a backlog has all that
     thousands of hosts said meanwhile.
 
@@ -87,17 +87,17 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
     put(connection, tables.reporters, ["host_id"], now)
 
 
-def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, Reporter]]:
+def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, ReportedSource]]:
     """What these hosts said last, by host and source."""
-    known = defaultdict[str, dict[str, Reporter]](dict)
+    known = defaultdict[str, dict[str, ReportedSource]](dict)
     for row in rows_named(
         connection, select(tables.reporters), tables.reporters.c.host_id, host_ids
     ):
-        known[row["host_id"]][row["source"]] = Reporter(**row)
+        known[row["host_id"]][row["source"]] = ReportedSource(**row)
     return dict(known)
 
 
-def is_overtaken(said: Reporter, known: Reporter) -> bool:
+def is_overtaken(said: ReportedSource, known: ReportedSource) -> bool:
     """Whether a report was overtaken by the one known.
 
     Between incarnations the services' clocks tell, within their agreement.
@@ -113,7 +113,7 @@ def is_overtaken(said: Reporter, known: Reporter) -> bool:
     return 0 < known.received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX
 
 
-def why_foreign(said: Reporter, known: Reporter) -> str:
+def why_foreign(said: ReportedSource, known: ReportedSource) -> str:
     """Return why a report cannot be the host's own, human-readable; empty if it can.
 
     A host keeps its kind: a delivery service never becomes a tailer, and an incarnation of a tailer

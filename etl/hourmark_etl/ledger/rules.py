@@ -11,8 +11,8 @@ from sqlalchemy import Connection, insert, select
 
 from hourmark.errors import Finding, UsageError
 from hourmark.records.hours import Hour
-from hourmark.rules.change import changes
-from hourmark.rules.revision import KnownSchema, Record, Rules, RulesBook, is_named_by
+from hourmark.rules.change import describe_changes
+from hourmark.rules.revision import KnownSchema, Record, Rules, RulesBook, key_matches_content
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
@@ -80,7 +80,7 @@ class LedgerRules:
             ):
                 raise UsageError(
                     f"another `types apply` came first: revision {standing.id} is in force now "
-                    f"({changes(after, standing)}). "
+                    f"({describe_changes(after, standing)}). "
                     "Nothing of this one was put in force; bring the declarations together, "
                     "and run it again"
                 )
@@ -100,7 +100,7 @@ def _book(connection: Connection) -> RulesBook:
         try:
             book.add(key, value)
         except ValueError as error:
-            if is_named_by(key, value):
+            if key_matches_content(key, value):
                 raise Finding(
                     f"the ledger's rules were written by a later software: {error}; "
                     "upgrade this one"
@@ -121,7 +121,7 @@ def _add(
         for record in new:
             book.add(*record)
         schemas = {
-            i: KnownSchema.of(version.declaration.name, version.schema)
+            i: KnownSchema.from_schema(version.declaration.name, version.schema)
             for i, version in book.schemas().items()
         }
         put_schemas(connection, [*schemas.items(), *own.items()])

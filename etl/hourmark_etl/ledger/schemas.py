@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Result, select
 
-from hourmark.avro.datum_check import program_of
+from hourmark.avro.datum_check import event_program
 from hourmark.errors import Finding
-from hourmark.rules.revision import KnownSchema, check_second_meaning
+from hourmark.rules.revision import KnownSchema, check_same_meaning
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put
@@ -54,7 +54,7 @@ def add_checks(database: Database, known: dict[int, SchemaCheck]) -> None:
     if new := set(database.ask(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
         for schema_id, schema in schemas_of(database, new).items():
             if isinstance(schema, KnownSchema):
-                known[schema_id] = SchemaCheck(schema.event_type, program_of(schema.text))
+                known[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
 
 
 def unreadable(
@@ -86,7 +86,7 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
     new: dict[int, KnownSchema] = {}
     for schema_id, schema in schemas:
         standing = new.get(schema_id, known.get(schema_id, schema))
-        check_second_meaning(schema_id, standing.meaning, schema.meaning)
+        check_same_meaning(schema_id, standing.meaning, schema.meaning)
         if schema_id not in known or (schema.text and not standing.text):
             new[schema_id] = schema
     rows = [

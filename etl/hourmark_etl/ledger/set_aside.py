@@ -22,7 +22,7 @@ from hourmark.errors import UsageError
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.digests import check, with_digest
-from hourmark_etl.model import SetAside, Span, to_columns
+from hourmark_etl.model import OffsetSpan, SetAside, to_columns
 
 _TABLE: Final = tables.set_aside
 _HOURS_AT_ONCE: Final = 1000
@@ -137,7 +137,7 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
     return int(database.ask(query).scalar_one())
 
 
-def set_aside_offsets(database: Database, spans: Sequence[Span]) -> set[tuple[str, int, int]]:
+def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tuple[str, int, int]]:
     """Return (topic, partition, offset) of records in these spans that were set aside."""
     found = set()
     for s in spans:

@@ -42,10 +42,10 @@ from hourmark_etl.model import (
     AUDIT,
     EVENTS,
     FIRST_SITE,
-    NONE_MEANT,
+    NO_AUDIT_OFFSETS,
     AuditOffsets,
     Frontier,
-    Span,
+    OffsetSpan,
     StagedFile,
     StagedGroup,
     Sums,
@@ -104,7 +104,7 @@ def settled_audit_files(
         .join(frontiers, frontiers.c.type == groups.c.type)
         .where(
             or_(
-                _at_or_past(groups.c.last_offset, below.at(FIRST_SITE), below),
+                _at_or_past(groups.c.last_offset, below.offset_of(FIRST_SITE), below),
                 _needed(database)[groups],
             )
         )
@@ -148,7 +148,7 @@ def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
         offsets_of(*row)
         for row in database.ask(select(frontiers.settled_next, frontiers.settled_further))
     ]
-    by_all = functools.reduce(AuditOffsets.shared, settled) if settled else NONE_MEANT
+    by_all = functools.reduce(AuditOffsets.minimum, settled) if settled else NO_AUDIT_OFFSETS
     return {
         tables.groups: or_(groups.listed_hour.is_(None), groups.listed_hour >= frontiers.hour),
         tables.audit_groups: or_(
@@ -165,7 +165,7 @@ def _at_or_past(
     that has none.
     """
     site = tables.audit_groups.c.site
-    further = offsets.further
+    further = offsets.further_sites
     return or_(
         and_(site.is_(None), offset >= first),
         and_(site.is_not(None), site.not_in(sorted(further))),
@@ -189,7 +189,7 @@ def settled_before(
     return (
         None
         if found is None
-        else AuditOffsets.of(json.loads(found.manifest)["evidence"]["audit_next"])
+        else AuditOffsets.from_offsets(json.loads(found.manifest)["evidence"]["audit_next"])
     )
 
 
@@ -263,7 +263,7 @@ def known_file(database: Database, path: str) -> KnownFile:
 
 
 def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
-    spans = tuple(Span.of(s) for s in json.loads(zstandard.decompress(row["spans"])))
+    spans = tuple(OffsetSpan.from_list(s) for s in json.loads(zstandard.decompress(row["spans"])))
     observed_ms = (
         None
         if row["observed_from_ms"] is None
@@ -349,7 +349,7 @@ def give_up(
         put_gaps(connection, [gap])
 
 
-def places(spans: Sequence[Span]) -> str:
+def places(spans: Sequence[OffsetSpan]) -> str:
     """Topics, partitions and offsets, as many as a person reads."""
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"

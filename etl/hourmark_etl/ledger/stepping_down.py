@@ -21,7 +21,7 @@ from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.backups import back_up, beside, put_rows_back, revision_in
 from hourmark_etl.ledger.database import available
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
-from hourmark_etl.model import State
+from hourmark_etl.model import HourState
 
 _COMMIT: Final = tables.meta.c.key == "commit"
 
@@ -121,7 +121,7 @@ def _since(connection: Connection, schema: str) -> Iterator[str]:
     frontiers = tables.frontiers.c
     sealed = list(
         connection.execute(
-            select(frontiers.type).where(frontiers.state == State.SEALED.value)
+            select(frontiers.type).where(frontiers.state == HourState.SEALED.value)
         ).scalars()
     )
     if sealed:

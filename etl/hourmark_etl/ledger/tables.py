@@ -94,7 +94,7 @@ staged_files = Table(
     _text("batch"),
     _text("kind"),  # "events" or "audit"
     _number("rows"),
-    _bytes("spans"),  # zstandard of a JSON list of `model.Span`
+    _bytes("spans"),  # zstandard of a JSON list of `model.OffsetSpan`
     Column(
         "observed_from_ms", BigInteger
     ),  # least and greatest `observed_at` of the ranges of an audit file

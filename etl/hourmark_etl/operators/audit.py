@@ -20,7 +20,7 @@ from hourmark.printing import json_option
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.humanize import counted
+from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.listings import FileDifference
@@ -38,7 +38,7 @@ from hourmark_etl.operators.reconciliation import (
     total,
     waives,
 )
-from hourmark_etl.options import hour_of, say
+from hourmark_etl.options import parse_hour, print_lines
 from hourmark_etl.storage import open_storage
 
 _COUNTS: Final = (
@@ -106,13 +106,13 @@ class LookedAt:
         are = "is" if self.closed == 1 else "are"
         if self.closed:
             return (
-                f"the books add up: of {counted(self.hours, 'hour')}{span}, {self.closed:,} "
+                f"the books add up: of {format_count(self.hours, 'hour')}{span}, {self.closed:,} "
                 f"{are} closed"
             )
         known = f"of hours{span}, no event, promise or bucket is known"
         if self.hours:
             known = (
-                f"{counted(self.hours, 'hour')}{span} {'is' if self.hours == 1 else 'are'} "
+                f"{format_count(self.hours, 'hour')}{span} {'is' if self.hours == 1 else 'are'} "
                 "open, and none is closed"
             )
         if self.oldest is None:
@@ -181,7 +181,9 @@ def audit(
     differences = [*(d for books in found.values() for d in books.differences)]
     count = len(differences) + len(files)
     seen = _looked_at(window, config.parsing.bucket_seconds, found, oldest_s, count)
-    say(_printed(found, differences, files, seen, by_hour=event_type is not None, as_json=as_json))
+    print_lines(
+        _printed(found, differences, files, seen, by_hour=event_type is not None, as_json=as_json)
+    )
     if count:
         raise Finding(
             f"{count} differences in the books; docs/operations.md says what each stage "
@@ -195,11 +197,11 @@ def _window(
     length_s = config.parsing.bucket_seconds
     kept_ms = (config.kafka.retention_hours * 3600 + _MARGIN_SECONDS) * 1000
     first = (
-        hour_of(from_hour, config)
+        parse_hour(from_hour, config)
         if from_hour
-        else Hour.of(max(0, SystemClock().now_ms() - kept_ms), length_s)
+        else Hour.containing(max(0, SystemClock().now_ms() - kept_ms), length_s)
     )
-    last_s = hour_of(to_hour, config).start_s if to_hour else _NO_END
+    last_s = parse_hour(to_hour, config).start_s if to_hour else _NO_END
     if last_s < first.start_s:
         raise UsageError(f"--to {to_hour} lies before --from {first}")
     return Window(event_type, first.start_s, last_s)

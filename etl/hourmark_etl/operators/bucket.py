@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark_etl.buckets.reader import (
     BadMarker,
@@ -32,7 +32,7 @@ from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, damaged_buck
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.operators.bucket_text import described, event_lines, report, table, verdict_line
 from hourmark_etl.operators.override import force, frontier_rows, why
-from hourmark_etl.options import hour_argument, hour_of, say, type_argument
+from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 from hourmark_etl.storage import Storage, open_storage
 
 _COLUMNS: Final = (
@@ -130,7 +130,7 @@ def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
       hourmark bucket show end-song 2026-11-21T05
     """
     storage = open_storage(config.storage)
-    parsed = hour_of(hour, config)
+    parsed = parse_hour(hour, config)
     manifest = read_manifest(storage, event_type, parsed)
     click.echo(manifest.encode().decode() if as_json else described(storage, parsed, manifest))
 
@@ -166,7 +166,7 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
     findings: list[BucketFinding] = []
     for name in _types(storage, event_type):
         if hour is not None:
-            hours = [hour_of(hour, config)]
+            hours = [parse_hour(hour, config)]
         else:
             hours = list_hours(storage, name, config.parsing.bucket_seconds)
             findings += find_gaps(name, hours)
@@ -177,7 +177,7 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
             click.echo(verdict_line(verdict), err=as_json)
         findings += find_late_clashes(storage, name, checked)
         verdicts += checked
-    say(report(verdicts, findings, as_json))
+    print_lines(report(verdicts, findings, as_json))
     if findings:
         raise Finding(
             f"{len(findings)} findings in closed buckets, which Hourmark never changes: find "
@@ -206,9 +206,9 @@ def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Co
       hourmark bucket cat end-song 2026-11-21T05 --json | jq .host
     """
     storage = open_storage(config.storage)
-    parsed = hour_of(hour, config)
+    parsed = parse_hour(hour, config)
     events = read_events(storage, event_type, parsed, read_manifest(storage, event_type, parsed))
-    say(event_lines(itertools.islice(events, limit), as_json))
+    print_lines(event_lines(itertools.islice(events, limit), as_json))
 
 
 def _types(storage: Storage, event_type: str | None) -> list[str]:
@@ -253,8 +253,8 @@ def known_rows(
     first.
     """
     length_s = config.parsing.bucket_seconds
-    from_s = hour_of(from_hour, config).start_s if from_hour else 0
-    to_s = hour_of(to_hour, config).start_s if to_hour else None
+    from_s = parse_hour(from_hour, config).start_s if from_hour else 0
+    to_s = parse_hour(to_hour, config).start_s if to_hour else None
     label = functools.cache(lambda hour_s: str(Hour(hour_s, length_s)))
     with existing_ledger(config) as database, database.reading() as connection:
         found = bucket_rows(connection, event_type, from_s=from_s, to_s=to_s)
@@ -291,7 +291,7 @@ def _known_row(row: BucketRow, hour: str, end_ms: int) -> dict[str, Any]:
 
 def _show_rows(rows: Sequence[dict[str, Any]], as_json: bool, nothing: str) -> None:
     if as_json:
-        say_json(rows)
+        print_json(rows)
     elif rows:
         _print_table(rows)
     else:
@@ -304,7 +304,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
         for row in rows
     ]
     columns = [c for c in _COLUMNS if c != "waits_for" or any(row["waits_for"] for row in rows)]
-    say(table(shown, columns, _LEFT))
+    print_lines(table(shown, columns, _LEFT))
     for row in rows:
         if problem := row.get("problem"):
             click.echo(f"{row['type']} {row['hour']}: {problem}", err=True)

@@ -1,6 +1,6 @@
 """How buckets are printed: tables, manifests, verdicts, events.
 
-Event ids are UUIDs; what else JSON has no words for, see `hourmark.printing.plain`.
+Event ids are UUIDs; what else JSON has no words for, see `hourmark.printing.to_json_value`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hourmark.avro.framing import ENVELOPE_NAMES
-from hourmark.printing import plain
+from hourmark.printing import to_json_value
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event
-from hourmark_etl.humanize import iso
+from hourmark_etl.humanize import format_iso
 from hourmark_etl.storage import Storage
 
 if TYPE_CHECKING:  # numpy, which printing does not need
@@ -49,12 +49,12 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
     lines = [
         f"{manifest.type} {manifest.hour}: {manifest.grade.value}, {manifest.events} events",
         f"  folder      {storage.url(hour.bucket_path(manifest.type))}",
-        f"  closed      {iso(manifest.closed_at_ms)} by {manifest.software}, attempt "
+        f"  closed      {format_iso(manifest.closed_at_ms)} by {manifest.software}, attempt "
         f"{manifest.attempt}",
         f"  ledger      {manifest.ledger}, commit {manifest.ledger_commit}",
         f"  evidence    {evidence.method}: {evidence.audit_records} audit records, "
         f"{evidence.promised} events promised, "
-        f"cut at {iso(evidence.cut_at_ms)}",
+        f"cut at {format_iso(evidence.cut_at_ms)}",
         f"  values      of {manifest.checked} of {evidence.promised} promised events "
         "verified by checksum",
         "  follows     "
@@ -133,7 +133,7 @@ def report(
 def event_lines(events: Iterator[Event], as_json: bool) -> Iterator[str]:
     """One line an event."""
     for event in events:
-        row = {name: plain(value) for name, value in event.items()} | {
+        row = {name: to_json_value(value) for name, value in event.items()} | {
             "event_id": str(EventId(event["event_id"]))
         }
         if as_json:

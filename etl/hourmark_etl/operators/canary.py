@@ -15,14 +15,14 @@ from typing import Final
 import click
 
 from hourmark.clock import Clock, SystemClock
-from hourmark.commands.canary import CANARY, Step, late
+from hourmark.commands.canary import CANARY, CanaryStep, late_alarms
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Unavailable, UsageError
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.process.alarms import Alarm, AlarmLog
 from hourmark.process.stopping import stop_on_signals
 from hourmark_etl.ledger.batches import positions_at
@@ -36,7 +36,7 @@ _NEAR: Final = (
     50  # offsets before a position among which its last record is, markers of transactions besides
 )
 _TOPIC: Final = events_topic(CANARY)
-Passed = dict[Step, int | None]
+Passed = dict[CanaryStep, int | None]
 
 
 class Canaries:
@@ -79,17 +79,17 @@ class Canaries:
         self.since_ms = frontier.first_hour.start_s * 1000
         copy = central_topic(_TOPIC, site if self._is_mirrored else None)
         at_edge = _newest_ms(self._edges[site], _TOPIC)
-        copied = {Step.MIRRORED: _newest_ms(self._central, copy)} if self._is_mirrored else {}
+        copied = {CanaryStep.MIRRORED: _newest_ms(self._central, copy)} if self._is_mirrored else {}
         closed_ms = (
             frontier.hour.start_s * 1000
             if frontier.hour.start_s > frontier.first_hour.start_s
             else None
         )
         return {
-            Step.ACKNOWLEDGED: at_edge,
+            CanaryStep.ACKNOWLEDGED: at_edge,
             **copied,
-            Step.STAGED: self._staged_ms(copy),
-            Step.CLOSED: closed_ms,
+            CanaryStep.STAGED: self._staged_ms(copy),
+            CanaryStep.CLOSED: closed_ms,
         }
 
     def _staged_ms(self, copy: str) -> int | None:
@@ -161,7 +161,9 @@ def _alarms(
 ) -> list[Alarm]:
     length_s, now_ms = config.parsing.bucket_seconds, clock.now_ms()
     return [
-        alarm for site, of in passed.items() for alarm in late(of, now_ms, length_s, site, since_ms)
+        alarm
+        for site, of in passed.items()
+        for alarm in late_alarms(of, now_ms, length_s, site, since_ms)
     ]
 
 
@@ -176,7 +178,7 @@ def _say(
             }
             for site, of in passed.items()
         }
-        say_json(
+        print_json(
             {
                 "ok": not alarms,
                 "age_seconds": ages,
@@ -238,7 +240,7 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
                 for step, at_ms in of.items():
                     passed_at.labels(site=site, step=step).set((at_ms or 0) / 1000)
                 alarmed.labels(site=site).set(any(alarm.subject == site for alarm in alarms))
-            log.tell(alarms)
+            log.update(alarms)
             stopping.wait(every_s)
     finally:
         stop()

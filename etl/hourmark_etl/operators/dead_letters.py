@@ -15,7 +15,7 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark_etl.operators.bucket_text import event_lines, table
 from hourmark_etl.operators.letters import (
     GROUPS,
@@ -28,7 +28,7 @@ from hourmark_etl.operators.letters import (
     order_of,
 )
 from hourmark_etl.operators.letters_read import RECORDS_MAX, of_buckets, of_topic
-from hourmark_etl.options import say
+from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
 _BY: Final = ("reason", "type", "source")
@@ -123,7 +123,7 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
         for key, count in sorted(counts.items(), key=lambda item: -item[1].letters)
     ]
     if as_json:
-        say_json(
+        print_json(
             {
                 "looked_at": found.looked_at,
                 "back_to": found.back_to,
@@ -133,7 +133,7 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
         )
         return
     if rows:
-        say(table(rows, [*groups, "letters", "first", "last"], [*groups, "first", "last"]))
+        print_lines(table(rows, [*groups, "letters", "first", "last"], [*groups, "first", "last"]))
     click.echo(str(found), err=True)
 
 
@@ -162,9 +162,9 @@ def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
     found = _letters(config, **options)
     newest = sorted(heapq.nlargest(limit, found, key=order_of), key=order_of)
     if as_json:
-        say(event_lines(iter(newest), as_json=True))
+        print_lines(event_lines(iter(newest), as_json=True))
     else:
-        say(itertools.chain.from_iterable(described(letter) for letter in newest))
+        print_lines(itertools.chain.from_iterable(described(letter) for letter in newest))
     click.echo(str(found), err=True)
 
 

@@ -13,11 +13,15 @@ from typing import Final
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
-from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, no_service
-from hourmark_etl.humanize import counted, duration, iso
+from hourmark_etl.closing.cut.readiness import (
+    LatestReports,
+    describe_clock_difference,
+    describe_missing_service,
+)
+from hourmark_etl.humanize import format_count, format_duration, format_iso
 from hourmark_etl.ledger.heartbeat import no_driver
 from hourmark_etl.ledger.overrides import Blocker, Override
-from hourmark_etl.model import Frontier, Phase, Reporter, State
+from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
 SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
 STALE_SECONDS: Final = (
@@ -33,63 +37,68 @@ _DO_STAGING: Final = (
     "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off "
     "by itself"
 )
-_DO_BY_PHASE: Final[Mapping[Phase, str]] = {
-    Phase.REPORTS: (
+_DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
+    ClosingPhase.REPORTS: (
         "a source: see that it runs and reports; a clock: set it right; records that may be "
         "missing: `hourmark mirror verify` "
         "names them, and if they are gone for good, `hourmark bucket force` closes without them"
     ),
-    Phase.CONTROL: _DO_MIRROR,
-    Phase.PROMISES: _DO_STAGING,
-    Phase.EVENTS: _DO_MIRROR,
-    Phase.ARRIVAL: _DO_STAGING,
-    Phase.UNREADABLE: (
+    ClosingPhase.CONTROL: _DO_MIRROR,
+    ClosingPhase.PROMISES: _DO_STAGING,
+    ClosingPhase.EVENTS: _DO_MIRROR,
+    ClosingPhase.ARRIVAL: _DO_STAGING,
+    ClosingPhase.UNREADABLE: (
         "see whether the partition has another replica to lead it, or its disk can be "
         "repaired: it is tried again and again; "
         "`hourmark etl skip-unreadable TOPIC PARTITION` gives up the offsets that cannot be "
         "read, and `hourmark bucket force "
         "{type} {hour}` then closes without them"
     ),
-    Phase.UNWRITABLE: (
+    ClosingPhase.UNWRITABLE: (
         "an unknown schema id: `hourmark types repair` takes from hourmark.types what the "
         "ledger lacks; files of a closed "
         "bucket: bring them back from a copy; or `hourmark bucket force {type} {hour}` closes "
         "without the rows that cannot be "
         "written, or without what only the lost bucket tells, and the marker says so"
     ),
-    Phase.STAGED: (
+    ClosingPhase.STAGED: (
         "bring the file back from a copy of the storage root: Kafka no longer holds its "
         "records; it is read by itself then"
     ),
-    Phase.PROOF: (
+    ClosingPhase.PROOF: (
         "what is on its way arrives by itself, and the proof is tried again; `hourmark audit "
         "{type} --from {hour} --to {hour}` "
         "says at which stage events are missing"
     ),
-    Phase.CONFLICT: (
+    ClosingPhase.CONFLICT: (
         "let all delivery services run one version; nothing is missing, and waiting does not "
         "help: `hourmark bucket force {type} "
         "{hour}` closes with the events of both, and names the range"
     ),
-    Phase.PUBLISHING: (
+    ClosingPhase.PUBLISHING: (
         "move away what stands at the bucket's path and is not Hourmark's; publishing is "
         "tried again by itself"
     ),
-    Phase.LEDGER: (
+    ClosingPhase.LEDGER: (
         "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, "
         "or recreate it by "
         "`hourmark ledger rebuild`"
     ),
-    Phase.SERVERS: (
+    ClosingPhase.SERVERS: (
         "see that the server named is up and can be reached from the driver; closing goes on "
         "by itself"
     ),
-    Phase.STORAGE: (
+    ClosingPhase.STORAGE: (
         "see that the file system is up, has space, and is not in safe mode; closing goes on "
         "by itself"
     ),
 }
-_BY_NO_DEADLINE: Final = (Phase.CONFLICT, Phase.STAGED, Phase.UNWRITABLE, Phase.LEDGER)
+_BY_NO_DEADLINE: Final = (
+    ClosingPhase.CONFLICT,
+    ClosingPhase.STAGED,
+    ClosingPhase.UNWRITABLE,
+    ClosingPhase.LEDGER,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +115,7 @@ class Facts:
     deadline_seconds: float
     frontier: Frontier | None
     known_types: tuple[str, ...] = ()
-    reporters: tuple[Reporter, ...] = ()
+    reporters: tuple[ReportedSource, ...] = ()
     wait: Blocker | None = None
     override: Override | None = None
     set_aside: int = 0  # records of the type that wait for a review
@@ -151,8 +160,8 @@ def why(facts: Facts) -> Explanation:
     f = facts.frontier
     if f is None:
         return _unknown(facts)
-    if f.state is State.DAMAGED:
-        reasons = [Reason(what, _DO_BY_PHASE[Phase.LEDGER]) for what in f.alarm]
+    if f.state is HourState.DAMAGED:
+        reasons = [Reason(what, _DO_BY_PHASE[ClosingPhase.LEDGER]) for what in f.alarm]
         return _said(facts, f.state.value, "the ledger's row of the type is damaged", reasons)
     if facts.hour < f.first_hour:
         return _before_first(facts, f)
@@ -183,12 +192,14 @@ def _said(
 def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
     """When time alone closes the hour; None where it does not, as things are."""
     at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
-    if f.state is not State.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
+    if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     by_none = facts.wait is not None and facts.wait.phase in _BY_NO_DEADLINE
     if by_none or facts.override is not None or facts.silent:
         return None
-    return None if clocks_apart(Reports(facts.reporters), facts.now_ms) else at_ms
+    return (
+        None if describe_clock_difference(LatestReports(facts.reporters), facts.now_ms) else at_ms
+    )
 
 
 def _unknown(facts: Facts) -> Explanation:
@@ -232,17 +243,15 @@ def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
         assert m.grade is not Grade.PROVED or not m.evidence.waived, (
             "a proved bucket waives nothing"
         )
-        delay = duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
+        delay = format_duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
         summary = (
-            f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with "
-            f"{counted(m.events, 'event')}"
+            f"closed as {m.grade.value} at {format_iso(m.closed_at_ms)}, {delay} after its end, with "
+            f"{format_count(m.events, 'event')}"
         )
-        evidence = (
-            f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
-        )
+        evidence = f"evidence ({m.evidence.method}): {format_count(m.evidence.promised, 'event')} promised by "
         evidence += (
-            f"{counted(m.evidence.audit_records, 'audit record')}; "
-            f"{counted(m.unaudited, 'unaudited event')}"
+            f"{format_count(m.evidence.audit_records, 'audit record')}; "
+            f"{format_count(m.unaudited, 'unaudited event')}"
         )
         reasons = [
             Reason(evidence, f"`hourmark bucket show {event_type} {hour}` shows files and evidence")
@@ -265,11 +274,15 @@ def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
 
 def _summary(facts: Facts, f: Frontier) -> str:
     since = (facts.now_ms - f.hour.end_ms) / 1000
-    when = f"ended {duration(since)} ago" if since >= 0 else f"ends in {duration(-since)}"
+    when = (
+        f"ended {format_duration(since)} ago"
+        if since >= 0
+        else f"ends in {format_duration(-since)}"
+    )
     state = {
-        State.OPEN: "open",
-        State.FROZEN: "frozen: its rows are listed and being proved",
-        State.SEALED: (
+        HourState.OPEN: "open",
+        HourState.FROZEN: "frozen: its rows are listed and being proved",
+        HourState.SEALED: (
             f"sealed as {f.seal.grade if f.seal else '?'}: what it holds is fixed, and being "
             "written and published"
         ),
@@ -278,9 +291,9 @@ def _summary(facts: Facts, f: Frontier) -> str:
         return f"{state}; it is the next hour of {f.event_type} to close, and {when}"
     before = (facts.hour.start_s - f.hour.start_s) // f.hour.length_s
     own = (facts.hour.end_ms - facts.now_ms) / 1000
-    ends = f"; it ends in {duration(own)} itself" if own > 0 else ""
+    ends = f"; it ends in {format_duration(own)} itself" if own > 0 else ""
     return (
-        f"not its turn yet{ends}: {counted(before, 'hour')} of {f.event_type} close before "
+        f"not its turn yet{ends}: {format_count(before, 'hour')} of {f.event_type} close before "
         f"it, first {f.hour}, which is {state}"
     )
 
@@ -299,7 +312,7 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
         yield _ordered(facts.override, f)
     if facts.now_ms < f.hour.end_ms:
         yield Reason(
-            f"the hour ends in {duration((f.hour.end_ms - facts.now_ms) / 1000)}",
+            f"the hour ends in {format_duration((f.hour.end_ms - facts.now_ms) / 1000)}",
             "nothing: wait for its end",
         )
         return
@@ -307,19 +320,19 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
     if stale := not silent and facts.now_ms - heard_ms > STALE_SECONDS * 1000:
         yield Reason(
             "the newest report in the ledger is "
-            f"{duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
+            f"{format_duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
             "see that services run, that the mirror copies (`hourmark mirror lag`), and in the "
             "log of `hourmark etl run` that "
             "batches are staged",
             heard_ms,
         )
-    behind = list(_behind(facts, f)) if f.state is State.OPEN else []
+    behind = list(_behind(facts, f)) if f.state is HourState.OPEN else []
     yield from behind
     wait = facts.wait if facts.wait is not None and facts.wait.hour == f.hour else None
     if wait is not None:
         yield from _waiting(wait, behind)
-    if f.alarm and not (wait is not None and wait.phase is Phase.PROOF):
-        do = _DO_BY_PHASE[Phase.PROOF].format(type=f.event_type, hour=f.hour)
+    if f.alarm and not (wait is not None and wait.phase is ClosingPhase.PROOF):
+        do = _DO_BY_PHASE[ClosingPhase.PROOF].format(type=f.event_type, hour=f.hour)
         yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
     if not (silent or stale or behind or wait or f.alarm or facts.override):
         yield Reason(
@@ -328,7 +341,7 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
         )
     if facts.set_aside:
         yield Reason(
-            f"{counted(facts.set_aside, 'record')} on the type's topic cannot be in a bucket "
+            f"{format_count(facts.set_aside, 'record')} on the type's topic cannot be in a bucket "
             "and were set aside. Where "
             "one was an acknowledged event, the promise of it is not kept",
             f"`hourmark etl set-aside ls {f.event_type}` names each with its reason",
@@ -337,7 +350,7 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
 
 def _ordered(override: Override, f: Frontier) -> Reason:
     do = "nothing: the closer carries it out at its next poll"
-    if f.state is State.SEALED and f.seal is not None:
+    if f.state is HourState.SEALED and f.seal is not None:
         do = (
             f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only "
             "gives up staged files that "
@@ -351,21 +364,21 @@ def _ordered(override: Override, f: Frontier) -> Reason:
 
 
 def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
-    reports = Reports(facts.reporters)
-    if missing := no_service(reports):
+    reports = LatestReports(facts.reporters)
+    if missing := describe_missing_service(reports):
         if facts.reporters or not facts.silent:  # else nobody has read whether any did
             yield Reason(
                 missing, "start one: `hourmark serve`; `hourmark bucket force` closes without"
             )
         return
-    for group in reports.awaited(f):
+    for group in reports.awaited_reporters(f):
         for r in group:
             if (r.caught_up_at_ms or 0) >= f.hour.end_ms:
                 break
             yield _source(r, f, facts)
 
 
-def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
+def _source(r: ReportedSource, f: Frontier, facts: Facts) -> Reason:
     silent = facts.silent
     known_ms = facts.driver_seen_ms if silent and facts.driver_seen_ms is not None else facts.now_ms
     age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)
@@ -373,11 +386,11 @@ def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
         caught_up = "has never caught up"
     else:
         caught_up = (
-            f"had caught up {duration((f.hour.end_ms - r.caught_up_at_ms) / 1000)} before the "
+            f"had caught up {format_duration((f.hour.end_ms - r.caught_up_at_ms) / 1000)} before the "
             "hour's end"
         )
-    pending = f", {counted(r.pending_bytes, 'byte')} pending" if r.pending_bytes else ""
-    age = f"was {duration(age_s)} old then" if silent else f"is {duration(age_s)} old"
+    pending = f", {format_count(r.pending_bytes, 'byte')} pending" if r.pending_bytes else ""
+    age = f"was {format_duration(age_s)} old then" if silent else f"is {format_duration(age_s)} old"
     what = f"{r.name} ({r.host_id}) {caught_up}; its last report {age}{pending}"
     if silent:
         do = "start the driver, and ask again: nobody has read what was reported since"
@@ -420,13 +433,13 @@ def as_lines(answer: Explanation, now_ms: int) -> Iterator[str]:
     yield f"{answer.event_type} {answer.hour}: {answer.summary}"
     word = "waits for" if answer.state in ("open", "frozen", "sealed", "later") else "because"
     for reason in answer.reasons:
-        since = f" (since {iso(reason.since_ms)})" if reason.since_ms else ""
+        since = f" (since {format_iso(reason.since_ms)})" if reason.since_ms else ""
         yield f"  {word:10}{reason.what}{since}"
         yield f"  {'do':10}{reason.do}"
     if answer.times_out_at_ms is not None:
-        left = duration((answer.times_out_at_ms - now_ms) / 1000)
+        left = format_duration((answer.times_out_at_ms - now_ms) / 1000)
         yield (
-            f"  {'deadline':10}{iso(answer.times_out_at_ms)}, in {left}: then it closes as "
+            f"  {'deadline':10}{format_iso(answer.times_out_at_ms)}, in {left}: then it closes as "
             "timed_out, naming the sources that "
             "are behind and the promises that are not kept; the mirror, staging, servers that "
             "do not answer and records that "

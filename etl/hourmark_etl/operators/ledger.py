@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import Finding, UsageError
 from hourmark.kafka.clients import Cluster
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.rollback.version import VERSIONS
 from hourmark.rules.rules_topic import read_rules
 from hourmark_etl.ledger import migrations
@@ -23,11 +23,11 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.stepping_down import put_back, step_down
 from hourmark_etl.operators.rollback import for_good
-from hourmark_etl.options import say
+from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
 if TYPE_CHECKING:
-    from hourmark_etl.recovery.rebuilt import Rebuilt
+    from hourmark_etl.recovery.rebuild_result import RebuildResult
 
 
 @click.group()
@@ -61,9 +61,9 @@ def check(as_json: bool, config: Config) -> None:
         uuid, commit = database.identity()
     if as_json:
         findings = [dataclasses.asdict(f) for f in found]
-        say_json({"ledger": uuid, "commit": commit, "findings": findings})
+        print_json({"ledger": uuid, "commit": commit, "findings": findings})
     else:
-        say(found)
+        print_lines(found)
         click.echo(f"ledger {uuid}, commit {commit}: {len(found)} findings")
     if found:
         raise Finding(
@@ -94,11 +94,11 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
       hourmark ledger rebuild --into sqlite:////var/lib/hourmark/rebuilt.sqlite
     """
     from hourmark_etl.recovery.rebuild import rebuild as make_anew  # loads Arrow
-    from hourmark_etl.recovery.rebuilt import Outside
+    from hourmark_etl.recovery.rebuild_result import RebuildSources
 
     central = config.kafka.central_cluster
     with Database(into) as target:
-        outside = Outside(
+        outside = RebuildSources(
             storage=open_storage(config.storage),
             kafka=config.kafka,
             central=Cluster(central, "central"),
@@ -108,9 +108,9 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
         )
         done = make_anew(outside, target, lambda line: click.echo(line, err=True))
     if as_json:
-        say_json(dataclasses.asdict(done))
+        print_json(dataclasses.asdict(done))
     else:
-        say(_told(done, into))
+        print_lines(_told(done, into))
 
 
 @ledger.command()
@@ -180,7 +180,7 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
     )
 
 
-def _told(done: Rebuilt, into: str) -> list[str]:
+def _told(done: RebuildResult, into: str) -> list[str]:
     return [
         f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed "
         "buckets, "
@@ -193,6 +193,6 @@ def _told(done: Rebuilt, into: str) -> list[str]:
             for what in done.lost
         ),
         *(f"note: {note}" for note in done.notes),
-        f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger "
+        f"set etl.ledger to {redact_setting(into)} (with its password), run `hourmark ledger "
         "check`, then start the driver",
     ]

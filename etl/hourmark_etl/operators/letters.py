@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from hourmark.avro.framing import unix_ms
 from hourmark_etl.buckets.reader import Event
-from hourmark_etl.humanize import iso
+from hourmark_etl.humanize import format_iso
 
 GROUPS_MAX: Final = 10_000  # told apart; what comes after them is counted together
 _OTHER: Final = "(other)"
@@ -77,7 +77,7 @@ class Letters:
     def __iter__(self) -> Iterator[Event]:
         for letter in self._read:
             self.looked_at += 1
-            time = iso(unix_ms(letter["event_time"]))
+            time = format_iso(unix_ms(letter["event_time"]))
             self.back_to = time if self.back_to is None else min(self.back_to, time)
             if self._wanted.takes(letter):
                 self.taken += 1
@@ -101,7 +101,7 @@ def counted_by(groups: Sequence[str], letters: Iterable[Event]) -> dict[tuple[st
         )
         if key not in counts and len(counts) >= GROUPS_MAX:
             key = (_OTHER,) * len(groups)
-        counts.setdefault(key, Count()).take(iso(unix_ms(letter["event_time"])))
+        counts.setdefault(key, Count()).take(format_iso(unix_ms(letter["event_time"])))
     return counts
 
 
@@ -113,7 +113,7 @@ def order_of(letter: Event) -> tuple[Any, ...]:
 def described(letter: Event) -> Iterator[str]:
     """A letter for people. No byte of a line reaches a terminal as it is."""
     file = letter["file"]
-    yield f"{iso(unix_ms(letter['event_time']))} {letter['reason']}: {_printable(letter['detail'])}"
+    yield f"{format_iso(unix_ms(letter['event_time']))} {letter['reason']}: {_printable(letter['detail'])}"
     yield f"  line    {_shown(letter['raw'])}"
     yield (
         f"  of      host {_printable(letter['host'])}, source "

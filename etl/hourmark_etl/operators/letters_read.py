@@ -19,7 +19,7 @@ from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records import dead_letters
 from hourmark.rules.rules_topic import read_rules
-from hourmark_etl.buckets.reader import Event, list_hours, read_events, standing_manifest
+from hourmark_etl.buckets.reader import Event, find_manifest, list_hours, read_events
 from hourmark_etl.operators.letters import Wanted
 from hourmark_etl.storage import Storage
 
@@ -68,7 +68,7 @@ def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) 
     progress = Progress(len(hours), say, "buckets")
     for hour in hours:
         progress.step()
-        if (manifest := standing_manifest(storage, dead_letters.TYPE, hour)) is not None:
+        if (manifest := find_manifest(storage, dead_letters.TYPE, hour)) is not None:
             yield from read_events(storage, dead_letters.TYPE, hour, manifest)
 
 

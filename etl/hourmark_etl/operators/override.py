@@ -19,10 +19,10 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError, Unavailable, UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark_etl.buckets.reader import read_manifest
-from hourmark_etl.humanize import duration
+from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger import overview
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
@@ -42,7 +42,7 @@ from hourmark_etl.ledger.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier
 from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
 from hourmark_etl.operators.explain import why as explain
-from hourmark_etl.options import hour_argument, hour_of, say, type_argument
+from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 from hourmark_etl.storage import open_storage
 
 _WAITS_SHOWN = 100  # characters in a table
@@ -61,7 +61,7 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
       hourmark bucket why end-song 2026-11-21T06
       hourmark bucket why end-song 2026-11-21T06 --json
     """
-    asked = hour_of(hour, config)
+    asked = parse_hour(hour, config)
     now_ms = SystemClock().now_ms()
     try:
         database = existing_ledger(config)
@@ -73,9 +73,9 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
         with database:
             answer = explain(_facts(database, config, event_type, asked, now_ms))
     if as_json:
-        say_json(dataclasses.asdict(answer))
+        print_json(dataclasses.asdict(answer))
     else:
-        say(as_lines(answer, now_ms))
+        print_lines(as_lines(answer, now_ms))
 
 
 @click.command()
@@ -130,7 +130,7 @@ def force(
     length_s = config.parsing.bucket_seconds
     with existing_ledger(config) as database:
         if event_type is not None and hour is not None:
-            asked = hour_of(hour, config)
+            asked = parse_hour(hour, config)
             facts = _facts(database, config, event_type, asked, now_ms)
             if (
                 facts.frontier is not None and facts.frontier.hour == asked
@@ -154,7 +154,7 @@ def force(
             {"type": t, "hour": str(h), "reason": reason, "requested_by": by}
             for t, h in sorted(ordered.items())
         ]
-        say_json(rows)
+        print_json(rows)
     else:
         for name, ordered_hour in sorted(ordered.items()):
             what = "sealed already, and closes as it is" if name in sealed else "ordered"
@@ -195,7 +195,7 @@ def _frontier_row(
     if silent and overdue_s >= 0:
         words = f"{silent}; then: {words}" if words else silent
     words = words or (
-        f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll"
+        f"its end, in {format_duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll"
     )
     short = words if len(words) <= _WAITS_SHOWN else f"{words[:_WAITS_SHOWN]} …"
     return {

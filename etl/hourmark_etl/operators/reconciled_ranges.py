@@ -12,16 +12,16 @@ from typing import Final
 
 from hourmark_etl.closing.proof.evidence import (
     PromisesItem,
+    PromiseWindows,
     RowsItem,
-    Windows,
-    promises_items,
+    plan_promise_items,
     read_item,
 )
-from hourmark_etl.closing.proof.promises import Unmet, judge
+from hourmark_etl.closing.proof.promises import UnmetPromise, compare_ranges
 from hourmark_etl.closing.units import Listing, plan_units
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import groups_of, promises_between
-from hourmark_etl.model import NONE_MEANT, AuditOffsets
+from hourmark_etl.model import NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.storage import Storage
 
 NAMED_MAX: Final = 20  # all are counted
@@ -46,19 +46,21 @@ def unmet_ranges(
     if sum(g.rows for g in groups) < staged_rows:
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)
-    audits = promises_between(database, event_type, [hour_s], NONE_MEANT, below)
+    audits = promises_between(database, event_type, [hour_s], NO_AUDIT_OFFSETS, below)
     items: list[RowsItem | PromisesItem] = [
         *(RowsItem(unit, (0,), ()) for unit in units),
-        *promises_items(audits),
+        *plan_promise_items(audits),
     ]
-    windows = Windows(((0, event_type, hour_s, None),), below)
+    windows = PromiseWindows(((0, event_type, hour_s, None),), below)
     found = [read_item(item, storage, windows) for item in items]
-    verdict = judge([f.held for f in found], [f.promised for f in found], [hour_s], NAMED_MAX)
+    verdict = compare_ranges(
+        [f.row_counts for f in found], [f.promised for f in found], [hour_s], NAMED_MAX
+    )
     named = tuple(_described(unmet) for unmet in verdict.unmet)
     return (*named, f"and {more} more ranges") if (more := sum(verdict.unnamed.values())) else named
 
 
-def _described(unmet: Unmet) -> str:
+def _described(unmet: UnmetPromise) -> str:
     return (
         f"range {unmet.range_id.hex()} ({unmet.origin}): {unmet.promised} promised, "
         f"{unmet.held} found"

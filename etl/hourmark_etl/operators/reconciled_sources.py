@@ -152,7 +152,7 @@ def _add_further(
     for row in connection.execute(query):
         is_settled = row.hour < row.open_s and row.last_offset < offsets_of(
             0, row.settled_further
-        ).at(row.site)
+        ).offset_of(row.site)
         known = promised[row.type].get(row.hour, Promised(0, 0))
         settled, unsettled = (row.promised, 0) if is_settled else (0, row.promised)
         promised[row.type][row.hour] = Promised(

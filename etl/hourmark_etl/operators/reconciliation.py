@@ -26,11 +26,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Book, Grade
+from hourmark.records.manifest import Grade, HourTotals
 from hourmark_etl.model import AuditOffsets
 
 UNLISTED: Final = None  # rows that no freeze has listed yet
-_NOTHING: Final = Book(rows=0, events=0, promised=0, unaudited=0)
+_NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 
 
 class Stage(enum.StrEnum):
@@ -77,7 +77,7 @@ class BucketFacts:
     duplicates_removed: int
     promised: int
     unaudited: int
-    entries: Mapping[int, Book]
+    entries: Mapping[int, HourTotals]
     set_aside: int = 0
     left_out: int = 0
 

@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.records.hours import Hour
-from hourmark.rollback.obstacle import NothingHere, Obstacle
-from hourmark.rollback.version import Older
+from hourmark.rollback.obstacle import NothingToCheck, Obstacle
+from hourmark.rollback.version import OlderVersion
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
@@ -29,11 +29,11 @@ _DAYS: Final = 6  # the revision that packs rows of older buckets
 _NO_WAY: Final = "nothing: stay with this version"
 
 
-def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
+def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     """Of `etl.ledger`; NothingHere where there is none. Unavailable where it cannot be read."""
     with _reading(config.etl.ledger) as connection:
         if (revision := migrations.revision_of(connection)) is None:
-            raise NothingHere("the database holds no ledger (etl.ledger)")
+            raise NothingToCheck("the database holds no ledger (etl.ledger)")
         if revision > older.ledger:
             yield Obstacle(
                 "etl.ledger",
@@ -45,7 +45,7 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
 
 
 def for_good(
-    connection: Connection, revision: int, older: Older, bucket_seconds: int
+    connection: Connection, revision: int, older: OlderVersion, bucket_seconds: int
 ) -> Iterator[Obstacle]:
     """What no downgrade takes away."""
     yield from _markers(connection, older, bucket_seconds, has_days=revision >= _DAYS)
@@ -57,7 +57,7 @@ def for_good(
 
 
 def _markers(
-    connection: Connection, older: Older, bucket_seconds: int, *, has_days: bool
+    connection: Connection, older: OlderVersion, bucket_seconds: int, *, has_days: bool
 ) -> Iterator[Obstacle]:
     may_have = [f'"{name}":' for name in older.no_marker_fields]
     with_more = [
@@ -77,11 +77,11 @@ def _markers(
         )
 
 
-def _has(manifest: dict[str, object], older: Older) -> bool:
+def _has(manifest: dict[str, object], older: OlderVersion) -> bool:
     return any(name in manifest for name in older.no_marker_fields)
 
 
-def _seals(connection: Connection, older: Older) -> Iterator[Obstacle]:
+def _seals(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
     """Sealed hours whose markers will say more than it knows: it would write them without."""
     frontiers = tables.frontiers.c
     for name, text in connection.execute(
@@ -95,7 +95,7 @@ def _seals(connection: Connection, older: Older) -> Iterator[Obstacle]:
             )
 
 
-def _to_be_told(connection: Connection, older: Older) -> Iterator[Obstacle]:
+def _to_be_told(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
     """What markers of hours that are still open will name."""
     losses, frontiers, reporters = tables.host_losses.c, tables.frontiers.c, tables.reporters.c
     open_from_s = connection.execute(select(func.min(frontiers.hour))).scalar()
@@ -121,7 +121,7 @@ def _to_be_told(connection: Connection, older: Older) -> Iterator[Obstacle]:
         )
 
 
-def _sites(connection: Connection, older: Older) -> Iterator[Obstacle]:
+def _sites(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
     if further := sorted(known_further(connection)):
         yield Obstacle(
             "etl.ledger",
@@ -136,7 +136,7 @@ def _sites(connection: Connection, older: Older) -> Iterator[Obstacle]:
 def _reading(url: str) -> Iterator[Connection]:
     file = sqlite_file(url)
     if file is not None and not file.is_file():
-        raise NothingHere(f"there is no ledger at {file} (etl.ledger)")
+        raise NothingToCheck(f"there is no ledger at {file} (etl.ledger)")
     changing, reading = open_engine(url)
     try:
         with reading.connect() as connection, connection.begin():

@@ -13,11 +13,11 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.set_aside import SetAsideRow, mark_reviewed, set_aside_rows
-from hourmark_etl.options import say
+from hourmark_etl.options import print_lines
 
 _OFFSETS_SHOWN: Final = 5
 _OPTIONAL_TYPE: Final = click.argument("event_type", metavar="[TYPE]", required=False)
@@ -48,9 +48,9 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
     with existing_ledger(config) as database:
         rows = set_aside_rows(database, event_type, reviewed=None if is_all else False)
     if as_json:
-        say_json({"set_aside": [_json(row, config.parsing.bucket_seconds) for row in rows]})
+        print_json({"set_aside": [_json(row, config.parsing.bucket_seconds) for row in rows]})
     else:
-        say(_printed(rows, config.parsing.bucket_seconds))
+        print_lines(_printed(rows, config.parsing.bucket_seconds))
 
 
 @set_aside.command("review")

@@ -10,10 +10,10 @@ from typing import Any, TextIO
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, plain, say_json
+from hourmark.printing import json_option, print_json, to_json_value
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.operators.letters import moment_ms
 from hourmark_etl.operators.tracing.found import Facts, found
@@ -22,7 +22,7 @@ from hourmark_etl.operators.tracing.question import HostSays, Question, parsed, 
 from hourmark_etl.operators.tracing.story import Story, Verdict, printable, told
 from hourmark_etl.operators.tracing.topics import RECORDS_MAX, Topics
 from hourmark_etl.operators.tracing.walk import Walk, Window
-from hourmark_etl.options import say
+from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
 _CLOCKS_APART_MS = 900_000
@@ -103,9 +103,9 @@ def trace(
         alias = None  # there is nothing to tell apart
     story = told(facts, host)
     if as_json:
-        say_json(_as_object(story, facts, alias))
+        print_json(_as_object(story, facts, alias))
     else:
-        say(_text(story, facts, alias))
+        print_lines(_text(story, facts, alias))
     if not story.verdict.is_found:
         raise SystemExit(1)
 
@@ -124,7 +124,7 @@ def _question(
     return parsed(what, event_type, generation), None
 
 
-def _sites(kafka: Kafka, alias: str | None) -> list[Kafka]:
+def _sites(kafka: KafkaSettings, alias: str | None) -> list[KafkaSettings]:
     chosen = [of for of in kafka.sites if alias in (None, of.edge_alias)]
     if not chosen:
         raise UsageError(
@@ -134,7 +134,11 @@ def _sites(kafka: Kafka, alias: str | None) -> list[Kafka]:
 
 
 def _at_a_site(
-    config: Config, sites: Sequence[Kafka], question: Question, window: Window, records_max: int
+    config: Config,
+    sites: Sequence[KafkaSettings],
+    question: Question,
+    window: Window,
+    records_max: int,
 ) -> tuple[str, Facts]:
     """The alias of the first site that knows of it, and what is known; else where a server did not
     answer; else the first.
@@ -201,7 +205,7 @@ def _as_object(story: Story, facts: Facts, site: str | None) -> dict[str, Any]:
         "begins_at": facts.begins_at,
         "event": None
         if facts.event is None
-        else plain({**facts.event, "event_id": str(facts.event_id)}),
+        else to_json_value({**facts.event, "event_id": str(facts.event_id)}),
         "acknowledged_at_ms": None if acknowledged is None else acknowledged.at_ms,
         "steps": [dataclasses.asdict(step) for step in story.steps],
         "next": story.next_step,

@@ -1,1 +1,1 @@
-"""The ledger beside storage and topics: refuse an older copy, check it, recreate a lost one."""
+"""Recovery of the ledger: detects older copies, checks a ledger, rebuilds a lost one."""

@@ -1,8 +1,7 @@
-"""What must hold of a ledger by itself, beside storage, and beside the topics: `hourmark ledger
-check`. Changes nothing.
+"""Checks the consistency of a ledger with itself, storage and topics: `hourmark ledger check`.
 
-It may run beside a driver, which goes on meanwhile: what disagrees is looked at a second time, and
-only what disagrees in the same way is a finding.
+It changes nothing and may run next to a running driver: inconsistencies are checked a second time,
+and only those that persist are reported.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sqlalchemy import Connection, func, select
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.buckets.reader import BadMarker, list_hours, list_types, standing_manifest
+from hourmark_etl.buckets.reader import BadMarker, find_manifest, list_hours, list_types
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans, damaged_bucket, late_rows
@@ -27,29 +26,35 @@ from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.ledger.listings import file_differences
 from hourmark_etl.ledger.staged_files import needed_of
-from hourmark_etl.model import Frontier, Position, State, from_columns
+from hourmark_etl.model import Frontier, HourState, StagingPosition, from_columns
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import Lost, NotFound, Storage, at_once, entries_of
-from hourmark_etl.topics import Central
+from hourmark_etl.topics import CentralCluster
 
 
 class LedgerFault(enum.StrEnum):
-    """What kind of disagreement it is."""
+    """The kinds of inconsistency that a check of the ledger can find."""
 
     OLDER_COPY = "older-copy"  # a marker that the ledger does not know
     MARKER = "marker"  # a closed bucket without its marker, or with another
-    CHAIN = "chain"  # closed hours and frontier do not make one line
+    CHAIN = "chain"  # closed hours and frontier are not contiguous
     SEAL = "seal"  # a seal without its state, or the other way round
-    LISTING = "listing"  # a group listed where it cannot be
+    LISTING = "listing"  # a group assigned to an invalid bucket
     SUMS = "sums"  # groups of a file do not add up to it
     FILE = "file"  # a staged file that is needed is missing, damaged or of another length
-    DIGEST = "digest"  # a row that is not as it was written
-    POSITION = "position"  # an offset that the topic does not have
+    DIGEST = "digest"  # a row that does not match its digest
+    POSITION = "position"  # an offset outside the topic's log
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """One disagreement. `where`: a type, a type and hour, a path, a topic-partition."""
+    """One inconsistency of the ledger.
+
+    Attributes:
+        kind: Kind of the inconsistency.
+        where: The affected type, type and hour, path, table or topic-partition.
+        detail: Readable description.
+    """
 
     kind: LedgerFault
     where: str
@@ -60,9 +65,19 @@ class LedgerFinding:
 
 
 def check_ledger(
-    database: Database, storage: Storage, bucket_seconds: int, central: Central
+    database: Database, storage: Storage, bucket_seconds: int, central: CentralCluster
 ) -> list[LedgerFinding]:
-    """All checks. Unavailable where storage, the ledger or the cluster does not answer."""
+    """Run all checks and return the inconsistencies that persist in a second run.
+
+    Args:
+        database: The ledger.
+        storage: The storage with its buckets and staged files.
+        bucket_seconds: Length of a bucket.
+        central: The central cluster.
+
+    Raises:
+        Unavailable: Storage, the ledger or the cluster does not answer.
+    """
 
     def look() -> list[LedgerFinding]:
         on_storage = {t: list_hours(storage, t, bucket_seconds) for t in list_types(storage)}
@@ -84,14 +99,24 @@ def check_ledger(
     return [finding for finding in found if finding in still]
 
 
-def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
-    """Every hour from the first to the frontier is closed, and no other; a seal stands exactly
-    where the state says so.
+def check_chains(
+    database: Database, known_frontiers: Collection[Frontier]
+) -> Iterator[LedgerFinding]:
+    """Check that exactly the hours from each type's first hour to its frontier are closed.
+
+    A frontier must have a seal if and only if its state is `sealed`.
+
+    Args:
+        database: The ledger.
+        known_frontiers: Frontiers of all types.
+
+    Yields:
+        One finding per inconsistency.
     """
     with database.reading() as connection:
         closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
-    for f in known:
-        if f.state is State.DAMAGED:
+    for f in known_frontiers:
+        if f.state is HourState.DAMAGED:
             closed.pop(f.event_type, None)
             continue
         wanted = (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s
@@ -104,7 +129,7 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
                 f"are {wanted}"
             )
             yield LedgerFinding(LedgerFault.CHAIN, f.event_type, detail)
-        if (f.seal is not None) != (f.state is State.SEALED):
+        if (f.seal is not None) != (f.state is HourState.SEALED):
             yield LedgerFinding(
                 LedgerFault.SEAL,
                 f"{f.event_type} {f.hour}",
@@ -115,8 +140,16 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
 
 
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
-    """The table of late events says what manifests say: else a lookup of copies passes over a
-    bucket.
+    """Check that the ledger's table of late events matches the manifests of closed buckets.
+
+    If a row is missing, the search for duplicates of late events ignores a bucket.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Length of a bucket.
+
+    Yields:
+        One finding per missing or extra row.
     """
     table = tables.late_hours.c
     differ: list[tuple[str, int, int, bool]] = []
@@ -125,10 +158,12 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
             *closed_spans(connection),
             *connection.execute(select(table.type).distinct()).scalars(),
         }
-        for event_type in sorted(types):  # one by one: a year of all types does not fit into memory
+        for event_type in sorted(
+            types
+        ):  # type by type, because a year of all types does not fit into memory
             try:
-                wanted = _late_by_manifests(connection, event_type, bucket_seconds)
-            except DamagedRow:  # it is named by its digest
+                wanted = _late_hours_of_manifests(connection, event_type, bucket_seconds)
+            except DamagedRow:  # the digest check reports it
                 continue
             query = select(table.origin, table.hour).where(table.type == event_type)
             found = {(origin_s, hour_s) for origin_s, hour_s in connection.execute(query)}
@@ -142,17 +177,15 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
         yield LedgerFinding(LedgerFault.LISTING, f"{event_type}, table late_hours", detail)
 
 
-def _late_by_manifests(
+def _late_hours_of_manifests(
     connection: Connection, event_type: str, bucket_seconds: int
 ) -> set[tuple[int, int]]:
-    """Return (origin hour, bucket's hour) of each bucket with late events, in Unix seconds, by the
-    type's manifests.
-    """
+    """Return pairs of origin hour and bucket hour (Unix seconds) of a type's late events."""
     wanted = set()
     for row in bucket_rows(connection, event_type):
         with contextlib.suppress(
             ValueError, KeyError, TypeError
-        ):  # a damaged manifest is named by its marker's check
+        ):  # the marker check reports damaged manifests
             late = json.loads(row.manifest)["late"]
             wanted |= {
                 (of["origin"], of["hour"])
@@ -161,9 +194,19 @@ def _late_by_manifests(
     return wanted
 
 
-def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
-    """Groups are listed for their hour or a later one that was frozen; those of a file add up to
-    it.
+def check_groups(
+    database: Database, known_frontiers: Collection[Frontier]
+) -> Iterator[LedgerFinding]:
+    """Check that staged rows are assigned to valid buckets and add up to their files.
+
+    Rows may be assigned to the bucket of their own hour or of a later hour.
+
+    Args:
+        database: The ledger.
+        known_frontiers: Frontiers of all types.
+
+    Yields:
+        One finding per inconsistency.
     """
     groups = tables.groups
     query = (
@@ -171,13 +214,13 @@ def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[Le
         .where(groups.c.listed_hour.is_not(None))
         .group_by(groups.c.type, groups.c.listed_hour)
     )
-    frontier = {f.event_type: f for f in known}
+    frontier = {f.event_type: f for f in known_frontiers}
     with database.reading() as connection:
         listed = connection.execute(query).all()
         differences = file_differences(connection)
     for event_type, listed_hour, latest, count in listed:
         f = frontier.get(event_type)
-        if f is None or (why := _not_listable(f, listed_hour, latest)):
+        if f is None or (why := _listing_fault(f, listed_hour, latest)):
             detail = f"{count} groups are listed for {listed_hour}: " + (
                 why if f is not None else "the type has no frontier"
             )
@@ -188,13 +231,13 @@ def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[Le
         )
 
 
-def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
-    """Why no group of these hours can be listed for that one; empty where it can."""
+def _listing_fault(f: Frontier, listed_hour: int, latest: int) -> str:
+    """Return why groups of these hours cannot be listed for that hour; empty if they can."""
     if latest > listed_hour:
-        return f"one of {Hour.of(latest * 1000, f.hour.length_s)} is later than its bucket"
+        return f"one of {Hour.containing(latest * 1000, f.hour.length_s)} is later than its bucket"
     if listed_hour < f.first_hour.start_s:
         return f"before the type's first hour {f.first_hour}"
-    if listed_hour >= first_unsealed(f).start_s and f.state is not State.FROZEN:
+    if listed_hour >= first_unsealed(f).start_s and f.state is not HourState.FROZEN:
         return f"the frontier {f.hour} is {f.state.value}"
     return ""
 
@@ -202,19 +245,24 @@ def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
 def check_markers(
     database: Database,
     storage: Storage,
-    known: Collection[Frontier],
+    known_frontiers: Collection[Frontier],
     on_storage: Mapping[str, Sequence[Hour]],
 ) -> Iterator[LedgerFinding]:
-    """Every closed bucket has its marker, which says the same; and storage has no marker beyond.
+    """Check that closed buckets and the markers on storage match.
 
-    `on_storage`: listed before.
+    Args:
+        database: The ledger.
+        storage: The storage.
+        known_frontiers: Frontiers of all types.
+        on_storage: Hours with a bucket folder by type, listed before `known_frontiers` was read.
     """
-    frontier = {f.event_type: f for f in known}
-    for f in known:
+    frontier = {f.event_type: f for f in known_frontiers}
+    for f in known_frontiers:
         yield from filter(
             None,
             at_once(
-                lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)
+                lambda closed: _marker_problem(database, storage, *closed),
+                _closed_buckets(database, f),
             ),
         )
     for event_type, hours in on_storage.items():
@@ -225,11 +273,11 @@ def check_markers(
         )
 
 
-def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
+def _closed_buckets(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
     with (
         contextlib.suppress(DamagedRow),
         database.reading() as connection,
-    ):  # it is named by its digest
+    ):  # the digest check reports it
         for row in bucket_rows(connection, f.event_type):
             yield f.event_type, Hour(row.hour_s, f.hour.length_s), row.manifest
 
@@ -237,7 +285,15 @@ def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
 def _marker_problem(
     database: Database, storage: Storage, event_type: str, hour: Hour, remembered: str | None
 ) -> LedgerFinding | None:
-    """`remembered`: the ledger's manifest; None for a bucket's folder of which it knows nothing."""
+    """Return how a bucket's marker differs from the ledger's manifest; None if it does not.
+
+    Args:
+        database: The ledger.
+        storage: The storage.
+        event_type: The bucket's event type.
+        hour: The bucket's hour.
+        remembered: The ledger's manifest; None if the ledger does not know the bucket.
+    """
     kind, folder = LedgerFault.MARKER, storage.url(hour.bucket_path(event_type))
     try:
         known = None if remembered is None else Manifest.decode(remembered.encode())
@@ -248,17 +304,17 @@ def _marker_problem(
             str(damaged_bucket(event_type, hour.start_s)),
         )
     try:
-        found = standing_manifest(storage, event_type, hour)
+        found = find_manifest(storage, event_type, hour)
         if found is not None and found == known:
             return None
         if found is None:
             detail = (
                 f"closed, but {folder} has no marker"
                 if known
-                else f"{folder} stands without a marker"
+                else f"{folder} exists without a marker"
             )
         elif known is not None:
-            detail = "its marker says otherwise than the ledger remembers"
+            detail = "its marker differs from the ledger's manifest"
         else:
             ledger, commit = database.identity()
             kind, by = (
@@ -272,8 +328,19 @@ def _marker_problem(
 
 
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
-    """Staged files of events not in a closed bucket, and of promises not settled, stand with the
-    rows that the ledger names.
+    """Check that required staged files exist, are intact and have the expected number of rows.
+
+    Required are files with events that are in no closed bucket, or with unsettled audit records.
+
+    Args:
+        database: The ledger.
+        storage: The storage.
+
+    Yields:
+        One finding per missing or damaged file.
+
+    Raises:
+        StorageError: Storage is unavailable.
     """
     files = tables.staged_files.c
     batches = defaultdict[str, dict[str, int]](dict)
@@ -298,7 +365,7 @@ def _file_problems(
         try:
             rows = read_note(storage, path).rows
         except Unreadable as error:
-            if not isinstance(error.__cause__, NotFound):  # cleaned away a moment ago
+            if not isinstance(error.__cause__, NotFound):  # deleted by cleanup in the meantime
                 yield LedgerFinding(
                     LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again"
                 )
@@ -309,18 +376,30 @@ def _file_problems(
                 )
 
 
-def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
-    """Each position lies within the log of the very topic that was staged."""
-    # Digests are compared for themselves.
+def check_positions(database: Database, central: CentralCluster) -> Iterator[LedgerFinding]:
+    """Check that each staging position lies within the log of the topic that was staged.
+
+    Args:
+        database: The ledger.
+        central: The central cluster.
+
+    Yields:
+        One finding per position outside its log, or of a deleted or recreated topic.
+
+    Raises:
+        Unavailable: The cluster does not answer.
+    """
+    # Digests are checked separately.
     positions = [
-        from_columns(Position, row) for row in database.ask(select(tables.positions)).mappings()
+        from_columns(StagingPosition, row)
+        for row in database.ask(select(tables.positions)).mappings()
     ]
     infos = central.topics({p.topic for p in positions})
     alive = {}
     for p in positions:
         info = infos.get(p.topic)
         if info is not None and info.topic_id == p.topic_id:
-            alive[p.of] = p.next_offset
+            alive[p.topic_partition] = p.next_offset
         else:
             now = "it is gone" if info is None else f"its id is {info.topic_id} now"
             yield LedgerFinding(

@@ -1,8 +1,7 @@
-"""Where each type's chain of buckets begins, kept on storage too: a type of which nothing is closed
-has it nowhere else.
+"""A record on storage of each type's first hour, for rebuilding a lost ledger.
 
-`_ledger/first-hours-<uuid>.json`, one small file whenever a driver meets types that none of them
-names. A lost ledger is rebuilt with them.
+For a type without a closed bucket no other source of it exists. A driver writes a small file
+`_ledger/first-hours-<uuid>.json` whenever it finds types that no such file contains.
 """
 
 from __future__ import annotations
@@ -24,8 +23,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class FirstHours(BaseModel, frozen=True, extra="forbid"):
-    """By type, the start of its first hour, Unix seconds; recorded by this ledger when it had
-    reached this commit.
+    """The content of a file that records first hours.
+
+    Attributes:
+        format: Version of the format.
+        ledger: Id of the ledger.
+        commit: The ledger's commit number when the file was written.
+        first_hours_s: By event type, Unix seconds at the start of its first hour.
     """
 
     format: Literal[1]
@@ -34,12 +38,16 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
     first_hours_s: dict[str, int]
 
     def encode(self) -> bytes:
-        """JSON, human-readable."""
+        """Return the record as indented JSON."""
         return self.model_dump_json(indent=1).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> FirstHours:
-        """The inverse; ValueError says what is wrong."""
+        """Parse the JSON of a record.
+
+        Raises:
+            ValueError: The content is not a valid record.
+        """
         try:
             return cls.model_validate_json(content)
         except ValueError as error:
@@ -47,15 +55,22 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Record types that no file of this ledger names yet.
+    """Write a record to storage of the event types that no record of this ledger contains yet.
 
-    Asked at a driver's start, and when types are new to it.
+    Damaged records are logged, and their types are recorded again. A driver calls this at startup
+    and when new types appear.
 
-    Those of a file that cannot be read are recorded again.
+    Args:
+        storage: The storage.
+        database: The ledger.
+        bucket_seconds: Length of a bucket.
+
+    Raises:
+        Unavailable: Storage or the ledger does not answer.
     """
     ledger, commit = database.identity()
     known = set[tuple[str, str, int]]()
-    for record in _records(storage):
+    for record in _read_records(storage):
         if isinstance(record, Finding):
             _LOG.warning("%s", record)
         else:
@@ -67,20 +82,20 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
 
 def read_first_hours(storage: Storage) -> list[FirstHours]:
-    """All records, the oldest commit first.
+    """Return all records, ordered by commit number; empty if there are none.
 
-    Finding, naming the file, for one that is damaged or lost.
+    Raises:
+        Finding: A record is damaged or lost; it names the file.
     """
     found = []
-    for record in _records(storage):
+    for record in _read_records(storage):
         if isinstance(record, Finding):
             raise record
         found.append(record)
     return sorted(found, key=lambda r: r.commit)
 
 
-def _records(storage: Storage) -> Iterator[FirstHours | Finding]:
-    """Of each file what it says, or why that cannot be known."""
+def _read_records(storage: Storage) -> Iterator[FirstHours | Finding]:
     names = [
         entry.name
         for entry in entries_of(storage, LEDGER_FOLDER)

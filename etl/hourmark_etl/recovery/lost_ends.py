@@ -1,10 +1,9 @@
-"""Logs that lost their end while no driver looked, told by staged files that the ledger does not
-name.
+"""Detects logs that lost their end while no driver was running, using uncommitted staged files.
 
-An older copy of the ledger goes on behind what was staged since it was made. Where Kafka has lost
-the end of that too (one power failure takes a disk of each), nothing is shorter than its positions,
-and others take the lost records' places unseen. The files of what was staged stand still, and say
-how far that was.
+An older copy of the ledger continues at positions before what was staged since the copy was made.
+If Kafka lost the end of its logs too (one power failure may affect disks of both), no log is
+shorter than the ledger's positions, and new records take the offsets of the lost ones unnoticed.
+The staged files still exist and show how far staging had come.
 """
 
 from __future__ import annotations
@@ -23,19 +22,26 @@ from hourmark_etl.ledger.batches import lost_behind
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
 from hourmark_etl.ledger.staged_files import folders
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.storage_scan import Key, batch_folders, read_notes
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import Central, CentralTopics
+from hourmark_etl.topics import CentralCluster, CentralTopics
 
 _LOG = logging.getLogger(__name__)
 
 
-class LostEnds:
-    """Looks for them once, at a driver's start. `topics`: of all types."""
+class LostEndDetector:
+    """Detects Kafka logs that lost records at their end, once after a driver has started.
+
+    Args:
+        storage: The storage with staged files.
+        database: The ledger.
+        central: The central cluster.
+        topics: Topics of all event types.
+    """
 
     def __init__(
-        self, storage: Storage, database: Database, central: Central, topics: CentralTopics
+        self, storage: Storage, database: Database, central: CentralCluster, topics: CentralTopics
     ) -> None:
         self._storage, self._database, self._central, self._topics = (
             storage,
@@ -44,41 +50,49 @@ class LostEnds:
             topics,
         )
         self._audit_ends: dict[
-            Key, Position
-        ] = {}  # the least that was seen: the mirror goes on while this waits
+            Key, StagingPosition
+        ] = {}  # the smallest ends observed, because the mirror continues in the meantime
         self._epochs = defaultdict[Key, dict[int, int]](
             dict
         )  # of those files: leader epoch → offset after its last record
         self._reached: dict[Key, int] | None = (
-            None  # to where files hold a partition; None: they are not read yet
+            None  # end of each partition in staged files; None until they are read
         )
-        self._staged: set[str] = set()  # topics of those
-        self._unreadable: list[str] = []  # files of promises, perhaps
-        self._events: set[str] | None = None  # topics to be compared yet; None: promises are first
+        self._staged: set[str] = set()  # topics of these files
+        self._unreadable: list[str] = []  # unreadable files, which may contain audit records
+        self._events: set[str] | None = (
+            None  # event topics still to compare; None until audit topics are compared
+        )
 
     @property
     def is_done(self) -> bool:
-        """Whether all is compared; until then nobody may delete what the ledger does not name."""
+        """Return whether all logs were compared. Until then no staged file may be deleted."""
         return self._events is not None and not self._events
 
-    def look(self, lease: Lease, now_ms: int) -> None:
-        """What is found stands in the ledger then.
+    def poll(self, lease: Lease, now_ms: int) -> None:
+        """Compare logs with staged files and store lost ends in the ledger as gaps.
 
-        Unavailable where promises cannot be compared: nothing may close before.
+        A gap in audit records blocks every type until an override accepts it. A gap in events
+        blocks nothing, because promises show what is missing; it keeps the staged files, from which
+        `hourmark ledger rebuild` can restore the records. Unavailable event topics are compared by
+        a later call.
 
-        Of promises the gap holds every type until an override accepts it. Of events, promises tell
-        what is missing: the gap keeps the files, of which `hourmark ledger rebuild` lists what they
-        hold. Topics that cannot be asked now are, later.
+        Args:
+            lease: The closer's lease.
+            now_ms: Current time in Unix milliseconds.
+
+        Raises:
+            Unavailable: Audit topics cannot be compared; no hour may close before they are.
         """
         if self._events is None:
-            if self._reached is None and (unnamed := self._unnamed()):
-                self._ask_promises()  # first, as reading may take long
+            if self._reached is None and (unnamed := self._uncommitted_folders()):
+                self._query_audit_ends()  # before reading files, which may take long
                 self._read(unnamed)
-            self._put(lease, self._shorter(self._audit_ends), now_ms)
+            self._store_gaps(lease, self._shorter_logs(self._audit_ends), now_ms)
             self._events = self._staged & self._topics.types.keys()
         for topic in sorted(self._events):
             try:
-                ends = self._ask([topic])
+                ends = self._query_ends([topic])
             except Unavailable as error:
                 _LOG.warning(
                     "whether topic %s ends before what was staged of it is asked again: %s",
@@ -86,14 +100,14 @@ class LostEnds:
                     error,
                 )
                 continue
-            self._put(lease, self._shorter(ends), now_ms)
+            self._store_gaps(lease, self._shorter_logs(ends), now_ms)
             self._events.discard(topic)
 
-    def _unnamed(self) -> list[str]:
+    def _uncommitted_folders(self) -> list[str]:
         standing = batch_folders(self._storage)
         named, _ = folders(
             self._database
-        )  # after the listing: a folder's commit may come in between
+        )  # read after the listing, because a folder may be committed in between
         return [folder for folder in standing if folder not in named]
 
     def _read(self, unnamed: Collection[str]) -> None:
@@ -119,11 +133,11 @@ class LostEnds:
             )
         self._reached, self._unreadable = reached, unreadable
 
-    def _ask_promises(self) -> None:
+    def _query_audit_ends(self) -> None:
         away: Unavailable | None = None
         for topic in self._topics.audits:
             try:
-                asked = self._ask([topic])
+                asked = self._query_ends([topic])
             except Unavailable as error:
                 away = error
                 continue
@@ -138,9 +152,10 @@ class LostEnds:
     def _cluster_id(self) -> str:
         return self._central.cluster_id()
 
-    def _ask(self, topics: Iterable[str]) -> dict[Key, Position]:
-        """Where the logs end now; of high watermarks, as a last stable offset may lie before what
-        was staged.
+    def _query_ends(self, topics: Iterable[str]) -> dict[Key, StagingPosition]:
+        """Return the high watermarks of the topics' partitions.
+
+        Last stable offsets are not used because they may lie below what was staged.
         """
         ids = {
             Partition(i.name, n): i.topic_id
@@ -149,7 +164,7 @@ class LostEnds:
         }
         ends = self._central.ends([*ids], committed=False)
         return {
-            (topic_id, p.partition): Position(
+            (topic_id, p.partition): StagingPosition(
                 cluster_id=self._cluster_id,
                 topic_id=topic_id,
                 topic=p.topic,
@@ -159,9 +174,9 @@ class LostEnds:
             for p, topic_id in ids.items()
         }
 
-    def _shorter(self, ends: Mapping[Key, Position]) -> list[OffsetGap]:
+    def _shorter_logs(self, ends: Mapping[Key, StagingPosition]) -> list[OffsetGap]:
         reached = self._reached or {}
-        truncated = self._truncated(ends)
+        truncated = self._truncated_logs(ends)
         short = [
             dataclasses.replace(p, next_offset=reached[key])
             for key, p in ends.items()
@@ -169,11 +184,12 @@ class LostEnds:
         ]
         return [lost_behind(self._topics.at_edge(p.topic), p) for p in short]
 
-    def _truncated(self, ends: Mapping[Key, Position]) -> set[Key]:
-        """Those that lost what files hold, by leader epochs: their logs may have grown beyond it
-        since.
+    def _truncated_logs(self, ends: Mapping[Key, StagingPosition]) -> set[Key]:
+        """Return the partitions that lost staged records according to their leader epochs.
+
+        It finds lost records even if the log has grown beyond them since.
         """
-        keys = {p.of: key for key, p in ends.items() if key in self._epochs}
+        keys = {p.topic_partition: key for key, p in ends.items() if key in self._epochs}
         starts = self._central.starts([*keys])
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
         for of, key in keys.items():
@@ -182,7 +198,7 @@ class LostEnds:
                     by_epoch[epoch][of] = (after, epoch)
         return {keys[of] for begins in by_epoch.values() for of in self._central.truncated(begins)}
 
-    def _put(self, lease: Lease, found: Collection[OffsetGap], now_ms: int) -> None:
+    def _store_gaps(self, lease: Lease, found: Collection[OffsetGap], now_ms: int) -> None:
         if not found:
             return
         gaps = [

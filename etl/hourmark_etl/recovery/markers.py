@@ -1,6 +1,4 @@
-"""The ledger beside the markers of closed buckets: one that the ledger does not know says that the
-ledger is an older copy.
-"""
+"""Detects an older copy of the ledger by bucket markers that the ledger does not know."""
 
 from __future__ import annotations
 
@@ -10,15 +8,15 @@ from typing import Final
 
 from hourmark_etl.buckets.reader import (
     BadMarker,
-    any_marker,
+    find_manifest,
+    find_marker,
     list_hours,
     list_types,
-    standing_manifest,
 )
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
-from hourmark_etl.model import Frontier, State
+from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.storage import AccessDenied, Lost, Storage, at_once
 
 _LOG: Final = logging.getLogger(__name__)
@@ -30,23 +28,30 @@ _HELP: Final = (
 
 
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """ForeignLedger if storage holds a marker that this ledger does not know: asked at a driver's
-    start.
+    """Check that storage has no bucket that this ledger does not know.
 
-    Two markers a type are looked at. As hours close in turn, an older copy has, of some type, the
-    bucket of an hour that it takes for open; and the newest bucket that it knows must be its own,
-    of a commit that it has reached.
+    At most two markers per type are read. Hours close in order, so an older copy considers an hour
+    as open whose bucket exists; and the newest bucket that it knows must be its own, with a commit
+    number that it has reached.
+
+    Args:
+        storage: The storage.
+        database: The ledger.
+        bucket_seconds: Length of a bucket.
+
+    Raises:
+        ForeignLedger: Such a bucket exists: the ledger is an older copy, or another ledger.
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)
-    suspected = _problems(
+    suspected = _contradictions(
         storage,
-        [f for f in known if f.event_type in folders and f.state is not State.DAMAGED],
+        [f for f in known if f.event_type in folders and f.state is not HourState.DAMAGED],
         database.identity(),
     )
     if suspected:  # unless another driver has closed them since they were read
         now = [f for f in frontiers(database, bucket_seconds) if f.event_type in suspected]
-        if still := _problems(storage, now, database.identity()):
+        if still := _contradictions(storage, now, database.identity()):
             raise ForeignLedger(
                 f"{'; '.join(still.values())}: this ledger is an older copy, or another; {_HELP}"
             )
@@ -60,9 +65,9 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
 
 
 def _has_marker(storage: Storage, folder: str) -> bool:
-    """Whether it holds a bucket. What this user may not look into is somebody else's."""
+    """Return whether a folder contains a bucket; False if access to it is denied."""
     try:
-        return any_marker(storage, folder) is not None
+        return find_marker(storage, folder) is not None
     except AccessDenied as error:
         _LOG.warning(
             "whether %s holds buckets is not known, and it is left alone: %s",
@@ -72,18 +77,23 @@ def _has_marker(storage: Storage, folder: str) -> bool:
         return False
 
 
-def _problems(
+def _contradictions(
     storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]
 ) -> dict[str, str]:
-    """What speaks against the ledger, by type."""
-    found = at_once(lambda f: _problem(storage, f, identity), known)
+    found = at_once(lambda f: _contradiction(storage, f, identity), known)
     return {f.event_type: problem for f, problem in zip(known, found, strict=True) if problem}
 
 
-def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
-    """What speaks against the ledger in the markers of one type; empty: nothing."""
+def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
+    """Return why the markers on storage contradict the ledger, for one type; empty if they do not.
+
+    Args:
+        storage: The storage.
+        frontier: The type's frontier in the ledger.
+        identity: The ledger's id and commit number.
+    """
     unsealed = first_unsealed(frontier)
-    if found := standing_manifest(storage, frontier.event_type, unsealed):
+    if found := find_manifest(storage, frontier.event_type, unsealed):
         return (
             f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit "
             f"{found.ledger_commit}), and the "
@@ -91,7 +101,7 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
         )
     if frontier.hour == frontier.first_hour:
         for hour in list_hours(storage, frontier.event_type, unsealed.length_s):
-            if not frontier.hour <= hour < unsealed and standing_manifest(
+            if not frontier.hour <= hour < unsealed and find_manifest(
                 storage, frontier.event_type, hour
             ):
                 return (
@@ -99,9 +109,9 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
                     "of the type"
                 )
         return ""
-    last = frontier.hour.before()
+    last = frontier.hour.previous()
     try:
-        found = standing_manifest(storage, frontier.event_type, last)
+        found = find_manifest(storage, frontier.event_type, last)
     except (BadMarker, Lost) as error:
         _LOG.error(
             "%s %s says nothing of this ledger, and what follows it may wait for it: %s",

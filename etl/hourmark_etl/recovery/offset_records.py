@@ -1,13 +1,14 @@
-"""Offsets that a proof rests on and nothing but the ledger knows, kept on storage too: where the
-mirror stood at the last checks of the edge, and its offset gaps. Without them a ledger that is
-rebuilt cannot tell whether the edge deleted what was never copied, nor what a log lost that has
-grown longer since.
+"""Records on storage of offsets that only the ledger knows but that proofs depend on.
 
-`_ledger/offsets-<ledger>-<digest>.json`, one file of the ledger; the next one is written before it
-goes. Where more than one stands, which is the later cannot be told (a driver was killed between, or
-an older copy of the ledger goes on): the gaps of all count, and checks of none, as one that passes
-behind an accepted gap says nothing of what was promised there. Without checks all that an edge has
-deleted counts as a gap.
+These are the mirrors' positions at the last checks of each edge, and the offset gaps. Without them,
+a rebuilt ledger cannot know whether an edge deleted records that were never copied, nor what a log
+lost that has grown since.
+
+Each ledger has one file `_ledger/offsets-<ledger>-<digest>.json`; a new one is written before the
+old one is deleted. If there are several, the newest is unknown: a driver was killed in between, or
+an older copy of the ledger is in use. Then the gaps of all files count, and no checks, because a
+check that succeeds after an accepted gap does not prove what was promised there. Without checks,
+everything that an edge has deleted counts as a gap.
 """
 
 from __future__ import annotations
@@ -38,9 +39,15 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedTo:
-    """How far promises of a central topic were staged: the offset after the last record, and that
-    record's leader epoch.
+class StagedAuditOffset:
+    """How far an audit topic on the central cluster was staged.
+
+    Attributes:
+        topic: Topic name.
+        partition: Partition number.
+        topic_id: Kafka topic id.
+        epoch_next: Offset after the last staged record.
+        leader_epoch: Leader epoch of that record.
     """
 
     topic: str
@@ -51,24 +58,33 @@ class StagedTo:
 
 
 class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
-    """What a ledger knew once it had reached this commit. Version 0.3.0 wrote no `staged`."""
+    """The content of a file that records a ledger's checks and gaps.
+
+    Attributes:
+        format: Version of the format.
+        ledger: Id of the ledger.
+        commit: The ledger's commit number when the file was written.
+        checks: Last checks of all edges.
+        gaps: All known offset gaps.
+        staged: How far audit topics were staged; version 0.3.0 did not write it.
+    """
 
     format: Literal[1]
     ledger: str
     commit: int
     checks: tuple[EdgeCheck, ...]
     gaps: tuple[OffsetGap, ...]
-    staged: tuple[StagedTo, ...] = ()
+    staged: tuple[StagedAuditOffset, ...] = ()
 
     def encode(self) -> bytes:
-        """JSON."""
+        """Return the record as JSON."""
         return self.model_dump_json().encode()
 
 
 class OffsetRecorder:
-    """Keeps the record up to date.
+    """Keeps the record of checks and gaps on storage up to date.
 
-    Belongs to the driver that closes: it is fenced by the closer's lease.
+    It belongs to the driver that closes, and writes are protected by the closer's lease.
     """
 
     def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:
@@ -77,16 +93,19 @@ class OffsetRecorder:
         self._kept: OffsetRecord | None = None
 
     def poll(self, lease: Lease) -> None:
-        """Once a minute, where anything has changed; gaps at once.
+        """Update the record once a minute, or immediately if gaps have changed.
 
-        What is away now is tried again at the next.
+        Errors of storage or ledger are logged, and the next round tries again.
+
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
         """
         try:
             if self._clock.monotonic_s() >= self._due_s or (
                 self._kept and self._kept.gaps != tuple(all_gaps(self._database))
             ):
                 self._due_s = self._clock.monotonic_s() + EVERY_SECONDS
-                self.keep(lease)
+                self.update(lease)
         except (Unavailable, Finding) as error:
             _LOG.warning(
                 "where the mirror stands is not kept on storage, and tried again in %.0f s: %s",
@@ -94,30 +113,36 @@ class OffsetRecorder:
                 error,
             )
 
-    def keep(self, lease: Lease) -> None:
-        """Write what is so now, if the last record says otherwise.
+    def update(self, lease: Lease) -> None:
+        """Write the current checks and gaps if they differ from the last record.
 
-        StaleDriver for a closer that was replaced.
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
+            Unavailable: Storage or the ledger does not answer.
         """
-        record = _offsets_of(self._database)
-        content = record.model_copy(update={"commit": 0})  # it counts up by itself
+        record = _create_record(self._database)
+        content = record.model_copy(
+            update={"commit": 0}
+        )  # the commit number changes without a change of content
         if content != self._kept:
-            standing = [path for path, _ in _records(self._storage, record.ledger)]
-            self._database.check_lease(lease)  # those of a later closer come after this, and stay
-            _put(self._storage, record, standing)
+            standing = [path for path, _ in _list_records(self._storage, record.ledger)]
+            self._database.check_lease(
+                lease
+            )  # records of a later closer are written after this and are kept
+            _replace_records(self._storage, record, standing)
             self._kept = content
 
 
-def _offsets_of(database: Database) -> OffsetRecord:
-    """As the ledger has them.
+def _create_record(database: Database) -> OffsetRecord:
+    """Read the ledger's checks and gaps.
 
-    Gaps are read after the checks that were begun anew as they were accepted: so none is missing.
+    Gaps are read after checks, so that a gap whose acceptance reset a check is included.
     """
     ledger, commit = database.identity()
     checks = [check for _, check in sorted(last_checks(database).items())]
-    staged = staged_to(
+    staged = staged_audit_offsets(
         database
-    )  # before the gaps: what lost a record that is named here is a gap by then
+    )  # read before the gaps, so that any loss since is among them
     return OffsetRecord(
         format=1,
         ledger=ledger,
@@ -128,17 +153,15 @@ def _offsets_of(database: Database) -> OffsetRecord:
     )
 
 
-def staged_to(database: Database) -> tuple[StagedTo, ...]:
-    """Return how far the topics of promises are staged, of those whose last record's leader epoch
-    is known.
-    """
+def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
+    """Return how far audit topics are staged, for partitions whose last leader epoch is known."""
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
         (position_of(row) for row in database.ask(query).mappings()),
         key=lambda p: (p.topic, p.partition),
     )
     return tuple(
-        StagedTo(
+        StagedAuditOffset(
             topic=p.topic,
             partition=p.partition,
             topic_id=p.topic_id,
@@ -150,8 +173,7 @@ def staged_to(database: Database) -> tuple[StagedTo, ...]:
     )
 
 
-def _put(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
-    """In place of these."""
+def _replace_records(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
     written = record.encode()
     path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
     if path not in standing:
@@ -163,20 +185,39 @@ def _put(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> N
 
 @dataclass(frozen=True)
 class KnownOffsets:
-    """What records tell. `checks`: None where that is not known. `notes`: why, for an operator.
-    `commit`: the highest of them.
+    """The combined content of a ledger's offset records.
+
+    Attributes:
+        commit: Highest commit number of the records; 0 if there are none.
+        checks: Last checks of all edges; None if they are unknown.
+        gaps: All offset gaps.
+        notes: Readable reasons why information is missing.
+        staged: How far audit topics were staged.
     """
 
     commit: int
     checks: tuple[EdgeCheck, ...] | None
     gaps: tuple[OffsetGap, ...]
     notes: tuple[str, ...]
-    staged: tuple[StagedTo, ...] = ()
+    staged: tuple[StagedAuditOffset, ...] = ()
 
 
 def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
-    """Of this ledger."""
-    found = {path: _read(storage, path, digest) for path, digest in _records(storage, ledger)}
+    """Return the combined offset records of a ledger.
+
+    Args:
+        storage: The storage.
+        ledger: Id of the ledger.
+
+    Returns:
+        The combination; without checks if there is not exactly one intact record.
+
+    Raises:
+        StorageError: Storage is unavailable.
+    """
+    found = {
+        path: _read_record(storage, path, digest) for path, digest in _list_records(storage, ledger)
+    }
     notes = [
         f"{storage.url(path)}: {record}"
         for path, record in found.items()
@@ -195,36 +236,49 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
     )
 
 
-def keep_found(
-    storage: Storage, ledger: str, commit: int, known: KnownOffsets, found: Collection[OffsetGap]
+def record_lost_ends(
+    storage: Storage,
+    ledger: str,
+    commit: int,
+    known_offsets: KnownOffsets,
+    lost_ends: Collection[OffsetGap],
 ) -> None:
-    """Beside what was known, that a rebuild found logs that have lost their ends: before it
-    commits, so that it cannot be killed between. Once they have grown, nothing else tells of it to
-    another rebuild, or to a copy of the old ledger that goes on after all.
+    """Record lost ends of logs that a rebuild found, before the rebuild commits.
 
-    What neither Kafka nor a file holds another rebuild finds again, and a copy need not miss.
-    Records that cannot be read stay.
+    Once a log has grown again, only this record tells another rebuild, or a copy of the old ledger,
+    that records were lost. Gaps that have other causes are found again and need not be recorded.
+    Records that cannot be read are kept.
+
+    Args:
+        storage: The storage.
+        ledger: Id of the ledger.
+        commit: Commit number of the rebuilt ledger.
+        known_offsets: The combined existing records.
+        lost_ends: The lost ends.
     """
-    if found:
-        gaps = (*known.gaps, *found)
+    if lost_ends:
+        gaps = (*known_offsets.gaps, *lost_ends)
         record = OffsetRecord(
             format=1,
             ledger=ledger,
             commit=commit,
-            checks=known.checks or (),
+            checks=known_offsets.checks or (),
             gaps=gaps,
-            staged=known.staged,
+            staged=known_offsets.staged,
         )
-        standing = [path for path, _ in _records(storage, ledger)]
-        _put(storage, record, [] if known.notes else standing)
+        standing = [path for path, _ in _list_records(storage, ledger)]
+        _replace_records(storage, record, [] if known_offsets.notes else standing)
 
 
-def take_over_gaps(storage: Storage, database: Database) -> None:
-    """Put into the ledger what it does not know: it is an older copy, which goes on.
+def import_recorded_gaps(storage: Storage, database: Database) -> None:
+    """Add offset gaps from the records on storage that the ledger does not know.
 
-    Asked at a driver's start.
+    They are missing if the ledger is an older copy that is used again. An open gap counts as known
+    if the ledger has it as open or as accepted. A driver calls this at startup.
 
-    A gap that is open in a record is known if it is open, or if it was accepted since.
+    Args:
+        storage: The storage.
+        database: The ledger.
     """
     found = read_offset_records(storage, database.identity()[0])
     for note in found.notes:
@@ -249,8 +303,8 @@ def take_over_gaps(storage: Storage, database: Database) -> None:
             put_gaps(connection, missing)
 
 
-def _read(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
-    """Or what is wrong with it."""
+def _read_record(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
+    """Return the record, or a readable reason why it cannot be used."""
     try:
         content = storage.read(path)
         if digest_of(content).hex() != digest:
@@ -262,8 +316,7 @@ def _read(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
         return f"no record of offsets that this version reads: {error}"
 
 
-def _records(storage: Storage, ledger: str) -> list[tuple[str, str]]:
-    """Paths, and the digests in their names."""
+def _list_records(storage: Storage, ledger: str) -> list[tuple[str, str]]:
     found = ((e.name, _NAME.fullmatch(e.name)) for e in entries_of(storage, LEDGER_FOLDER))
     return [
         (f"{LEDGER_FOLDER}/{name}", m["digest"])

@@ -1,17 +1,16 @@
-"""Makes a lost ledger anew from what is left: markers, staged files, and the topics.
+"""Rebuilds a lost ledger from markers, staged files and topics.
 
-A published marker always wins: a type's frontier is the hour after its last marker, whatever the
-ledger had reached beyond it. Where staging begins again, and what of staged files counts beside it,
-is told in `rebuilt_offsets`.
+A published marker is the truth: a type's frontier is the hour after its last marker, whatever state
+the ledger had reached. `rebuilt_offsets` determines where staging resumes and which staged files
+count.
 
-Where the mirror stood at the last checks of the edge, and which gaps there were by then, is read
-from storage too (`offset_records`); without it those checks begin anew, and what the edge has
-deleted by now counts as a gap. That a log lost its end is kept there before any driver runs with
-the new ledger: once the log has grown again, another rebuild would not find it.
+The mirrors' positions at the last checks, and the gaps known then, are read from storage
+(`offset_records`). Without these records, checks start from the beginning, and everything that an
+edge has deleted by now counts as a gap. Lost ends of logs are recorded on storage before a driver
+runs with the new ledger, because once a log has grown again, another rebuild would not find them.
 
-Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and which records were set
-aside. The index of ids is a cache: what of it stands on storage is taken over, as what is staged
-again is looked up in closed buckets.
+Overrides, waived sources and set-aside records cannot be rebuilt. Id indexes on storage are reused;
+they are a cache for looking up events that are staged again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from hourmark.records.manifest import Manifest
 from hourmark.rules.revision import KnownSchema, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ids.kept import Bucket, kept_files, kept_runs
+from hourmark_etl.ids.index_files import Bucket, list_index_files, read_bucket_runs
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.closed import put_runs, unaudited_row
@@ -38,54 +37,62 @@ from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from hourmark_etl.ledger.rules import put_book
 from hourmark_etl.ledger.schemas import put_schemas
-from hourmark_etl.model import (
-    DEFAULT_SHARD,
-    EARLIEST_MS,
-    NONE_MEANT,
-    AuditOffsets,
-)
-from hourmark_etl.recovery.filled import refuse_filled
+from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
-from hourmark_etl.recovery.offset_records import keep_found
-from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
+from hourmark_etl.recovery.offset_records import record_lost_ends
+from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import (
-    Chain,
+    BucketChain,
     audit_next,
-    epochs,
     read_chain,
-    unaudited_files,
+    scan_unaudited_files,
+    used_epochs,
 )
+from hourmark_etl.recovery.unused_ledger import check_unused
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import at_once
 from hourmark_etl.topics import CentralTopics
 
 
-def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> Rebuilt:
-    """Fill an empty ledger, in one transaction.
+def rebuild(
+    sources: RebuildSources, target: Database, report_progress: Callable[[str], None]
+) -> RebuildResult:
+    """Fill an empty ledger from storage and topics, in one transaction.
 
-    `say` is told how it goes. One that `types apply` made counts as empty: its types begin where
-    what is left says.
+    A ledger on which only `types apply` has run counts as empty.
 
-    UsageError if the target holds anything else; Finding where what is left contradicts itself:
-    nothing is written then.
+    Args:
+        sources: The sources to read.
+        target: The ledger to fill.
+        report_progress: Receives readable progress messages.
+
+    Returns:
+        Counts, gaps and notes for the operator.
+
+    Raises:
+        UsageError: The target ledger contains data.
+        Finding: The sources contradict each other; the ledger is not changed.
+        Unavailable: Storage, the ledger or the cluster does not answer.
     """
     with target.transaction() as connection:
-        refuse_filled(connection, outside.rules)
+        check_unused(connection, sources.rules)
         connection.execute(delete(tables.frontiers))
-        work = _Rebuild(connection=connection, outside=outside, say=say)
+        work = _Rebuild(connection=connection, outside=sources, say=report_progress)
         work.run()
     return work.done
 
 
 @dataclasses.dataclass(kw_only=True)
 class _Rebuild:
+    """One run of a rebuild, inside the transaction that fills the new ledger."""
+
     connection: Connection
-    outside: Outside
+    outside: RebuildSources
     say: Callable[[str], None]
     topics: CentralTopics = dataclasses.field(init=False)  # of all types
-    done: Rebuilt = dataclasses.field(default_factory=Rebuilt)
-    chains: dict[str, Chain] = dataclasses.field(default_factory=dict)
+    done: RebuildResult = dataclasses.field(default_factory=RebuildResult)
+    chains: dict[str, BucketChain] = dataclasses.field(default_factory=dict)
     begun: dict[str, FirstHours] = dataclasses.field(
         default_factory=dict
     )  # of types without a bucket
@@ -118,7 +125,7 @@ class _Rebuild:
             topics=self.topics,
             chains=self.chains,
             shards=self.shards,
-            promised=self._first_promise(),
+            promised=self._first_needed_promise(),
         )
         known, ends = offsets.run()
         self.commits.add(known.commit)
@@ -127,7 +134,7 @@ class _Rebuild:
         self._put_rules()
         self._put_meta()
         try:
-            keep_found(self.outside.storage, self.done.ledger, self.done.commit, known, ends)
+            record_lost_ends(self.outside.storage, self.done.ledger, self.done.commit, known, ends)
         except (Unavailable, Finding) as error:
             self.done.notes.append(
                 "what was found is not kept on storage, until a driver has run with this "
@@ -149,25 +156,26 @@ class _Rebuild:
             cut = (
                 manifest.closed_at_ms,
                 audit_next(manifest),
-            )  # its audit offset may be of long after the cut began
+            )  # the audit offset may have been read long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
             self.published[manifest.attempt].append((event_type, hour.start_s))
         put_buckets(self.connection, closed)
         if closed:
-            self.chains[event_type] = Chain.of(closed)
+            self.chains[event_type] = BucketChain.from_markers(closed)
             self.done.buckets += len(closed)
 
     def _put_indexes(self) -> None:
-        """Runs of those that the attempt published which kept the index: of others it may hold what
-        was never published.
+        """Record the id indexes on storage for the buckets that the index's own attempt published.
+
+        An index may also contain ids of buckets that were never published.
         """
         storage = self.outside.storage
         own = [
             (path, buckets)
-            for path, attempt in kept_files(storage).items()
+            for path, attempt in list_index_files(storage).items()
             if (buckets := self.published.get(attempt))
         ]
-        found = at_once(lambda of: kept_runs(storage, *of), own)
+        found = at_once(lambda of: read_bucket_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
         put_runs(self.connection, runs, SIZE)
         self.say(f"{len({run.path for *_, run in runs})} indexes of ids")
@@ -186,16 +194,16 @@ class _Rebuild:
                 + ([begun.first_hours_s[event_type]] if begun else [])
             )
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
-            sources, shard = self._declared(event_type)
+            sources, shard = self._declared_sources(event_type)
             self.shards[event_type] = shard
-            settled = chain.settled_next if chain else NONE_MEANT
+            settled = chain.settled_next if chain else NO_AUDIT_OFFSETS
             self.connection.execute(
                 new_frontier(
                     event_type, first_s, shard, sources, self.frontiers[event_type], settled
                 )
             )
         self.done.types = len(self.frontiers)
-        self.topics = CentralTopics.of(self.outside.kafka, self.frontiers)
+        self.topics = CentralTopics.from_settings(self.outside.kafka, self.frontiers)
         latest = self.outside.rules.latest.types if self.outside.rules.latest else {}
         if unknown := sorted(set(latest) - set(self.frontiers)):
             self.done.notes.append(
@@ -204,7 +212,7 @@ class _Rebuild:
             )
 
     def _name_ledger(self, recorded: Sequence[FirstHours]) -> None:
-        """The UUID that markers name; where there are none, that of the last record."""
+        """Use the ledger id of the markers or, without any, of the last record of first hours."""
         if len(self.ledgers) > 1:
             raise Finding(
                 f"{self.outside.storage.url('')} holds buckets of several ledgers "
@@ -217,9 +225,10 @@ class _Rebuild:
             str(uuid.uuid4()),
         ][0]
 
-    def _declared(self, event_type: str) -> tuple[set[str], str]:
-        """All sources that ever carried it, as none of their hosts is known to have left; the
-        shard, as declared last.
+    def _declared_sources(self, event_type: str) -> tuple[set[str], str]:
+        """Return all sources that ever delivered the type, and its most recently declared shard.
+
+        Former sources are included because their hosts are not known to have left.
         """
         knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
         if knowing:
@@ -232,13 +241,12 @@ class _Rebuild:
         )
         return set(), DEFAULT_SHARD
 
-    def _first_promise(self) -> AuditOffsets:
-        """The central audit offsets of the first promises that may count for a frontier hour, or
-        for a late event of it.
+    def _first_needed_promise(self) -> AuditOffsets:
+        """Return the audit offsets of the first promises that may count for an open hour.
 
-        Promises of an hour, as its events, come no earlier than `EARLIEST_MS` before it; those of a
-        type without a bucket, not before the ledger knew the type. A cut that was taken by then has
-        all earlier ones below it, settled or of other hours.
+        Promises of an hour, like its events, arrive at most `EARLIEST_MS` before it, and those of a
+        type without a bucket not before the ledger knew the type. Earlier promises lie below any
+        cut that was taken by then, so they are settled or belong to other hours.
         """
         first = []
         for event_type, hour_s in self.frontiers.items():
@@ -248,27 +256,28 @@ class _Rebuild:
                 for (closed_at_ms, offsets), at in self.cuts.items()
                 if closed_at_ms <= hour_s * 1000 - EARLIEST_MS and (commit is None or at <= commit)
             )
-            first.append(functools.reduce(AuditOffsets.joined, before, NONE_MEANT))
-        return functools.reduce(AuditOffsets.shared, first) if first else NONE_MEANT
+            first.append(functools.reduce(AuditOffsets.maximum, before, NO_AUDIT_OFFSETS))
+        return functools.reduce(AuditOffsets.minimum, first) if first else NO_AUDIT_OFFSETS
 
     def _put_unaudited(self) -> None:
-        """Of each closed hour, the file with as many rows as its manifest says; another is of a
-        proof that failed.
+        """Record the file of unaudited rows of each closed hour, if its size matches the manifest.
+
+        Other files are left over from failed proofs.
         """
         table = tables.buckets
         found: set[tuple[str, int]] = set()
-        for file in unaudited_files(self.outside.storage, self.outside.bucket_seconds):
+        for file in scan_unaudited_files(self.outside.storage, self.outside.bucket_seconds):
             of = (file.event_type, file.hour.start_s)
             query = select(table.c.manifest).where(table.c.type == of[0], table.c.hour == of[1])
             text = self.connection.execute(query).scalar()
             if text is None or of in found:
-                continue  # never sealed, or sealed and not published: the proof makes it again
+                continue  # never sealed, or not published: a new proof writes it again
             manifest = Manifest.decode(text.encode())
             try:
                 rows = read_note(self.outside.storage, file.path).rows
             except Unreadable as error:
                 self.done.notes.append(
-                    f"{file.path} is not to be read ({error.why}): a promise that it "
+                    f"{file.path} cannot be read ({error.why}): a promise that it "
                     "would keep stays unmet"
                 )
                 continue
@@ -280,8 +289,11 @@ class _Rebuild:
                 self.connection.execute(insert(tables.unaudited).values(kept))
 
     def _put_rules(self) -> None:
-        """Finding where an id stands for something else in a marker than in the rules: one of the
-        two is not this site's.
+        """Store rules and schemas.
+
+        Raises:
+            Finding: A schema id means something else in a marker than in the rules, so one of the
+                two belongs to another installation.
         """
         put_book(self.connection, self.outside.rules)
         try:
@@ -302,11 +314,12 @@ class _Rebuild:
             )
 
     def _put_meta(self) -> None:
-        """Its commit is above every number that a marker, a batch or a file of unaudited rows tells
-        of the lost ledger.
-        """
+        """Store the ledger's id and a commit number above all that the lost ledger used."""
         self.done.commit = (
-            max(self.commits | epochs(self.outside.storage, self.outside.bucket_seconds), default=0)
+            max(
+                self.commits | used_epochs(self.outside.storage, self.outside.bucket_seconds),
+                default=0,
+            )
             + 1
         )
         meta = {

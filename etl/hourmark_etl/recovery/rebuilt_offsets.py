@@ -1,22 +1,22 @@
-"""Where staging begins again with a rebuilt ledger, which staged files count beside it, and which
-offsets are gaps.
+"""Determines staging positions, reusable staged files and offset gaps of a rebuilt ledger.
 
-Nothing is concluded about which batches had been committed. Staging begins
+No assumption is made about which batches had been committed. Staging resumes
 
-- of events, where the type's markers say that every record below stands in a closed bucket, or at
-  the log start;
-- of promises and reports, at the log start. What is staged twice is dropped by its id; a promise,
-  by its range.
+- for events, at the offset below which the type's markers show that all records are in closed
+  buckets, or at the log start;
+- for audit records and host reports, at the log start. Events that are staged twice are dropped by
+  their ids, and audit records by their ranges.
 
-What Kafka no longer holds, at either end of its logs, is listed from staged files: each says what
-it holds, and its name that it says so truly. What neither has is a gap. Of promises, back to the
-first that may count for an hour that is open: they hold every type until an override accepts that.
-Of events, it is only named: promises tell whether anything is missing, and then the hour is forced.
+Offsets that Kafka no longer holds, at either end of a log, are covered by staged files: each file
+states its offsets, and the digest in its name verifies the statement. Offsets that neither has are
+gaps. Gaps in audit records count from the first promise that may count for an open hour, and block
+every type until an override accepts them. Gaps in events are only reported: promises show whether
+anything is missing, and then the hour must be forced.
 
-A log that ends before what was staged, settled or closed of it has lost records, and others take
-their offsets: it counts as in `batches.begin_again`. Staged files of such promises are listed as if
-Kafka held none of them. Once the log has grown again the recorded gap alone tells of it: of such a
-log of events no offset in markers means anything, and all staged files count.
+A log that ends before what was staged, settled or closed has lost records, and new records take
+their offsets. It is handled as in `batches.begin_again`. Staged files of such audit records are
+used as if Kafka held none of them. Once the log has grown again, only the recorded gap shows the
+loss: for such a log of events the offsets in markers mean nothing, and all staged files are used.
 """
 
 from __future__ import annotations
@@ -33,47 +33,75 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_checks, put_gaps, tells_lost_end
-from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, NONE_MEANT, AuditOffsets, Position, Span
+from hourmark_etl.model import (
+    DEFAULT_SHARD,
+    FIRST_SITE,
+    NO_AUDIT_OFFSETS,
+    AuditOffsets,
+    OffsetSpan,
+    StagingPosition,
+)
 from hourmark_etl.recovery.offset_records import KnownOffsets, read_offset_records
-from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 from hourmark_etl.recovery.relisting import Relisting
-from hourmark_etl.recovery.storage_scan import Chain, Key, uncovered
+from hourmark_etl.recovery.storage_scan import BucketChain, Key, uncovered_offsets
 from hourmark_etl.topics import CentralTopics
 
 
 @dataclasses.dataclass(frozen=True)
 class Logs:
-    """Partitions on the central cluster that stand, and where their logs begin and end."""
+    """The existing partitions of the central cluster and the bounds of their logs.
+
+    Attributes:
+        live: Topic name and partition by topic id and partition.
+        starts: Log start offset.
+        ends: Last stable offset.
+        epochs: Current leader epoch; 0 if the broker does not report it.
+    """
 
     live: Mapping[Key, Partition]
     starts: Mapping[Key, int]
     ends: Mapping[Key, int]
-    epochs: Mapping[Key, int]  # of their leaders; 0, the first one, where brokers do not say
+    epochs: Mapping[Key, int]  # current leader epochs; 0 if the broker does not report them
 
 
 @dataclasses.dataclass(kw_only=True)
 class OffsetsRebuild:
-    """`promised`: the first promises that may count for an open hour. What is found is told in
-    `done`.
+    """Rebuilds positions, staged files, checks and gaps of a ledger.
+
+    Attributes:
+        connection: Connection to the ledger, in the rebuild's transaction.
+        outside: The sources to read.
+        done: Result of the rebuild; receives notes, gaps and counts.
+        topics: Topics of all event types.
+        chains: Closed buckets by type.
+        shards: Shard by type.
+        promised: The first promises that may count for an open hour.
+        changed: Edge topics whose logs are known to have lost their end.
     """
 
     connection: Connection
-    outside: Outside
-    done: Rebuilt
+    outside: RebuildSources
+    done: RebuildResult
     topics: CentralTopics
-    chains: Mapping[str, Chain]
+    chains: Mapping[str, BucketChain]
     shards: Mapping[str, str]  # by type
     promised: AuditOffsets
     changed: set[str] = dataclasses.field(
         default_factory=set
-    )  # topics (edge names) of which the lost ledger knew a lost end
+    )  # edge names of topics with a recorded lost end
 
     def run(self) -> tuple[KnownOffsets, list[OffsetGap]]:
-        """Puts positions, staged files, checks and gaps.
+        """Store positions, staged files, checks and gaps in the ledger.
 
-        What the lost ledger's records told; and lost ends that none did.
+        Returns:
+            The lost ledger's offset records, and lost ends of logs that these do not contain.
+
+        Raises:
+            Finding: Markers refer to topics or sites that do not exist.
+            Unavailable: Storage or the cluster does not answer.
         """
-        known, logs = self._put_known(), self._logs()
+        known, logs = self._put_known_offsets(), self._read_logs()
         self.changed = {gap.topic for gap in known.gaps if tells_lost_end(gap)}
         closed = self._closed_next(self.changed)
         staged = Relisting(
@@ -87,20 +115,20 @@ class OffsetsRebuild:
             *ends,
             *(
                 gap
-                for gap in self._not_held(positions, staged)
+                for gap in self._missing_offsets(positions, staged)
                 if (gap.topic, gap.what) not in recorded
             ),
         ]
         found += [
             gap
-            for gap in self._unproven(logs, staged, known, shorter)
+            for gap in self._unproven_logs(logs, staged, known, shorter)
             if (gap.topic, gap.what) not in recorded
         ]
         put_gaps(self.connection, found)
         self.done.lost += [gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None]
         return known, [gap for gap in ends if (gap.topic, gap.what) not in recorded]
 
-    def _put_known(self) -> KnownOffsets:
+    def _put_known_offsets(self) -> KnownOffsets:
         found = read_offset_records(self.outside.storage, self.done.ledger)
         self.done.notes += found.notes
         if found.checks is None:
@@ -115,7 +143,7 @@ class OffsetsRebuild:
         put_gaps(self.connection, found.gaps)
         return found
 
-    def _logs(self) -> Logs:
+    def _read_logs(self) -> Logs:
         central = self.outside.central
         live = {
             (info.topic_id, n): Partition(info.name, n)
@@ -132,8 +160,9 @@ class OffsetsRebuild:
         )
 
     def _closed_next(self, changed: Collection[str] = ()) -> dict[Key, int]:
-        """Below which all events stand in closed buckets; of no topic that changed: its offsets
-        mean others now.
+        """Return the offsets below which all events are in closed buckets.
+
+        Topics in `changed` are left out because their offsets have changed their meaning.
         """
         sure = [chain for t, chain in self.chains.items() if events_topic(t) not in changed]
         return {key: offset for chain in sure for key, offset in chain.closed_next.items()}
@@ -141,20 +170,21 @@ class OffsetsRebuild:
     def _put_staged(
         self, logs: Logs, closed: Mapping[Key, int], staged: Relisting, known: KnownOffsets
     ) -> dict[Key, int]:
-        """Lists files; returns logs that end before this offset was known.
+        """Add staged files to the ledger and return the logs that end before a known offset.
 
-        Finding for promises of a topic that is not there.
+        Raises:
+            Finding: Staged audit records belong to a topic that does not exist.
         """
         audits = self.topics.audits
 
-        def counts_from(s: Span) -> int:
+        def counts_from(s: OffsetSpan) -> int:
             return (
-                self.promised.at(audits[s.topic])
+                self.promised.offset_of(audits[s.topic])
                 if s.topic in audits
                 else closed.get((s.topic_id, s.partition), 0)
             )
 
-        def is_needed(s: Span) -> bool:
+        def is_needed(s: OffsetSpan) -> bool:
             key = s.topic_id, s.partition
             if key not in logs.live and s.topic in audits:
                 raise Finding(
@@ -170,20 +200,22 @@ class OffsetsRebuild:
                 s.topic not in audits and self.topics.at_edge(s.topic) in self.changed
             )
 
-        staged.put(is_needed)
+        staged.add_needed_files(is_needed)
         if shorter := self._find_shorter(logs, staged, known):
-            staged.put(lambda s: (s.topic_id, s.partition) in shorter and counts_from(s) < s.end)
+            staged.add_needed_files(
+                lambda s: (s.topic_id, s.partition) in shorter and counts_from(s) < s.end
+            )
         self.done.staged_files = len(staged.listed)
         self.done.notes += [
-            f"{path} is not to be read ({error.why})" for path, error in staged.unreadable.items()
+            f"{path} cannot be read ({error.why})" for path, error in staged.unreadable.items()
         ]
         return shorter
 
     def _find_shorter(self, logs: Logs, staged: Relisting, offsets: KnownOffsets) -> dict[Key, int]:
         settled = functools.reduce(
-            AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NONE_MEANT
+            AuditOffsets.maximum, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
         )
-        self._refuse_other_sites(settled)
+        self._check_sites(settled)
         audits = {
             key: site
             for key, p in logs.live.items()
@@ -194,46 +226,42 @@ class OffsetsRebuild:
             for chain in self.chains.values()
             for o in chain.last.offsets
         }
-        known |= {key: settled.at(site) for key, site in audits.items()}
+        known |= {key: settled.offset_of(site) for key, site in audits.items()}
         reached = {key: max(known.get(key, 0), staged.ends[key]) for key in logs.live}
-        truncated = self._truncated(logs, staged, offsets)
+        truncated = self._truncated_logs(logs, staged, offsets)
         return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
 
-    def _evidence(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
-        """By partition and leader epoch, the offset after the last record of that epoch that was
-        staged.
-        """
+    def _staged_epochs(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
+        """Return, by partition and leader epoch, the offset after the last staged record."""
         found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
         for at in known.staged:
             epochs = found.setdefault((at.topic_id, at.partition), {})
             epochs[at.leader_epoch] = max(at.epoch_next, epochs.get(at.leader_epoch, 0))
         return found
 
-    def _truncated(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
-        """Logs that lost records which were staged, by their leader epochs, however long these logs
-        are now.
+    def _truncated_logs(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
+        """Return the logs that lost staged records according to their leader epochs.
 
-        A record of the leader that still leads cannot be lost.
+        Records of the current leader epoch cannot be lost.
         """
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
         keys = {p: key for key, p in logs.live.items()}
-        for key, epochs in self._evidence(staged, known).items():
+        for key, epochs in self._staged_epochs(staged, known).items():
             for epoch, after in epochs.items() if key in logs.live else ():
                 if epoch < logs.epochs[key] and logs.starts[key] <= after:
                     by_epoch[epoch][logs.live[key]] = (after, epoch)
         found = (p for begins in by_epoch.values() for p in self.outside.central.truncated(begins))
         return {keys[p] for p in found}
 
-    def _unproven(
+    def _unproven_logs(
         self, logs: Logs, staged: Relisting, known: KnownOffsets, shorter: Mapping[Key, int]
     ) -> list[OffsetGap]:
-        """Logs of promises that were led by others since the last record that is known to have been
-        staged.
+        """Return a gap for each audit log whose leader changed after the last known staged record.
 
-        A leader that began without the log's end has lost it, and nothing that is left tells
-        whether one did.
+        A leader that started without the log's end has lost it, and no source shows whether that
+        happened.
         """
-        evidence, gaps = self._evidence(staged, known), []
+        evidence, gaps = self._staged_epochs(staged, known), []
         for key, p in sorted(logs.live.items()):
             last = max(evidence.get(key, {}), default=0)
             if p.topic in self.topics.audits and key not in shorter and logs.epochs[key] > last:
@@ -245,11 +273,13 @@ class OffsetsRebuild:
                 gaps.append(OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what, lost_end=False))
         return gaps
 
-    def _refuse_other_sites(self, settled: AuditOffsets) -> None:
-        """Finding where a marker speaks of a site that is not configured: its promises would be
-        left out for ever.
+    def _check_sites(self, settled: AuditOffsets) -> None:
+        """Check that all sites in markers are configured, so that no promises are ignored.
+
+        Raises:
+            Finding: A site is not configured.
         """
-        if gone := sorted(settled.further.keys() - set(self.topics.audits.values())):
+        if gone := sorted(settled.further_sites.keys() - set(self.topics.audits.values())):
             raise Finding(
                 f"markers name the sites {', '.join(gone)}, which kafka.further_edges "
                 "does not; name them as before"
@@ -265,11 +295,11 @@ class OffsetsRebuild:
 
     def _put_positions(
         self, logs: Logs, closed: Mapping[Key, int], shorter: Mapping[Key, int]
-    ) -> dict[Key, Position]:
+    ) -> dict[Key, StagingPosition]:
         begins = {key: max(start, closed.get(key, 0)) for key, start in logs.starts.items()}
         for key, to in shorter.items():
             begins[key] = to if logs.live[key].topic in self.topics.audits else logs.starts[key]
-        gone = {  # of topics that are gone too: the driver says so
+        gone = {  # also for deleted topics, which the driver reports
             (o.topic_id, o.partition): Partition(o.topic, o.partition)
             for chain in self.chains.values()
             for o in chain.last.offsets
@@ -277,7 +307,7 @@ class OffsetsRebuild:
         cluster_id = self.outside.central.cluster_id()
         shards = {topic: self.shards[event_type] for topic, event_type in self.topics.types.items()}
         positions = {
-            key: Position(
+            key: StagingPosition(
                 cluster_id=cluster_id,
                 topic_id=key[0],
                 topic=p.topic,
@@ -292,7 +322,7 @@ class OffsetsRebuild:
 
     def _lost_ends(
         self,
-        positions: Mapping[Key, Position],
+        positions: Mapping[Key, StagingPosition],
         shorter: Mapping[Key, int],
         known: Sequence[OffsetGap],
     ) -> list[OffsetGap]:
@@ -306,27 +336,27 @@ class OffsetsRebuild:
         self.done.notes += [
             f"{gap.what}: it is staged again from its start" for gap in gaps if gap.topic != AUDIT
         ]
-        return [self._named(gap) for gap in gaps if (gap.topic, gap.what) not in held]
+        return [self._accept_if_events(gap) for gap in gaps if (gap.topic, gap.what) not in held]
 
-    def _not_held(
-        self, positions: Mapping[Key, Position], staged: Relisting
+    def _missing_offsets(
+        self, positions: Mapping[Key, StagingPosition], staged: Relisting
     ) -> Iterator[OffsetGap]:
-        """Below the positions, what neither Kafka nor a file has."""
+        """Yield a gap for offsets below the positions that Kafka and staged files lack."""
         closed = self._closed_next()
         for key, p in sorted(positions.items()):
             if p.topic in self.topics.hosts:
-                continue  # later reports say what the lost ones said, or their host is silent
+                continue  # later reports replace lost ones
             site = self.topics.audits.get(p.topic)
-            needed = closed.get(key, 0) if site is None else self.promised.at(site)
-            for first, end in uncovered(needed, p.next_offset, staged.spans.get(key, ())):
-                yield self._named(
+            needed = closed.get(key, 0) if site is None else self.promised.offset_of(site)
+            for first, end in uncovered_offsets(needed, p.next_offset, staged.spans.get(key, ())):
+                yield self._accept_if_events(
                     lost_to_retention(
                         self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end
                     )
                 )
 
-    def _named(self, gap: OffsetGap) -> OffsetGap:
-        """Of events, a gap holds nothing."""
+    def _accept_if_events(self, gap: OffsetGap) -> OffsetGap:
+        """Return the gap, marked as accepted if it concerns events, so that it blocks nothing."""
         if gap.topic == AUDIT:
             return gap
         return dataclasses.replace(

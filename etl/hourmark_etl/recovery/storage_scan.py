@@ -1,6 +1,4 @@
-"""What is left of a lost ledger on storage: markers of closed buckets, staged files, files of
-unaudited rows.
-"""
+"""Reads what a lost ledger left on storage: markers, staged files, files of unaudited rows."""
 
 from __future__ import annotations
 
@@ -11,11 +9,11 @@ from itertools import pairwise
 from typing import Final
 
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Manifest, Previous
-from hourmark_etl.buckets.reader import BadMarker, decoded_manifest, list_hours, read_marker
+from hourmark.records.manifest import Manifest, PreviousMarker
+from hourmark_etl.buckets.reader import BadMarker, decode_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
-from hourmark_etl.model import EARLIEST_MS, AuditOffsets, Span, StagedBatch
+from hourmark_etl.model import EARLIEST_MS, AuditOffsets, OffsetSpan, StagedBatch
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage, at_once, entries_of
@@ -29,13 +27,16 @@ _FOLDERS_AT_ONCE: Final = 64  # batches, of a few files each
 
 
 @dataclasses.dataclass(frozen=True)
-class Chain:
-    """A type's closed buckets: the first, the last, and offsets below which every record stands in
-    one of them.
+class BucketChain:
+    """The consecutive closed buckets of an event type.
 
-    `closed_next`: a freeze lists all that is staged of its hour and those before. What was staged
-    when the bucket was closed cannot be of an hour that began `EARLIEST_MS` later, so it is in that
-    bucket or in one of those that were closed since.
+    Attributes:
+        first: Hour of the first bucket.
+        last: Manifest of the last bucket.
+        frontier: The hour after the last bucket.
+        closed_next: By topic id and partition, the offset below which every record is in one of the
+            buckets. What was staged when a bucket closed cannot belong to an hour that began
+            `EARLIEST_MS` later.
     """
 
     first: Hour
@@ -44,8 +45,8 @@ class Chain:
     closed_next: Mapping[Key, int]
 
     @classmethod
-    def of(cls, closed: Sequence[tuple[Hour, Manifest]]) -> Chain:
-        """From all markers, in turn."""
+    def from_markers(cls, closed: Sequence[tuple[Hour, Manifest]]) -> BucketChain:
+        """Create the chain from hours and manifests of all buckets, in order; at least one."""
         frontier = closed[-1][0].next()
         early = [m for _, m in closed if m.closed_at_ms <= frontier.start_s * 1000 - EARLIEST_MS]
         offsets = early[-1].offsets if early else ()
@@ -58,42 +59,53 @@ class Chain:
 
     @property
     def settled_next(self) -> AuditOffsets:
-        """Below which promises of closed hours are kept."""
+        """Return the audit offsets below which all promises of closed hours are settled."""
         return audit_next(self.last)
 
 
 def audit_next(manifest: Manifest) -> AuditOffsets:
-    """The central audit offsets of its cut."""
-    return AuditOffsets.of(manifest.evidence.audit_next)
+    """Return the audit offsets of the manifest's cut."""
+    return AuditOffsets.from_offsets(manifest.evidence.audit_next)
 
 
 def read_chain(
     storage: Storage, event_type: str, bucket_seconds: int
 ) -> list[tuple[Hour, Manifest]]:
-    """The type's markers, in turn, each as the one after it says that it is.
+    """Return the hours and manifests of a type's buckets, and verify their links.
 
-    BadMarker or NotClosed where a bucket's folder holds none that can be read; BadMarker where it
-    is another than was chained.
+    Args:
+        storage: The storage.
+        event_type: Name of the event type.
+        bucket_seconds: Length of a bucket.
+
+    Returns:
+        Pairs of hour and manifest in ascending order; empty if the type has no bucket.
+
+    Raises:
+        NotClosed: A bucket's folder has no marker.
+        BadMarker: A marker is invalid, or not the one that the next marker refers to.
     """
     hours = list_hours(storage, event_type, bucket_seconds)
     markers = list(at_once(lambda hour: read_marker(storage, event_type, hour), hours))
     chain = [
-        (hour, decoded_manifest(storage, event_type, hour, marker))
+        (hour, decode_manifest(storage, event_type, hour, marker))
         for hour, marker in zip(hours, markers, strict=True)
     ]
     for marker, ((hour, _), (after, manifest)) in zip(markers, pairwise(chain), strict=False):
-        if hour.next() == after and manifest.previous != Previous.of(str(hour), marker):
+        if hour.next() == after and manifest.previous != PreviousMarker.from_marker(
+            str(hour), marker
+        ):
             raise BadMarker(
                 f"{event_type} {after} does not follow the marker of {hour} as it stands: one "
                 "of the two was changed "
                 f"since; bring it back from a copy. `hourmark bucket verify {event_type} "
-                f"{hour}` tells more"
+                f"{hour}` shows details"
             )
     return chain
 
 
 def batch_folders(storage: Storage) -> list[str]:
-    """Folders of staged files, committed or not."""
+    """Return the paths of all folders of staged files, committed or not."""
     return [
         f"{STAGING_FOLDER}/{batch.name}"
         for batch in entries_of(storage, STAGING_FOLDER)
@@ -102,9 +114,9 @@ def batch_folders(storage: Storage) -> list[str]:
 
 
 def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote | Unreadable]:
-    """What every staged file in these folders says of itself, or why it is not to be read.
+    """Yield the metadata of every staged file in the folders, or the error of an unreadable file.
 
-    In turn, and few at once in memory.
+    Files are read in the order of the folders, and only few are held in memory.
     """
 
     def notes(folder: str) -> list[StagedNote | Unreadable]:
@@ -115,8 +127,8 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
             yield from of_folder
 
 
-def batch_of(note: StagedNote) -> StagedBatch:
-    """What is committed of one file, without any position."""
+def single_file_batch(note: StagedNote) -> StagedBatch:
+    """Create a batch that commits a single file without moving any position."""
     return StagedBatch(
         folder=note.path.rpartition("/")[0],
         starts=(),
@@ -135,20 +147,27 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
         return error
 
 
-def epochs(storage: Storage, bucket_seconds: int) -> set[int]:
-    """Of leases that the lost ledger gave: names of batches and of unaudited rows hold them."""
+def used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
+    """Return the lease epochs that occur in the names of staging folders and unaudited files."""
     batches = {
         int(match[1])
         for entry in entries_of(storage, STAGING_FOLDER)
         if (match := _FOLDER.match(entry.name))
     }
-    return batches | {file.epoch for file in unaudited_files(storage, bucket_seconds)}
+    return batches | {file.epoch for file in scan_unaudited_files(storage, bucket_seconds)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class UnauditedLeft:
-    """A file of unaudited rows. A proof that failed may have left one too: then there are several
-    of one hour.
+class ScannedUnauditedFile:
+    """A file of unaudited rows on storage.
+
+    Failed proofs leave files too, so an hour may have several.
+
+    Attributes:
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+        epoch: Epoch of the closer's lease that wrote the file.
+        path: Path relative to the storage root.
     """
 
     event_type: str
@@ -157,13 +176,13 @@ class UnauditedLeft:
     path: str
 
 
-def unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[UnauditedLeft]:
-    """All that stand in `_unaudited/<type>/` (see `hourmark_etl.closing.proof.unaudited`)."""
+def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[ScannedUnauditedFile]:
+    """Yield all files of unaudited rows on storage; files with other names are ignored."""
     for folder in entries_of(storage, UNAUDITED_FOLDER):
         for entry in entries_of(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):
             if match := _UNAUDITED_NAME.fullmatch(entry.name):
                 hour = Hour.parse(match[1] + (f":{match[2]}" if match[2] else ""), bucket_seconds)
-                yield UnauditedLeft(
+                yield ScannedUnauditedFile(
                     folder.name,
                     hour,
                     int(match[3]),
@@ -171,8 +190,14 @@ def unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Unaudited
                 )
 
 
-def uncovered(start: int, end: int, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """What of the offsets [start, end) lies in none of the spans of their partition."""
+def uncovered_offsets(start: int, end: int, spans: Sequence[OffsetSpan]) -> list[tuple[int, int]]:
+    """Return the parts of the offsets [start, end) that no span covers, in ascending order.
+
+    Args:
+        start: First offset.
+        end: Offset after the last one.
+        spans: Spans of the same partition, in any order.
+    """
     found = []
     for s in sorted(spans, key=lambda s: s.start):
         if start < min(s.start, end):

@@ -39,7 +39,7 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.reporters import reporters_of
-from hourmark_etl.model import Position, Span, StagedBatch
+from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
 from hourmark_etl.staging.stage import TaskResult
@@ -103,7 +103,7 @@ class Consumer:
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = checkpoint_of(config.etl.scratch_dir, shard)
-        self._naming = CentralTopics.of(config.kafka)
+        self._naming = CentralTopics.from_settings(config.kafka)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = (
             None  # of a batch; Spark's own report of it has lost its kind
@@ -258,7 +258,11 @@ def begin_truncated(
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
     ledger.begin_again(
-        database, lease, at_edge, {p: starts[p.of] for p in known if p.of in truncated}, now_ms
+        database,
+        lease,
+        at_edge,
+        {p: starts[p.topic_partition] for p in known if p.topic_partition in truncated},
+        now_ms,
     )
 
 
@@ -266,7 +270,7 @@ def batch_of(
     answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
     """What the tasks' answers commit together."""
-    spans = defaultdict[Partition, list[Span]](list)
+    spans = defaultdict[Partition, list[OffsetSpan]](list)
     for s in (s for a in answers for s in a.spans):
         spans[Partition(s.topic, s.partition)].append(s)
     starts, ends = [], []
@@ -277,7 +281,7 @@ def batch_of(
         )
         first = found[0]
         starts.append(
-            Position(
+            StagingPosition(
                 cluster_id=cluster_id,
                 topic_id=first.topic_id,
                 topic=first.topic,

@@ -9,12 +9,12 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark_etl.model import (
     FIRST_SITE,
     AuditGroup,
+    OffsetSpan,
     SetAside,
-    Span,
     StagedFile,
     StagedGroup,
     from_row,
@@ -54,7 +54,7 @@ class StagedNote:
     ledger: str
     kind: str
     rows: int
-    spans: tuple[Span, ...] = ()
+    spans: tuple[OffsetSpan, ...] = ()
     groups: tuple[StagedGroup, ...] = ()
     audit_groups: tuple[AuditGroup, ...] = ()
     path: str = ""
@@ -94,7 +94,7 @@ class StagedNote:
             )
         try:
             told |= {
-                "spans": tuple(Span.of(s) for s in told["spans"]),
+                "spans": tuple(OffsetSpan.from_list(s) for s in told["spans"]),
                 "groups": tuple(_group(path, *g) for g in told["groups"]),
                 "audit_groups": tuple(_audit_group(path, *g) for g in told["audit_groups"]),
                 "observed_ms": tuple(told["observed_ms"]) if told["observed_ms"] else None,

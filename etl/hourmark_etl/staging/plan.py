@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.partitions_reader import Start
-from hourmark_etl.model import Position, Span
+from hourmark.kafka.partitions_reader import StartOffset
+from hourmark_etl.model import OffsetSpan, StagingPosition
 
 TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of their own
 
@@ -23,9 +23,9 @@ TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of th
 class ReadSpan(NamedTuple):
     """A span that a task is to read: up to its end, or until its values have `bytes_max` bytes."""
 
-    span: Span
+    span: OffsetSpan
     bytes_max: int
-    begin: Start | None = (
+    begin: StartOffset | None = (
         None  # where to begin instead of the span's start, with the leader epoch to compare
     )
 
@@ -60,10 +60,12 @@ class PlannedBatch(NamedTuple):
 
 
 def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None) -> ReadSpan:
-    return ReadSpan(Span.of(span), bytes_max, None if begin is None else Start(*begin))
+    return ReadSpan(
+        OffsetSpan.from_list(span), bytes_max, None if begin is None else StartOffset(*begin)
+    )
 
 
-def begin_of(p: Position, log_start: int) -> Start | None:
+def begin_of(p: StagingPosition, log_start: int) -> StartOffset | None:
     """Return where reading on from the position begins, with the leader epoch of the last record
     that was staged.
 
@@ -73,12 +75,12 @@ def begin_of(p: Position, log_start: int) -> Start | None:
     """
     if p.leader_epoch is None or p.epoch_next is None or p.epoch_next < log_start:
         return None
-    return Start(p.epoch_next, p.leader_epoch)
+    return StartOffset(p.epoch_next, p.leader_epoch)
 
 
-def empty_span(p: Position) -> Span:
+def empty_span(p: StagingPosition) -> OffsetSpan:
     """Return the span of no offsets at the position."""
-    return Span(
+    return OffsetSpan(
         topic=p.topic,
         topic_id=p.topic_id,
         partition=p.partition,
@@ -88,7 +90,7 @@ def empty_span(p: Position) -> Span:
 
 
 def plan_spans(
-    positions: Iterable[Position],
+    positions: Iterable[StagingPosition],
     ends: Mapping[Partition, int],
     *,
     records_max: int,
@@ -98,14 +100,16 @@ def plan_spans(
     """What the next batch reads of each partition that has a backlog: at least one offset, together
     at most `records_max`, unless there are more partitions than that.
     """
-    behind = [(backlog, p) for p in positions if (backlog := ends[p.of] - p.next_offset) > 0]
+    behind = [
+        (backlog, p) for p in positions if (backlog := ends[p.topic_partition] - p.next_offset) > 0
+    ]
     taken = _fair_shares(behind, records_max)
     of_topic = Counter[str]()
     for share, p in taken:
         of_topic[p.topic] += share
     return [
         ReadSpan(
-            Span(
+            OffsetSpan(
                 topic=p.topic,
                 topic_id=p.topic_id,
                 partition=p.partition,
@@ -113,7 +117,7 @@ def plan_spans(
                 end=p.next_offset + share,
             ),
             max(1, type_bytes_max * share // of_topic[p.topic]),
-            None if starts is None else begin_of(p, starts[p.of]),
+            None if starts is None else begin_of(p, starts[p.topic_partition]),
         )
         for share, p in taken
     ]
@@ -147,8 +151,8 @@ def _records(lot: Iterable[ReadSpan]) -> int:
 
 
 def _fair_shares(
-    behind: list[tuple[int, Position]], records_max: int
-) -> list[tuple[int, Position]]:
+    behind: list[tuple[int, StagingPosition]], records_max: int
+) -> list[tuple[int, StagingPosition]]:
     left, taken = records_max, []
     for done, (backlog, p) in enumerate(
         sorted(behind, key=lambda b: (b[0], b[1].topic, b[1].partition))

@@ -24,20 +24,20 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
-from hourmark.kafka.clients import Cluster, NoLeader, Offset, Partition, bootstrap_of
+from hourmark.kafka.clients import Cluster, NoLeader, Offset, Partition, bootstrap_addresses
 from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
 from hourmark_etl.ledger.schemas import SchemaCheck, add_checks
-from hourmark_etl.model import Position
-from hourmark_etl.reused import spare_loaded
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, begin_of, deal, empty_span, plan_spans
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import read_and_stage
-from hourmark_etl.topics import CentralTopics, new_positions
+from hourmark_etl.topics import CentralTopics, resolve_positions
+from hourmark_etl.worker_reuse import freeze_loaded_modules
 
 _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
@@ -87,7 +87,7 @@ class StreamReader(DataSourceStreamReader):
         planned = PlannedBatch.from_json(end)
         if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
             return []
-        bootstrap = bootstrap_of(self._config.kafka.central_cluster)
+        bootstrap = bootstrap_addresses(self._config.kafka.central_cluster)
         schemas = [self._plans().schemas({s.span.topic for s in spans}) for spans in planned.tasks]
         return [
             _Task(planned.folder, spans, of, bootstrap)
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
-        spare_loaded()
+        freeze_loaded_modules()
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
         plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schemas)
@@ -121,7 +121,7 @@ def stage_plan(
     config: Config, folder: str, topics: set[str], ledger: str, schemas: Schemas
 ) -> StagePlan:
     """What staging records of these central topics must know; `ledger`: its UUID."""
-    control = CentralTopics.of(config.kafka)
+    control = CentralTopics.from_settings(config.kafka)
     return StagePlan(
         storage=config.storage,
         folder=folder,
@@ -145,7 +145,7 @@ def schemas_for(
 
     `known`: what earlier calls have read, which is added to.
     """
-    naming, checks = CentralTopics.of(config.kafka), {} if known is None else known
+    naming, checks = CentralTopics.from_settings(config.kafka), {} if known is None else known
     add_checks(database, checks)
     own = {naming.type_of(topic) for topic in topics}
     programs = {
@@ -164,7 +164,7 @@ class Planner:
         self._database = Database(config.etl.ledger)
         self._central = Cluster(config.kafka.central_cluster, "central")
         self._cluster_id = self._central.cluster_id()
-        self._at_edge = CentralTopics.of(config.kafka).at_edge
+        self._at_edge = CentralTopics.from_settings(config.kafka).at_edge
         self._types: frozenset[str] = frozenset()
         self._compared: dict[Partition, tuple[int, int]] = {}  # leader epoch and position
         self._checks: dict[int, SchemaCheck] = {}
@@ -179,7 +179,9 @@ class Planner:
         shards = ledger.type_shards(self._database)
         self._hand_over(shards)
         types = frozenset(t for t, shard in shards.items() if shard == self._shard)
-        topics = frozenset(CentralTopics.of(self._config.kafka, types).of_shard(self._shard))
+        topics = frozenset(
+            CentralTopics.from_settings(self._config.kafka, types).for_shard(self._shard)
+        )
         if types != self._types or time.monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh(topics)
             self._types, self._refreshed_s = types, time.monotonic()
@@ -187,25 +189,35 @@ class Planner:
         now_ms = SystemClock().now_ms()
         errors = read_errors(self._database)
         held = {p for p, error in errors.items() if error.again_at_ms > now_ms}
-        own, ends = self._ends([p for p in own if p.of not in held], now_ms)
+        own, ends = self._ends([p for p in own if p.topic_partition not in held], now_ms)
         forget_errors(
             self._database,
             self._lease,
-            [p.of for p in own if p.of in errors and ends[p.of] <= p.next_offset],
+            [
+                p.topic_partition
+                for p in own
+                if p.topic_partition in errors and ends[p.topic_partition] <= p.next_offset
+            ],
         )
-        if short := [p for p in own if ends[p.of] < p.next_offset]:
+        if short := [p for p in own if ends[p.topic_partition] < p.next_offset]:
             if any(
                 self._at_edge(p.topic) != AUDIT for p in short
             ):  # else it stays short, for as long as it takes
                 self._refresh(topics)  # a topic that was deleted and recreated is refused
-            starts = self._central.starts([p.of for p in short])
+            starts = self._central.starts([p.topic_partition for p in short])
             ledger.begin_again(
-                self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short}, now_ms
+                self._database,
+                self._lease,
+                self._at_edge,
+                {p: starts[p.topic_partition] for p in short},
+                now_ms,
             )
-            own = [p for p in self._own(topics) if p.of in ends]
+            own = [p for p in self._own(topics) if p.topic_partition in ends]
         etl = self._config.etl
         with_epoch = [
-            p.of for p in own if p.leader_epoch is not None and ends[p.of] > p.next_offset
+            p.topic_partition
+            for p in own
+            if p.leader_epoch is not None and ends[p.topic_partition] > p.next_offset
         ]
         log_starts: dict[Partition, int] = {
             **dict.fromkeys(ends, 0),
@@ -228,14 +240,14 @@ class Planner:
         """Let go of the ledger."""
         self._database.close()
 
-    def _known(self) -> list[Position]:
+    def _known(self) -> list[StagingPosition]:
         return ledger.positions(self._database, self._cluster_id)
 
-    def _own(self, topics: Collection[str]) -> list[Position]:
+    def _own(self, topics: Collection[str]) -> list[StagingPosition]:
         return [p for p in self._known() if p.topic in topics and p.shard == self._shard]
 
     def _to_compare(
-        self, own: Collection[Position], ends: Mapping[Partition, Offset]
+        self, own: Collection[StagingPosition], ends: Mapping[Partition, Offset]
     ) -> list[ReadSpan]:
         """Return empty spans of partitions that have nothing to read, and a later leader than the
         last staged record's.
@@ -245,36 +257,39 @@ class Planner:
         """
         found = []
         for p in own:
-            now = ends[p.of].leader_epoch
+            now = ends[p.topic_partition].leader_epoch
             if (
-                ends[p.of] == p.next_offset
+                ends[p.topic_partition] == p.next_offset
                 and p.leader_epoch is not None
                 and now is not None
                 and now > p.leader_epoch
             ):
                 seen = (now, p.next_offset)
-                if self._compared.get(p.of) != seen and (begin := begin_of(p, 0)) is not None:
+                if (
+                    self._compared.get(p.topic_partition) != seen
+                    and (begin := begin_of(p, 0)) is not None
+                ):
                     found.append(ReadSpan(empty_span(p), 1, begin))
-                    self._compared[p.of] = seen
+                    self._compared[p.topic_partition] = seen
         return found
 
     def _ends(
-        self, own: list[Position], now_ms: int
-    ) -> tuple[list[Position], dict[Partition, Offset]]:
+        self, own: list[StagingPosition], now_ms: int
+    ) -> tuple[list[StagingPosition], dict[Partition, Offset]]:
         """Return ends, and the positions that have one: a partition without a leader waits alone,
         and the ledger says so.
         """
         try:
-            return own, self._central.ends([p.of for p in own])
+            return own, self._central.ends([p.topic_partition for p in own])
         except NoLeader:
             away = self._central.leaderless({p.topic for p in own})
-            if not away & {p.of for p in own}:
+            if not away & {p.topic_partition for p in own}:
                 raise
-        self._record([p for p in own if p.of in away], "no broker leads it", now_ms)
-        led = [p for p in own if p.of not in away]
-        return led, self._central.ends([p.of for p in led])
+        self._record([p for p in own if p.topic_partition in away], "no broker leads it", now_ms)
+        led = [p for p in own if p.topic_partition not in away]
+        return led, self._central.ends([p.topic_partition for p in led])
 
-    def _record(self, positions: Sequence[Position], why: str, now_ms: int) -> None:
+    def _record(self, positions: Sequence[StagingPosition], why: str, now_ms: int) -> None:
         errors = [
             ReadError(
                 topic=p.topic,
@@ -294,9 +309,9 @@ class Planner:
 
     def _refresh(self, topics: Collection[str]) -> None:
         known = self._known()
-        begun, naming = {p.topic for p in known}, CentralTopics.of(self._config.kafka)
+        begun, naming = {p.topic for p in known}, CentralTopics.from_settings(self._config.kafka)
         required = {t for t in topics if t not in begun or naming.type_of(t) is None}
-        wanted, missing = new_positions(self._central, topics, known, self._shard, required)
+        wanted, missing = resolve_positions(self._central, topics, known, self._shard, required)
         self._record(
             [p for p in known if p.topic in missing],
             "the topic does not exist",
@@ -305,16 +320,19 @@ class Planner:
         self._missing = frozenset(missing)
         if wanted:
             ledger.begin_positions(self._database, self._lease, wanted)
-            starts = self._central.starts([p.of for p in wanted])
+            starts = self._central.starts([p.topic_partition for p in wanted])
             ledger.pass_over(
-                self._database, self._lease, self._at_edge, {p: starts[p.of] for p in wanted}
+                self._database,
+                self._lease,
+                self._at_edge,
+                {p: starts[p.topic_partition] for p in wanted},
             )
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
         """Leave types that were moved to other shards to them: no batch of this shard is under way
         now.
         """
-        naming = CentralTopics.of(self._config.kafka)
+        naming = CentralTopics.from_settings(self._config.kafka)
         own = {
             p.topic: shards.get(naming.type_of(p.topic) or "", self._shard)
             for p in self._known()

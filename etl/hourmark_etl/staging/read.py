@@ -19,19 +19,19 @@ from confluent_kafka import Message
 
 from hourmark import native
 from hourmark.config.groups import KafkaCluster
-from hourmark.kafka.clients import Cluster, Partition, serves
+from hourmark.kafka.clients import Cluster, Partition, supports_native_client
 from hourmark.kafka.committed_reader import CommittedReader
-from hourmark.kafka.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
+from hourmark.kafka.packed_reader import NO_KEY, NO_VALUE, PackedReader, PackedRecords
 from hourmark.kafka.partitions_reader import (
     STALL_S,
-    OutOfRange,
+    LogTruncated,
+    OffsetOutOfRange,
     PartitionError,
     PartitionsReader,
-    Run,
-    Truncated,
+    RecordRun,
 )
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.model import Span
+from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.plan import ReadSpan
 
 FETCH_BYTES: Final = (
@@ -72,7 +72,7 @@ class Unread(NamedTuple):
             error.partition.partition,
             error.offset,
             str(error),
-            isinstance(error, Truncated),
+            isinstance(error, LogTruncated),
         )
 
 
@@ -85,7 +85,7 @@ class Piece(NamedTuple):
     """
 
     table: pa.Table
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetSpan, ...]
     one_epoch: frozenset[Partition] = frozenset()
 
 
@@ -93,7 +93,7 @@ class Piece(NamedTuple):
 class _Reading:
     """How far a span was read: `next_offset` of it, `begun` at the last piece's end.
 
-    `epoch`, `epoch_next`: of the last record since then, as of `Span`. `epochs`: of all records
+    `epoch`, `epoch_next`: of the last record since then, as of `OffsetSpan`. `epochs`: of all records
     since then.
     """
 
@@ -125,8 +125,8 @@ class SpanReader:
             fetch_bytes  # a producer's, but librdkafka takes no smaller fetch than it
         )
         self._reader: PartitionsReader[Any]
-        self._columns: Callable[[Sequence[Run[Any]]], pa.RecordBatch]
-        if native.MODULE is not None and serves(native.MODULE):
+        self._columns: Callable[[Sequence[RecordRun[Any]]], pa.RecordBatch]
+        if native.MODULE is not None and supports_native_client(native.MODULE):
             self._reader, self._columns = (
                 PackedReader(native.MODULE, cluster, "central", stall_s=stall_s, **settings),
                 _packed,
@@ -171,7 +171,7 @@ class SpanReader:
                         for p, r in readings.items()
                         if (begin := r.wanted.begin) is not None
                     },
-                    failed=failed,
+                    on_error=failed,
                 )
             ) as batches:
                 for runs in batches:
@@ -182,7 +182,7 @@ class SpanReader:
                     if size >= piece_bytes:
                         yield from _piece(taken, readings)
                         taken, size = [], 0
-        except OutOfRange as refused:
+        except OffsetOutOfRange as refused:
             raise self._failed(refused) from refused
         yield from _piece(taken, readings)
 
@@ -199,7 +199,7 @@ class SpanReader:
         DataLoss only if the log says so too: a broker that comes back may refuse for a moment what
         it has.
         """
-        if not isinstance(refused, OutOfRange):
+        if not isinstance(refused, OffsetOutOfRange):
             return refused
         partition, offset = refused.partition, refused.offset
         central = Cluster(self._cluster, "central")
@@ -224,7 +224,7 @@ class SpanReader:
         ) from refused
 
 
-def _columns(runs: Sequence[Run[list[Message]]]) -> pa.RecordBatch:
+def _columns(runs: Sequence[RecordRun[list[Message]]]) -> pa.RecordBatch:
     """The records of all runs, one after the other."""
     messages = [m for run in runs for m in run.records]
     keys, values = (
@@ -234,7 +234,7 @@ def _columns(runs: Sequence[Run[list[Message]]]) -> pa.RecordBatch:
     return _batch(runs, keys, values, pa.array([m.offset() for m in messages], "int64"))
 
 
-def _packed(runs: Sequence[Run[Packed]]) -> pa.RecordBatch:
+def _packed(runs: Sequence[RecordRun[PackedRecords]]) -> pa.RecordBatch:
     """The same of columns."""
     records = [run.records for run in runs]
     keys = pa.concat_arrays([_binary(of.key_ends, of.keys, of.nulls, NO_KEY) for of in records])
@@ -264,7 +264,7 @@ def _binary(ends: bytes, content: bytes, nulls: bytes, null: int) -> pa.Array:
 
 
 def _batch(
-    runs: Sequence[Run[Any]], keys: pa.Array, values: pa.Array, offsets: pa.Array
+    runs: Sequence[RecordRun[Any]], keys: pa.Array, values: pa.Array, offsets: pa.Array
 ) -> pa.RecordBatch:
     sizes = [len(run.records) for run in runs]
     names: dict[str, int] = {}
@@ -279,7 +279,7 @@ def _batch(
 
 
 def _used_up(
-    readings: Mapping[Partition, _Reading], runs: Sequence[Run[Any]], batch: pa.RecordBatch
+    readings: Mapping[Partition, _Reading], runs: Sequence[RecordRun[Any]], batch: pa.RecordBatch
 ) -> list[Partition]:
     """Move the readings on by the runs, which are the rows of `batch`; returns partitions of whose
     bytes none are left.
@@ -309,7 +309,7 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
         yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans), one_epoch)
 
 
-def _span(r: _Reading) -> Span:
+def _span(r: _Reading) -> OffsetSpan:
     """What was read since the last piece."""
     epoch_next = None if r.epoch is None else r.epoch_next
     return dataclasses.replace(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hourmark.avro.datum_check import NO_PROGRAM, REASONS, Verdict
+from hourmark.avro.datum_check import NO_PROGRAM, REASONS, DatumVerdict
 from hourmark.avro.framing import FRAMING_SIZE
 from hourmark.records.record_key import KEY_SIZE
 from hourmark_etl.arrow import (
@@ -24,13 +24,13 @@ from hourmark_etl.arrow import (
     KeyColumns,
     UInt8s,
     binary_buffers,
-    in_one,
     key_columns,
-    lengths,
     schema_ids,
+    to_single_array,
+    value_lengths,
 )
 from hourmark_etl.datums import datum_verdicts
-from hourmark_etl.model import SetAside, Span
+from hourmark_etl.model import OffsetSpan, SetAside
 from hourmark_etl.staging.pieces import StagePlan
 
 BAD_KEY: Final = f"the key does not have {KEY_SIZE} bytes"
@@ -61,7 +61,7 @@ def check_records(
     table: pa.Table,
     types: Sequence[str],
     codes: npt.NDArray[Any],
-    spans: Sequence[Span],
+    spans: Sequence[OffsetSpan],
     plan: StagePlan,
 ) -> CheckedRecords:
     """Split records of event topics into those that can be staged, and those that are set aside.
@@ -89,24 +89,27 @@ def check_records(
         return ~wrong
 
     set_aside_where(_malformed(table), _MALFORMED)
-    schemas = schema_ids(in_one(table.column("value")))
+    schemas = schema_ids(to_single_array(table.column("value")))
     schemas = schemas[set_aside_where(*_of_other_types(schemas, types, codes, plan.schema_types))]
-    key, values = key_columns(in_one(table.column("key"))), in_one(table.column("value"))
+    key, values = (
+        key_columns(to_single_array(table.column("key"))),
+        to_single_array(table.column("value")),
+    )
     verdicts = datum_verdicts(key.matrix, values, schemas, plan.programs, FRAMING_SIZE)
     verdicts = np.where(
-        verdicts == NO_PROGRAM, np.uint8(Verdict.VALID), verdicts
+        verdicts == NO_PROGRAM, np.uint8(DatumVerdict.VALID), verdicts
     )  # they are checked when they are written
     if verdicts.any():
         schemas = schemas[
-            set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in Verdict])
+            set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in DatumVerdict])
         ]
-        key = key_columns(in_one(table.column("key")))
+        key = key_columns(to_single_array(table.column("key")))
     return CheckedRecords(table, codes, key, schemas, tuple(set_aside))
 
 
 def _malformed(table: pa.Table) -> UInt8s:
     """Return 0 or an index of `_MALFORMED` for each row."""
-    keys, values = in_one(table.column("key")), in_one(table.column("value"))
+    keys, values = to_single_array(table.column("key")), to_single_array(table.column("value"))
     offsets, data = binary_buffers(values)
     sizes = np.diff(offsets)
     sizes[values.is_null().to_numpy(zero_copy_only=False)] = 0
@@ -116,7 +119,7 @@ def _malformed(table: pa.Table) -> UInt8s:
     faults[framed] = np.where(
         (data[starts] != 0) | (data[starts + 1] >= 0x80), _MALFORMED.index(BAD_FRAMING), 0
     )
-    faults[(lengths(keys) != KEY_SIZE) | keys.is_null().to_numpy(zero_copy_only=False)] = (
+    faults[(value_lengths(keys) != KEY_SIZE) | keys.is_null().to_numpy(zero_copy_only=False)] = (
         _MALFORMED.index(BAD_KEY)
     )
     return faults

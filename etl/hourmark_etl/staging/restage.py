@@ -19,7 +19,7 @@ from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.set_aside import set_aside_offsets
 from hourmark_etl.ledger.staged_files import KnownFile, known_file, places, replace_file
-from hourmark_etl.model import AUDIT, Span, Sums
+from hourmark_etl.model import AUDIT, OffsetSpan, Sums
 from hourmark_etl.staging.pieces import StagedPiece
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import Schemas, schemas_for, stage_plan
@@ -44,7 +44,7 @@ class Restager:
         DataLoss, naming what, if Kafka does not hold all of it.
         """
         known = known_file(self._database, path)
-        audits = CentralTopics.of(self._config.kafka).audits
+        audits = CentralTopics.from_settings(self._config.kafka).audits
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_lost(spans)
@@ -79,7 +79,9 @@ class Restager:
         for file in piece.files:
             self._storage.delete(file.path)
 
-    def _stage(self, known: KnownFile, spans: Sequence[Span], schemas: Schemas) -> StagedPiece:
+    def _stage(
+        self, known: KnownFile, spans: Sequence[OffsetSpan], schemas: Schemas
+    ) -> StagedPiece:
         """Stage the spans without the records that the ledger knows to be set aside, and without
         those that fail a check.
 
@@ -100,7 +102,7 @@ class Restager:
             self._without_set_aside(pa.concat_tables(tables), spans), spans, plan, self._storage
         )
 
-    def _without_set_aside(self, table: pa.Table, spans: Sequence[Span]) -> pa.Table:
+    def _without_set_aside(self, table: pa.Table, spans: Sequence[OffsetSpan]) -> pa.Table:
         if not (left_out := set_aside_offsets(self._database, spans)):
             return table
         columns = (
@@ -111,7 +113,7 @@ class Restager:
         places = zip(*(column.to_pylist() for column in columns), strict=True)
         return table.filter(pa.array([place not in left_out for place in places]))
 
-    def _refuse_lost(self, spans: Sequence[Span]) -> None:
+    def _refuse_lost(self, spans: Sequence[OffsetSpan]) -> None:
         infos = self._central.topics(sorted({s.topic for s in spans}))
         for s in spans:
             if s.topic not in infos or infos[s.topic].topic_id != s.topic_id:
@@ -128,7 +130,7 @@ class Restager:
                 )
 
 
-def _refuse_other_epochs(before: Sequence[Span], now: Sequence[Span]) -> None:
+def _refuse_other_epochs(before: Sequence[OffsetSpan], now: Sequence[OffsetSpan]) -> None:
     """DataLoss where a span's last record is another, or was written under another leader epoch,
     than when it was staged.
     """

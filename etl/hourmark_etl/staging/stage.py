@@ -31,13 +31,13 @@ from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.host_reports import HostReport
 from hourmark_etl.arrow import (
     Bools,
-    fixed_array,
+    fixed_size_binary_array,
     hour_starts_s,
-    in_one,
-    lengths,
     run_starts,
     schemas_of_runs,
+    to_single_array,
     value_hashes,
+    value_lengths,
 )
 from hourmark_etl.errors import BadRecord
 from hourmark_etl.model import (
@@ -45,10 +45,10 @@ from hourmark_etl.model import (
     EVENTS,
     RANGE_WEIGHT,
     AuditGroup,
+    OffsetSpan,
     SetAside,
-    Span,
     StagedGroup,
-    storable,
+    replace_nul,
     to_signed,
     to_unsigned,
 )
@@ -73,7 +73,7 @@ _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 
 
 def stage_table(
-    table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage: Storage
+    table: pa.Table, spans: Sequence[OffsetSpan], plan: StagePlan, storage: Storage
 ) -> StagedPiece:
     """Stage all records of these spans, of any of the plan's topics; what the driver must know of
     it.
@@ -81,7 +81,7 @@ def stage_table(
     At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record on a control topic
     that no delivery service wrote.
     """
-    topics = in_one(table.column("topic").unify_dictionaries()).dictionary_encode()
+    topics = to_single_array(table.column("topic").unify_dictionaries()).dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
     topic_codes = topics.indices.to_numpy()
     kinds = np.array([_kind(t, plan) for t in names])[topic_codes] if len(table) else np.array([])
@@ -154,7 +154,7 @@ def _sorted_events(
         set(types)
     )  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
     ranks = np.array([ranked.index(t) for t in types], np.int32)[codes]
-    values = in_one(table.column("value"))
+    values = to_single_array(table.column("value"))
     hashes = value_hashes(key.low64, schemas, values, FRAMING_SIZE)
     order = np.lexsort((key.low64, key.head, ranks))  # an hour is the beginning of the head
     hashes = hashes[order]
@@ -164,21 +164,21 @@ def _sorted_events(
         hour_starts_s(key.head[order], plan.bucket_seconds),
     )
     chosen = pa.array(order)
-    ids = fixed_array(key.matrix[order, :16])
+    ids = fixed_size_binary_array(key.matrix[order, :16])
     columns = [
         pa.DictionaryArray.from_arrays(pa.array(ranks), pa.array(ranked, "string")),
         pa.array(hours),
         ids,
-        fixed_array(key.matrix[order, 16:]),
+        fixed_size_binary_array(key.matrix[order, 16:]),
         pa.array(schemas),
         pc.binary_slice(values, FRAMING_SIZE, _END).cast("binary").take(chosen),
-        in_one(table.column("partition")).cast("int32").take(chosen),
-        in_one(table.column("offset")).take(chosen),
+        to_single_array(table.column("partition")).cast("int32").take(chosen),
+        to_single_array(table.column("offset")).take(chosen),
         pa.array(hashes),
     ]
     starts = run_starts(ranks, hours)
     ends = np.append(starts[1:], len(order))
-    sizes = np.add.reduceat(lengths(values)[order] - FRAMING_SIZE, starts)
+    sizes = np.add.reduceat(value_lengths(values)[order] - FRAMING_SIZE, starts)
     # Digests wrap at 64 bits, as they must.
     low64_sums = np.add.reduceat((key.low64 + key.ranges * np.uint64(RANGE_WEIGHT))[order], starts)
     value_sums = np.add.reduceat(hashes, starts)
@@ -221,7 +221,7 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
                 f"no range has {strange.count} events of {strange.event_type!r}, hour "
                 f"{strange.hour_start_s}",
             )
-        host_name, path = storable(record.host_name), storable(record.path)
+        host_name, path = replace_nul(record.host_name), replace_nul(record.path)
         origin = (
             f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation "
             f"{record.generation}"
@@ -354,7 +354,7 @@ class TaskResult(NamedTuple):
     """
 
     piece: StagedPiece
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetSpan, ...]
     unread: tuple[Unread, ...] = ()
 
 
@@ -420,7 +420,7 @@ def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
     return Piece(table, tuple(s for s in spans if s.end > s.start), one_epoch)
 
 
-def _until(span: Span, end: int, last: int | None, is_of_one_epoch: bool) -> Span:
+def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) -> OffsetSpan:
     """The beginning of the span, with its last record's offset.
 
     Where leaders changed within it, who wrote that is not known.

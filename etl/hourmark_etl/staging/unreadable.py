@@ -15,7 +15,7 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.read_errors import read_errors
-from hourmark_etl.model import Span
+from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import SpanReader, Unread
@@ -45,7 +45,9 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
                 f"topic {topic} partition {partition} can be read from offset {end} on "
                 "now: a running driver stages it"
             )
-        gap = ledger.skip_unreadable(database, CentralTopics.of(config.kafka).at_edge, error, end)
+        gap = ledger.skip_unreadable(
+            database, CentralTopics.from_settings(config.kafka).at_edge, error, end
+        )
     _LOG.warning(
         "%s. Hours of what was in them close by an override alone (`hourmark bucket force`)",
         gap.what,
@@ -60,11 +62,14 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
     On a topic of events every record that can be read can be staged: set aside, where it is
     malformed.
     """
-    offset, of = first_readable(config, partition, offset), CentralTopics.of(config.kafka)
+    offset, of = (
+        first_readable(config, partition, offset),
+        CentralTopics.from_settings(config.kafka),
+    )
     if partition.topic not in {*of.audits, *of.hosts}:
         return offset
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
-    span = Span(
+    span = OffsetSpan(
         topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end
     )
     plan = StagePlan(
@@ -107,7 +112,7 @@ def first_readable(config: Config, partition: Partition, offset: int) -> int:
 
 
 def _can_read(config: Config, partition: Partition, log_end: int, offset: int) -> bool:
-    span = Span(
+    span = OffsetSpan(
         topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end
     )
     unread: list[Unread] = []

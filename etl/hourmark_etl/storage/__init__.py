@@ -20,7 +20,7 @@ import getpass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,

@@ -8,7 +8,7 @@ import dataclasses
 import re
 from typing import Final
 
-from hourmark.commands.component_status import LOOPBACK, ComponentStatus, State, age
+from hourmark.commands.component_status import LOOPBACK, ComponentState, ComponentStatus, format_age
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark_etl.ledger.database import CLOSER
@@ -26,7 +26,7 @@ def driver(config: Config, now_ms: int) -> ComponentStatus:
     try:
         known = _known(config, now_ms)
     except HourmarkError as error:
-        known = ComponentStatus(State.NOT_RUNNING, str(error))
+        known = ComponentStatus(ComponentState.NOT_RUNNING, str(error))
     try:
         with LOOPBACK.open(f"http://{address}/metrics", timeout=_ANSWER_S) as answer:
             looked = _LAST_POLL.search(answer.read().decode())
@@ -35,14 +35,14 @@ def driver(config: Config, now_ms: int) -> ComponentStatus:
     looked_ms = round(float(looked[1]) * 1000) if looked is not None else 0
     if not looked_ms:
         return ComponentStatus(
-            State.RUNNING,
+            ComponentState.RUNNING,
             f"answers at {address}, and has not looked yet; {known.detail}",
             heard_at_ms=now_ms,
         )
-    state = State.SILENT if now_ms - looked_ms > HANGS_MS else State.RUNNING
+    state = ComponentState.SILENT if now_ms - looked_ms > HANGS_MS else ComponentState.RUNNING
     return ComponentStatus(
         state,
-        f"looked {age(looked_ms, now_ms)} ago ({address}); {known.detail}",
+        f"looked {format_age(looked_ms, now_ms)} ago ({address}); {known.detail}",
         heard_at_ms=looked_ms,
     )
 
@@ -55,16 +55,17 @@ def _known(config: Config, now_ms: int) -> ComponentStatus:
         epoch, seen_ms = database.epoch(CLOSER), driver_seen_ms(database)
     if not epoch:
         return ComponentStatus(
-            State.NOT_RUNNING, "none has ever run on this ledger; `hourmark etl run` starts one"
+            ComponentState.NOT_RUNNING,
+            "none has ever run on this ledger; `hourmark etl run` starts one",
         )
     if seen_ms is None:
         return ComponentStatus(
-            State.UNKNOWN,
+            ComponentState.UNKNOWN,
             f"the last one took its lease at commit {epoch}, and has given no sign of life yet",
         )
-    said = f"its last sign of life is {age(seen_ms, now_ms)} old (lease of commit {epoch})"
+    said = f"its last sign of life is {format_age(seen_ms, now_ms)} old (lease of commit {epoch})"
     return ComponentStatus(
-        State.NOT_RUNNING if no_driver(seen_ms, now_ms) else State.RUNNING,
+        ComponentState.NOT_RUNNING if no_driver(seen_ms, now_ms) else ComponentState.RUNNING,
         said,
         heard_at_ms=seen_ms,
     )

@@ -6,9 +6,9 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from hourmark_etl.closing.cut.readiness import Reports
+from hourmark_etl.closing.cut.readiness import LatestReports
 from hourmark_etl.ledger.overview import Fixed
-from hourmark_etl.model import Frontier, Reporter, StagedBatch, State
+from hourmark_etl.model import Frontier, HourState, ReportedSource, StagedBatch
 from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Staged
 
 WINDOW_SECONDS: Final = 300.0
@@ -32,31 +32,33 @@ class LagWindow:
 
 
 def watermarks_ms(
-    frontiers: Collection[Frontier], reporters: Collection[Reporter], now_ms: int
+    frontiers: Collection[Frontier], reporters: Collection[ReportedSource], now_ms: int
 ) -> dict[str, int]:
     """By type: the time up to which all sources that may carry it have caught up; at least the
     begin of its frontier hour.
 
     One pass over reporters and one over types, because there may be thousands of each.
     """
-    reports = Reports(reporters)
+    reports = LatestReports(reporters)
     found = {}
-    for f in (f for f in frontiers if f.state is not State.DAMAGED):
-        slowest = [group[0].caught_up_at_ms or 0 for group in reports.awaited(f)]
+    for f in (f for f in frontiers if f.state is not HourState.DAMAGED):
+        slowest = [group[0].caught_up_at_ms or 0 for group in reports.awaited_reporters(f)]
         found[f.event_type] = max(f.hour.start_s * 1000, min([now_ms, *slowest]) if slowest else 0)
     return found
 
 
-def slowest(frontiers: Collection[Frontier], reporters: Collection[Reporter]) -> Reporter | None:
+def slowest(
+    frontiers: Collection[Frontier], reporters: Collection[ReportedSource]
+) -> ReportedSource | None:
     """Of all sources that some type awaits, the one that has caught up least, or never; None where
     there is none.
     """
-    reports = Reports(reporters)
+    reports = LatestReports(reporters)
     awaited = {
         r.source: r
         for f in frontiers
-        if f.state is not State.DAMAGED
-        for r, *_ in reports.awaited(f)
+        if f.state is not HourState.DAMAGED
+        for r, *_ in reports.awaited_reporters(f)
     }
     return min(awaited.values(), key=lambda r: r.caught_up_at_ms or 0, default=None)
 
@@ -66,7 +68,7 @@ def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float
     oldest.
     """
     ended = sorted(
-        (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not State.DAMAGED),
+        (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not HourState.DAMAGED),
         key=lambda f: (f.hour, f.event_type),
     )
     return {f.event_type: (now_ms - f.hour.end_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
@@ -74,7 +76,7 @@ def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float
 
 def gauges_of(
     frontiers: Collection[Frontier],
-    reporters: Collection[Reporter],
+    reporters: Collection[ReportedSource],
     *,
     set_aside: int,
     unreadable: int,
@@ -87,7 +89,7 @@ def gauges_of(
     states, ages_s = Counter(f.state for f in frontiers), open_ages_s(frontiers, now_ms)
     stand = Counter("gone" if r.goodbye else "waived" if r.waived else "live" for r in reporters)
     return Gauges(
-        types={state.value: states[state] for state in State},
+        types={state.value: states[state] for state in HourState},
         open_bucket_age=max(ages_s.values(), default=0.0),
         oldest_open=ages_s,
         types_in_alarm=sum(bool(f.alarm) for f in frontiers),

@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from hourmark_etl.humanize import counted, duration
+from hourmark_etl.humanize import format_count, format_duration
 from hourmark_etl.ledger import overview
 from hourmark_etl.ledger.conflicts import conflicts
 from hourmark_etl.ledger.database import Database
@@ -32,7 +32,7 @@ from hourmark_etl.ledger.overrides import blockers, overrides
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import unreviewed_records
-from hourmark_etl.model import Frontier, Reporter, StagedBatch
+from hourmark_etl.model import Frontier, ReportedSource, StagedBatch
 from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, slowest, staged_of, watermarks_ms
 from hourmark_etl.telemetry.metrics import Metrics, Totals
 
@@ -151,7 +151,7 @@ class Progress:
         return Oldest(f.event_type, str(f.hour), (now_ms - f.hour.end_ms) / 1000, tuple(what))
 
 
-def caught_up(slowest: Reporter | None, now_ms: int) -> str:
+def caught_up(slowest: ReportedSource | None, now_ms: int) -> str:
     """How far sources have caught up, of which this is the slowest: nothing is said of a time
     before it reported.
     """
@@ -159,9 +159,7 @@ def caught_up(slowest: Reporter | None, now_ms: int) -> str:
         return "no source is awaited"
     if slowest.caught_up_at_ms is None:
         return f"{slowest.name} has not caught up yet"
-    return (
-        f"all sources had caught up {duration(max(0, now_ms - slowest.caught_up_at_ms) / 1000)} ago"
-    )
+    return f"all sources had caught up {format_duration(max(0, now_ms - slowest.caught_up_at_ms) / 1000)} ago"
 
 
 def progress_line(
@@ -172,28 +170,28 @@ def progress_line(
     """
     events = done.timely + done.late
     said = [
-        f"{counted(events, 'event')} staged in {duration(interval_s)} "
+        f"{format_count(events, 'event')} staged in {format_duration(interval_s)} "
         f"({events / interval_s:,.0f}/s)"
     ]
     if done.late:
         said.append(
-            f"{done.late:,.0f} of them late, by {duration(done.late_seconds / done.late)} "
+            f"{done.late:,.0f} of them late, by {format_duration(done.late_seconds / done.late)} "
             "on average"
         )
     if done.batches:
         batches, each_s = (
-            counted(done.batches, "batch", "batches"),
+            format_count(done.batches, "batch", "batches"),
             done.batch_seconds / done.batches,
         )
-        said.append(f"{counted(done.files, 'file')} in {batches} of {each_s:.1f} s")
-    closed = f"{counted(done.buckets, 'bucket')} closed"
+        said.append(f"{format_count(done.files, 'file')} in {batches} of {each_s:.1f} s")
+    closed = f"{format_count(done.buckets, 'bucket')} closed"
     said.append(f"{closed}, {done.not_proved:,.0f} not as proved" if done.not_proved else closed)
     said.append(behind)
     if oldest is not None:
         what = "; ".join(oldest.waits_for[:3]) or "the closer's next poll"
         said.append(
             f"oldest open bucket {oldest.event_type} {oldest.hour}, ended "
-            f"{duration(oldest.age_s)} ago, waits for: {what} "
+            f"{format_duration(oldest.age_s)} ago, waits for: {what} "
             f"(`hourmark bucket why {oldest.event_type} {oldest.hour}`)"
         )
     if trouble:

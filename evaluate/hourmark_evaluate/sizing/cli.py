@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark_evaluate.sizing import report
 from hourmark_evaluate.sizing.coefficients import read
 from hourmark_evaluate.sizing.model import Load, Machine, needs
@@ -112,6 +112,6 @@ def size(
     known = read(measured)
     found = needs(load, machine, known.coefficients)
     if as_json:
-        say_json(report.as_object(load, machine, found, known.off()))
+        print_json(report.as_object(load, machine, found, known.off()))
     else:
         click.echo("\n".join(report.as_text(load, machine, found, known.off())))

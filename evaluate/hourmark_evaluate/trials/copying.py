@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hourmark.errors import Unavailable
-from hourmark.kafka.mirror import Workers
-from hourmark.kafka.mirror import workers as workers_of
+from hourmark.kafka.mirror import MirrorWorkers
+from hourmark.kafka.mirror import read_workers as workers_of
 from hourmark_evaluate.stage import Stage
 from hourmark_evaluate.world import World
 
@@ -37,17 +37,17 @@ def no_copy(stage: Stage) -> str:
     )
 
 
-def workers(world: World) -> Workers:
+def workers(world: World) -> MirrorWorkers:
     """Who is there now, as the target says; nobody where it does not."""
-    return _told(world) or Workers()
+    return _told(world) or MirrorWorkers()
 
 
 def nobody_shares(world: World) -> bool:
     """Whether the target says that nobody is there."""
-    return _told(world) == Workers()
+    return _told(world) == MirrorWorkers()
 
 
-def _told(world: World) -> Workers | None:
+def _told(world: World) -> MirrorWorkers | None:
     """None: it does not say."""
     if world.central is None:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark.kafka.mirror import NOBODY, Workers
+from hourmark.kafka.mirror import NO_LEADER, MirrorWorkers
 from hourmark_evaluate.hands import Hands, OnWorker, flag, missing
 from hourmark_evaluate.results import Takeover
 from hourmark_evaluate.stage import Stage
@@ -20,9 +20,9 @@ _PAIRS: Final = {
 }
 
 
-def why_not(there: Workers, hands: Hands, how: str) -> str:
+def why_not(there: MirrorWorkers, hands: Hands, how: str) -> str:
     """What hinders it."""
-    if there.leader == NOBODY:
+    if there.leader == NO_LEADER:
         return "who leads could not be told"
     if not there.leader.address:
         return (
@@ -31,7 +31,7 @@ def why_not(there: Workers, hands: Hands, how: str) -> str:
         )
     if len(there.hosts) < 2:
         return "it takes two to be confused about who leads"
-    if there.cut_in_two:
+    if there.is_split:
         return (
             f"the leader's address is {there.leader.address}, where workers on other hosts look "
             "for it in vain; set "
@@ -57,7 +57,7 @@ def play(stage: Stage) -> None:
 
 
 def _without_leader(
-    stage: Stage, before: Workers, how: str, take: OnWorker, bring_back: OnWorker
+    stage: Stage, before: MirrorWorkers, how: str, take: OnWorker, bring_back: OnWorker
 ) -> bool:
     """Whether it was away, or why not is told: another led, or nobody."""
     world = stage.world
@@ -67,7 +67,7 @@ def _without_leader(
     def another_leads() -> bool:
         nonlocal last
         last = copying.workers(world).leader
-        return last not in (NOBODY, before.leader)
+        return last not in (NO_LEADER, before.leader)
 
     def hurt() -> None:
         nonlocal led_s
@@ -78,7 +78,7 @@ def _without_leader(
 
     def whole() -> bool:
         now = copying.workers(world)
-        return len(now.hosts) >= len(before.hosts) and now.leader != NOBODY
+        return len(now.hosts) >= len(before.hosts) and now.leader != NO_LEADER
 
     tried = stage.disturb(
         f"of {len(before.hosts)} workers of the mirror the leading one {how}",

@@ -9,7 +9,7 @@ import signal
 import sys
 
 from hourmark.clock import SystemClock
-from hourmark.config.loading import home
+from hourmark.config.loading import stack_state_dir
 from hourmark.config.redaction import install_redaction, redact
 from hourmark.errors import HourmarkError
 from hourmark_infra.containers import roles
@@ -34,7 +34,9 @@ def main(words: list[str]) -> int:
         signal.SIGTERM, lambda *_: sys.exit(0)
     )  # a container's first process is not ended by it otherwise
     try:
-        container = roles.Container(name, site_of(os.environ), home(), SHARED, SystemClock())
+        container = roles.Container(
+            name, site_of(os.environ), stack_state_dir(), SHARED, SystemClock()
+        )
         if asked:
             health = ask(container)
             print(redact(health.detail))

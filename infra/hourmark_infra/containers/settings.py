@@ -8,7 +8,7 @@ import resource
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.config.groups import Service
+from hourmark.config.groups import ServiceSettings
 from hourmark.config.toml_text import render_toml
 from hourmark_infra.containers.site import BALANCER, Site
 from hourmark_infra.stack.config_file import settings_of
@@ -48,9 +48,9 @@ def connections(files: int) -> int:
     the default.
     """
     return (
-        Service().connections_max
+        ServiceSettings().connections_max
         if files == resource.RLIM_INFINITY
-        else min(Service().connections_max, files - _OTHER_FILES)
+        else min(ServiceSettings().connections_max, files - _OTHER_FILES)
     )
 
 

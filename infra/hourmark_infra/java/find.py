@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hourmark.java_version import ALLOWED, version_of
+from hourmark.java_version import ALLOWED, java_major_version
 from hourmark_infra.java.install import install_java
 
 
@@ -24,7 +24,9 @@ def java_executable() -> Path:
 
 def find_java(environment: Mapping[str, str]) -> Path | None:
     """The machine's own `java` of an allowed version, or None."""
-    return next((java for java in _candidates(environment) if version_of(java) in ALLOWED), None)
+    return next(
+        (java for java in _candidates(environment) if java_major_version(java) in ALLOWED), None
+    )
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:

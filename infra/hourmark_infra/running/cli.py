@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config.loading import home
+from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
-from hourmark.printing import called, json_option, say_json
+from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import environment
 from hourmark_infra.jars.cache import say_on_stderr
@@ -69,7 +69,7 @@ def run(
         file = _proposed(logs, file, yes=yes)
     export_java_home()
     running = Run(
-        home(),
+        stack_state_dir(),
         (file or _FOLDER / "hourmark.toml").absolute(),
         SystemClock(),
         say_on_stderr,
@@ -112,7 +112,7 @@ def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
-        say_json(
+        print_json(
             {
                 "seconds": round(outcome.seconds, 1),
                 "tailed": outcome.tailed,
@@ -138,10 +138,10 @@ def last_words(outcome: Outcome) -> Iterator[str]:
     of_lines = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]
     for row in (of_lines or outcome.buckets)[:1]:
         yield (
-            f"  {called()} "
+            f"  {launcher_command()} "
             f"{shlex.join(('bucket', 'cat', row['type'], row['hour'], '--limit', '3', *configured))}"
         )
     if len(of_lines) < len(outcome.buckets):
-        yield f"  {called()} {shlex.join(('dead-letters', 'show', *configured))}"
-    yield f"  {called()} {shlex.join(('bucket', 'ls', *configured))}"
-    yield f"  {called()} down  # stops the servers"
+        yield f"  {launcher_command()} {shlex.join(('dead-letters', 'show', *configured))}"
+    yield f"  {launcher_command()} {shlex.join(('bucket', 'ls', *configured))}"
+    yield f"  {launcher_command()} down  # stops the servers"

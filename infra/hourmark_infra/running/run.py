@@ -21,7 +21,7 @@ from hourmark.config.toml_text import render_toml
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.process.durable import write_durably
 from hourmark.records.hours import Hour
-from hourmark.rules.event_types import read_folder
+from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import CANARIES, Components, environment, is_ready, wait_for
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, waiting
 from hourmark_infra.running.one_log import OneLog
@@ -79,7 +79,7 @@ class Run:
         config = self._prepared()
         canaries = (
             CANARIES
-            if CANARY in {declared.name for declared in read_folder(config.types.dir).types}
+            if CANARY in {declared.name for declared in read_declarations(config.types.dir).types}
             else ()
         )
         self._start(config, *canaries)
@@ -100,7 +100,7 @@ class Run:
         self._start(config)
         since = next_hours(self._asked("bucket", "ls", "--json"))
         tailed = self._drained()
-        drained = Hour.of(self._clock.now_ms(), config.parsing.bucket_seconds)
+        drained = Hour.containing(self._clock.now_ms(), config.parsing.bucket_seconds)
         wait_s = drained.next().start_s - self._clock.now_ms() / 1000
         self._tell(
             f"every line is acknowledged; the bucket {drained} ends in "

@@ -39,7 +39,11 @@ def beginning(config: Config, now_ms: int) -> tuple[str, ...]:
         begins = Hour.parse(first, length_s)
     except ValueError:
         return ()
-    return ("--first-hour", first) if begins >= Hour.of(now_ms, length_s).earliest() else ()
+    return (
+        ("--first-hour", first)
+        if begins >= Hour.containing(now_ms, length_s).earliest_chain_start()
+        else ()
+    )
 
 
 def has_servers(own: Mapping[str, Any]) -> bool:

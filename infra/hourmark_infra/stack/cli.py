@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from hourmark.clock import SystemClock
 from hourmark.commands.component_status import ComponentStatus, component_statuses
-from hourmark.config.groups import Buckets, Service
-from hourmark.config.loading import home, load_config
+from hourmark.config.groups import BucketSettings, ServiceSettings
+from hourmark.config.loading import load_config, stack_state_dir
 from hourmark.errors import UsageError
-from hourmark.kafka.clients import quiet_logger
-from hourmark.printing import json_option, say_json
+from hourmark.kafka.clients import librdkafka_logger
+from hourmark.printing import json_option, print_json
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack.control import Stack
 from hourmark_infra.stack.layout import SERVICE
@@ -59,9 +59,9 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
     if mirror and not mirror_is_there():
         say_on_stderr("mirror: this installation has no `hourmark mirror`; going on without")
         mirror = False
-    preferred = {SERVICE: Service().port}
+    preferred = {SERVICE: ServiceSettings().port}
     stack = Stack.load_or_make(
-        home(),
+        stack_state_dir(),
         clusters=clusters,
         mirror=mirror,
         bucket_seconds=bucket_seconds,
@@ -82,7 +82,7 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
     service = f"http://{stack.layout.address(SERVICE)}"
     config = str(stack.layout.config_file)
     if as_json:
-        say_json(
+        print_json(
             {
                 "home": str(stack.home),
                 "config": config,
@@ -113,14 +113,14 @@ def status(as_json: bool) -> None:
       hourmark status
       hourmark status --json
     """
-    stack = Stack.load(home())
+    stack = Stack.load(stack_state_dir())
     found = stack.status()
     components = _components(stack)
     ok = all(server.healthy for server in found)
     total = sum(server.memory_mb for server in found)
     if as_json:
         shown = [{"name": name, **asdict(standing)} for name, standing in components.items()]
-        say_json(
+        print_json(
             {"ok": ok, "memory_mb": total, "servers": [*map(asdict, found)], "components": shown}
         )
     else:
@@ -143,9 +143,9 @@ def down(as_json: bool) -> None:
       hourmark down
       hourmark down --json
     """
-    outcome = Stack.load(home()).down()
+    outcome = Stack.load(stack_state_dir()).down()
     if as_json:
-        say_json({"home": str(home()), "servers": outcome})
+        print_json({"home": str(stack_state_dir()), "servers": outcome})
     else:
         click.echo(
             f"{sum(state != 'not running' for state in outcome.values())} of "
@@ -170,12 +170,14 @@ def purge(yes: bool, as_json: bool) -> None:
                 "purge deletes topics, schemas, buckets and ledger of the local stack; "
                 "say so with --yes"
             )
-        click.confirm(f"Delete all data of the stack in {home()}?", abort=True, err=True)
-    purged = purge_stack(home(), say_on_stderr)
+        click.confirm(f"Delete all data of the stack in {stack_state_dir()}?", abort=True, err=True)
+    purged = purge_stack(stack_state_dir(), say_on_stderr)
     if as_json:
-        say_json({"home": str(home()), "purged": purged})
+        print_json({"home": str(stack_state_dir()), "purged": purged})
     else:
-        click.echo("purged" if purged else f"there is no stack in {home()}; nothing to delete")
+        click.echo(
+            "purged" if purged else f"there is no stack in {stack_state_dir()}; nothing to delete"
+        )
 
 
 def _checked(bucket_seconds: int | None) -> int | None:
@@ -183,7 +185,7 @@ def _checked(bucket_seconds: int | None) -> int | None:
         return (
             None
             if bucket_seconds is None
-            else Buckets(bucket_seconds=bucket_seconds).bucket_seconds
+            else BucketSettings(bucket_seconds=bucket_seconds).bucket_seconds
         )
     except ValidationError as error:
         allowed = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
@@ -194,7 +196,7 @@ def _components(stack: Stack) -> dict[str, ComponentStatus]:
     """By the configuration that the other commands read; none before there is one."""
     if not stack.layout.config_file.is_file():
         return {}
-    quiet_logger().addHandler(
+    librdkafka_logger().addHandler(
         logging.NullHandler()
     )  # what a broker that is away says is told as the component's standing
     return component_statuses(load_config(stack.layout.config_file), SystemClock().now_ms())

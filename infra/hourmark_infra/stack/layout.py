@@ -94,7 +94,7 @@ class Layout(NamedTuple):
 
     @property
     def config_file(self) -> Path:
-        """What the other commands read; see `hourmark.config.loading.default_path`."""
+        """What the other commands read; see `hourmark.config.loading.default_config_file`."""
         return self.root / "hourmark.toml"
 
     def worker_file(self, worker: str) -> Path:

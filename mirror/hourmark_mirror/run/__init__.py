@@ -1,1 +1,1 @@
-"""MirrorMaker 2 as a child process: started, supervised, restarted."""
+"""MirrorMaker 2 as a child process: start, supervision, failure detection, restart."""

@@ -1,7 +1,7 @@
 """MirrorMaker 2 as a child process that never outlives its parent.
 
-The kernel kills it when this process dies, however it dies (Linux: prctl(2), PR_SET_PDEATHSIG); a
-SIGTERM to this process is passed on, and the child is always reaped.
+The kernel kills the child when this process dies for any reason (Linux: prctl(2),
+PR_SET_PDEATHSIG). SIGTERM to this process is forwarded, and the child is always reaped.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from hourmark.errors import ConfigError, Unavailable
 from hourmark.process.durable import write_durably
 from hourmark_mirror.settings.properties import (
     TARGET_ALIAS,
-    properties,
-    render,
+    mirror_maker_properties,
+    render_java_properties,
     secret_properties,
-    secrets_file,
-    target_of,
+    secrets_path,
+    target_cluster,
 )
-from hourmark_mirror.settings.security import check_bootstrap, check_key
+from hourmark_mirror.settings.security import check_bootstrap, check_private_key
 
 MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
-STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
+STOP_TIMEOUT_S: Final = 15.0  # then SIGKILL: the next start aborts the open transaction
 _PR_SET_PDEATHSIG: Final = 1
 _JAR: Final = re.compile(r"connect-mirror-(\d[\w.-]*)\.jar")
 
-# A task whose consumer cannot read a batch says so thousands of times a second (`damaged`): one a
-# second is enough. In dedicated mode the checkpoint connector is always tried, and refused since
-# checkpoints are off: no news for an operator.
+# A task whose consumer cannot read a batch logs it thousands of times a second (`damaged_topics`):
+# one line a second is enough. In dedicated mode the checkpoint connector is always configured, and
+# fails because checkpoints are off: of no interest to an operator.
 LOG4J2: Final = """\
 status = error
 rootLogger.level = {level}
@@ -63,16 +63,26 @@ logger.task.filter.burst.maxBurst = 20
 
 
 class MirrorMakerProcess:
-    """One run of Java, which starts it; its output goes to this process's stderr.
+    """One running MirrorMaker 2 process, started by the constructor.
 
-    `excluded`: topics that it does not copy.
+    Its output goes to this process's stderr.
 
-    ConfigError where there is no such program; Unavailable where the generated files cannot be
-    written.
+    Attributes:
+        pid: Process id.
     """
 
     def __init__(self, config: Config, excluded: Collection[str] = ()) -> None:
-        command = prepare(config, excluded)
+        """Write the generated files and start Java.
+
+        Args:
+            config: Configuration with both clusters and the group `mirror`.
+            excluded: Edge topics that are not copied.
+
+        Raises:
+            ConfigError: A setting is invalid, or `mirror.java` cannot be started.
+            Unavailable: The generated files cannot be written.
+        """
+        command = prepare_command(config, excluded)
         sys.stderr.flush()
         try:
             self._child = subprocess.Popen(
@@ -80,8 +90,8 @@ class MirrorMakerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 stderr=2,
-                cwd=config.mirror.work_dir,  # where the file of secrets is looked for
-                preexec_fn=_dies_with(os.getpid()),
+                cwd=config.mirror.work_dir,  # references to the secrets file are relative to it
+                preexec_fn=_kill_with_parent(os.getpid()),
             )
         except OSError as error:
             raise ConfigError(
@@ -91,13 +101,16 @@ class MirrorMakerProcess:
         self.pid = self._child.pid
 
     def poll(self) -> int | None:
-        """Its exit code, or None while it runs."""
+        """Return the exit code, or None while the process runs."""
         return self._child.poll()
 
     def stop(self) -> int:
-        """SIGTERM, then SIGKILL; returns the exit code (negative: the signal).
+        """Send SIGTERM, then SIGKILL after 15 seconds, and wait for the process to end.
 
-        Does no harm after its end.
+        Has no effect on a process that has already ended.
+
+        Returns:
+            Exit code; the negated signal number if a signal ended it.
         """
         self._child.terminate()
         try:
@@ -108,7 +121,14 @@ class MirrorMakerProcess:
 
 
 def installed_version(classpath: str) -> str:
-    """Of MirrorMaker 2 in `mirror.classpath`, by its jar's name; empty where that does not tell."""
+    """Return the MirrorMaker 2 version found in a class path, from the name of its jar.
+
+    Args:
+        classpath: Value of `mirror.classpath`, entries separated by colons.
+
+    Returns:
+        Version such as `3.9.1`; empty if no `connect-mirror-*.jar` is found.
+    """
     jars = itertools.chain.from_iterable(_jars(part) for part in _parts(classpath))
     return next((found[1] for jar in jars if (found := _JAR.fullmatch(jar.name))), "")
 
@@ -121,21 +141,34 @@ def _jars(part: str) -> Iterable[Path]:
     return Path(part[:-1]).glob("*.jar") if part.endswith("/*") else [Path(part)]
 
 
-def prepare(config: Config, excluded: Collection[str] = ()) -> list[str]:
-    """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command.
+def prepare_command(config: Config, excluded: Collection[str] = ()) -> list[str]:
+    """Write the files generated for MirrorMaker 2 and return the command that starts it.
 
-    Errors as of the process.
+    The files are in `mirror.work_dir`.
+
+    Args:
+        config: Configuration with both clusters and the group `mirror`.
+        excluded: Edge topics that are not copied.
+
+    Raises:
+        ConfigError: A setting is invalid, or a private key cannot be used by Java.
+        Unavailable: A file cannot be written.
     """
     for alias, cluster in (
         (config.kafka.edge_alias, config.kafka.edge),
-        (TARGET_ALIAS, target_of(config)),
+        (TARGET_ALIAS, target_cluster(config)),
     ):
         check_bootstrap(alias, cluster)
-        check_key(alias, cluster)
+        check_private_key(alias, cluster)
     work_dir: Path = config.mirror.work_dir.absolute()
     settings, log4j2 = work_dir / "mm2.properties", work_dir / "log4j2.properties"
-    _write(secrets_file(config), render(secret_properties(config)).encode("latin-1"))
-    _write(settings, render(properties(config, excluded)).encode("latin-1"))
+    _write(
+        secrets_path(config), render_java_properties(secret_properties(config)).encode("latin-1")
+    )
+    _write(
+        settings,
+        render_java_properties(mirror_maker_properties(config, excluded)).encode("latin-1"),
+    )
     _write(log4j2, LOG4J2.format(level=config.log_level).encode())
     return [
         str(Path(config.mirror.java).absolute())
@@ -160,19 +193,18 @@ def _write(path: Path, content: bytes) -> None:
         write_durably(path, content)
     except OSError as error:
         raise Unavailable(
-            f"{path} cannot be written: {error.strerror}; see to its disk, and to who may "
-            "write there"
+            f"{path} cannot be written: {error.strerror}; check its disk and permissions"
         ) from error
 
 
-def _dies_with(parent: int) -> Callable[[], None]:
+def _kill_with_parent(parent: int) -> Callable[[], None]:
     libc = ctypes.CDLL(
         None, use_errno=True
-    )  # loaded before the fork: only a system call is left for after it
+    )  # loaded before the fork, after which only a system call is safe
 
     def in_child() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died between fork and prctl
+        if os.getppid() != parent:  # the parent died between fork and prctl
             os.kill(os.getpid(), signal.SIGKILL)
 
     return in_child

@@ -1,19 +1,14 @@
-"""A mirror that runs and copies nothing: no process ends and no task fails (strimzi#3375).
+"""Detects a mirror that runs but copies nothing: no process ends and no task fails (strimzi#3375).
 
-Sees a MirrorMaker 2 that runs and does nothing at all, as one that is paused or that waits for
-itself.
+`ResponseDetector` finds a MirrorMaker 2 process that hangs, such as one that is paused or
+deadlocked. With several workers no other worker reports it: the group continues without it and
+moves its tasks. The process listens on its REST port once it has found both clusters, and keeps
+answering if they become unavailable.
 
-Where there are several workers nobody else notices: the group goes on without it, its tasks with
-another, and nothing fails. Its REST listens from when it has found both clusters, and answers
-whatever becomes of them.
-
-Sees a mirror that runs and copies nothing: no process ends, no task fails, nothing complains
-(strimzi#3375).
-
-Positions are those of all workers of the mirror, and nothing tells whose a partition is. So only a
-mirror that stands still as a whole is a failure of this worker: one partition that stands still
-while others move may be another's, and a new start of each worker would end what they copy well.
-That one is an alarm of the watch.
+`StallDetector` finds a mirror that is behind while no position moves. Positions do not show which
+worker copies a partition, so only a stall of all partitions is a failure of this worker. A single
+stalled partition may belong to another worker, and restarting every worker would interrupt the
+others; that case is an alarm of the watch.
 """
 
 from __future__ import annotations
@@ -25,44 +20,50 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.mirror import CONNECTOR, Behind, ahead, reached
-from hourmark_mirror.run.task_status import Failure
-from hourmark_mirror.settings.sites import Sites
+from hourmark.kafka.mirror import CONNECTOR, PartitionBehind, partitions_ahead, partitions_behind
+from hourmark_mirror.run.task_status import TaskFailure
+from hourmark_mirror.settings.mirror_sites import MirrorSites
 
-LOOK_S: Final = 10.0
-ANSWER_S: Final = 5.0  # for one answer
-# without one: a stop-the-world pause of a small heap, or a machine far too busy, is over by then
+POLL_INTERVAL_S: Final = 10.0
+ANSWER_S: Final = 5.0  # timeout of one request
+# longer than a stop-the-world pause of a small heap, or an overloaded machine, takes
 SILENT_S: Final = 60.0
 PAUSED_BLIND_S: Final = (
-    30.0  # between looks: this process stood still itself, as on a host that was paused
+    30.0  # between polls: this process itself was suspended, as on a paused host
 )
 
 
-class AnswerWatch:
-    """A `supervisor.Watch`: no answer for SILENT_S is a failure, once there was one in this run."""
+class ResponseDetector:
+    """Failure detector for a MirrorMaker 2 process that stops answering on its REST port.
+
+    Reports a failure after 60 seconds without an answer, once the process has answered in this run.
+    """
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
         self._host, self._port, self._clock = host, port, clock
-        self.begin()
+        self.start_run()
 
-    def begin(self) -> None:
-        """A new run has not answered yet."""
-        self._looked_s = self._clock.monotonic_s()
+    def start_run(self) -> None:
+        """Start a new run, in which the process has not answered yet."""
+        self._polled_s = self._clock.monotonic_s()
         self._answered_s: float | None = None
 
-    def failed(self) -> list[Failure]:
-        """Asks every LOOK_S."""
+    def failures(self) -> list[TaskFailure]:
+        """Return a failure if the process has not answered for 60 seconds, otherwise an empty list.
+
+        Sends a request at most every 10 seconds.
+        """
         now_s = self._clock.monotonic_s()
-        if (since_s := now_s - self._looked_s) >= LOOK_S:
+        if (since_s := now_s - self._polled_s) >= POLL_INTERVAL_S:
             if self._answers():
                 self._answered_s = now_s
             elif self._answered_s is not None and since_s >= PAUSED_BLIND_S:
-                self._answered_s = now_s  # nobody looked: from now on
-            self._looked_s = self._clock.monotonic_s()
+                self._answered_s = now_s  # no request was sent in between: restart the timeout
+            self._polled_s = self._clock.monotonic_s()
         if self._answered_s is None or now_s - self._answered_s < SILENT_S:
             return []
         return [
-            Failure(
+            TaskFailure(
                 CONNECTOR,
                 f"its worker has not answered at {self._host}:{self._port} for {SILENT_S:g} s",
             )
@@ -84,41 +85,51 @@ _LOG = logging.getLogger(__name__)
 
 
 BLIND_S: Final = (
-    60.0  # between looks: in so long nobody knows what stood still, as a cluster was away
+    60.0  # between polls: longer gaps do not show what stalled, because a cluster was away
 )
 STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted transaction together
 
 
-class Progress:
-    """How long each partition that is behind has stood still, and all of them.
+class StallTracker:
+    """Tracker of how long each partition that is behind has not moved. Performs no I/O.
 
-    Pure: fed with what was read.
-
-    `stall_s`: so long a partition stands still before it is named. `moved_s`: when any position was
-    seen to have moved last; the first look.
+    Attributes:
+        last_progress_s: Monotonic seconds at the last update in which any position had changed.
     """
 
     def __init__(self, stall_s: float = STALL_S) -> None:
         self._stall_s = stall_s
         self._still: dict[Partition, tuple[int | None, float]] = {}
         self._positions: Mapping[Partition, int] | None = None
-        self._looked_s = self.moved_s = 0.0
+        self._polled_s = self.last_progress_s = 0.0
 
-    def stalled(
+    def stalled_partitions(
         self,
         now_s: float,
         ends: Mapping[Partition, int],
         starts: Mapping[Partition, int],
         positions: Mapping[Partition, int],
-    ) -> list[Behind]:
-        """Partitions behind their end whose position has not moved for so long, as far as somebody
-        looked.
+    ) -> list[PartitionBehind]:
+        """Record the current offsets and return the partitions that have stalled.
+
+        After a gap of 60 seconds or more between two calls, all partitions start counting from
+        zero.
+
+        Args:
+            now_s: Current monotonic time in seconds.
+            ends: Log end offsets at the edge.
+            starts: Log start offsets at the edge.
+            positions: Next offset that the mirror copies.
+
+        Returns:
+            Partitions behind their end offset whose position has not changed for the stall time;
+            empty if there are none.
         """
         if positions != self._positions:
-            self._positions, self.moved_s = dict(positions), now_s
-        behind = reached(ends, starts, positions)
-        before, self._still = self._still if now_s - self._looked_s < BLIND_S else {}, {}
-        self._looked_s = now_s
+            self._positions, self.last_progress_s = dict(positions), now_s
+        behind = partitions_behind(ends, starts, positions)
+        before, self._still = self._still if now_s - self._polled_s < BLIND_S else {}, {}
+        self._polled_s = now_s
         for entry in behind:
             position, since_s = before.get(entry.partition, (None, now_s))
             self._still[entry.partition] = (
@@ -130,30 +141,34 @@ class Progress:
         ]
 
 
-class ProgressWatch:
-    """A `supervisor.Watch`: a mirror that is behind and of which no partition moves is a
-    failure.
-    """
+class StallDetector:
+    """Failure detector for a mirror that is behind while none of its partitions moves."""
 
-    def __init__(self, sites: Sites, clock: Clock) -> None:
+    def __init__(self, sites: MirrorSites, clock: Clock) -> None:
         self._clock = clock
         self._sites = sites
         self._positions = sites.positions()
-        self._progress = Progress()
+        self._progress = StallTracker()
         self._ahead: set[Partition] = set()
 
-    def begin(self) -> None:
-        """The patience starts anew with each run."""
-        self._progress, self._looked_s = Progress(), self._clock.monotonic_s()
-        self._found: list[Behind] = []
+    def start_run(self) -> None:
+        """Restart stall tracking for a new run of MirrorMaker 2."""
+        self._progress, self._polled_s = StallTracker(), self._clock.monotonic_s()
+        self._found: list[PartitionBehind] = []
 
-    def failed(self) -> list[Failure]:
-        """Asks the clusters every LOOK_S."""
-        if self._clock.monotonic_s() - self._looked_s >= LOOK_S:
-            self._looked_s, self._found = self._clock.monotonic_s(), []
+    def failures(self) -> list[TaskFailure]:
+        """Return a failure for each stalled partition if no position moved for 5 minutes.
+
+        Reads the clusters at most every 10 seconds. Logs positions past the edge's log end once.
+
+        Raises:
+            Unavailable: A cluster cannot be read.
+        """
+        if self._clock.monotonic_s() - self._polled_s >= POLL_INTERVAL_S:
+            self._polled_s, self._found = self._clock.monotonic_s(), []
             self._poll()
         return [
-            Failure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s")
+            TaskFailure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s")
             for entry in self._found
         ]
 
@@ -162,10 +177,10 @@ class ProgressWatch:
         partitions = self._sites.partitions()
         ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
         now_s = self._clock.monotonic_s()
-        stalled = self._progress.stalled(now_s, ends, starts, positions)
-        self._found = stalled if now_s - self._progress.moved_s >= STALL_S else []
-        before, self._ahead = self._ahead, {*ahead(ends, positions)}
-        for partition in sorted(self._ahead - before):  # once; a new start would not help
+        stalled = self._progress.stalled_partitions(now_s, ends, starts, positions)
+        self._found = stalled if now_s - self._progress.last_progress_s >= STALL_S else []
+        before, self._ahead = self._ahead, {*partitions_ahead(ends, positions)}
+        for partition in sorted(self._ahead - before):  # once; a restart would not help
             _LOG.error(
                 "%s: the mirror stands at %d, past the edge's end %d: stale, or "
                 "recreated; docs/runbooks/mirror-stale-offsets.md",

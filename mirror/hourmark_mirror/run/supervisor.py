@@ -1,15 +1,13 @@
-"""Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause
-that grows.
+"""Keeps MirrorMaker 2 running: detects failures, logs them and restarts it with increasing pauses.
 
-Seen are the end of the process, a failed connector or task, a partition that stands still
-(`progress`), and a process that does not answer (`answering`). One failed task is enough for a new
-start of the whole process: its partitions stand still while the others go on. Exactly-once makes a
-new start harmless: the open transaction is aborted, and copying goes on from the committed
-positions.
+Failures are the end of the process, a failed connector or task, stalled partitions and a process
+that does not answer (`stalls`). One failed task restarts the whole process, because its partitions
+stay stalled while the others continue. Exactly-once support makes a restart harmless: the open
+transaction is aborted, and copying resumes from the committed positions.
 
-Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and
-looks again later. So it does where a later start fails, as Java is being replaced, a key is, or the
-disk is full: only the first tells a wrong setting.
+The supervisor survives unavailable clusters: a detector that cannot read them reports no failure
+and retries later. Only an error at the first start ends it, because that one indicates an invalid
+setting; later start errors (a replaced Java, a key, a full disk) are retried.
 """
 
 from __future__ import annotations
@@ -28,26 +26,28 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import HourmarkError
 from hourmark.kafka.compacted_topic import TopicFollower
 from hourmark.kafka.mirror import CONNECTOR
-from hourmark_mirror.run.task_status import Failure, TaskStates, status_topic
+from hourmark_mirror.run.task_status import TaskFailure, TaskStates, status_topic
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 2.0  # between looks at the tasks' states; the process's end is seen within POLL_S
+DETECT_INTERVAL_S: Final = 2.0  # between polls of the detectors; the process itself every POLL_S
 POLL_S: Final = 0.25
-GRACE_S: Final = (
-    4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
-)
+GRACE_S: Final = 4.0  # during a rebalance, a task may fail and be restarted by Connect itself
 BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
-# from the start of Java to the connector's RUNNING: 8 s usually, minutes on a machine far too busy
+# from the start of Java to the connector's RUNNING: usually 8 s, minutes on an overloaded machine
 START_S: Final = 300.0
-HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
+HEALTHY_S: Final = 60.0  # a run of this length resets the backoff
 
 
 _Found = TypeVar("_Found")
 
 
-class Process(Protocol):
-    """What is supervised; it was started when it was made."""
+class SupervisedProcess(Protocol):
+    """Running child process that a supervisor can poll and stop.
+
+    Attributes:
+        pid: Process id.
+    """
 
     pid: int
 
@@ -56,28 +56,27 @@ class Process(Protocol):
     def stop(self) -> int: ...
 
 
-class Watch(Protocol):
-    """Finds failures that do not end the process.
+class FailureDetector(Protocol):
+    """Detector of failures that do not end the supervised process.
 
-    Raises HourmarkError or KafkaException where it cannot look now.
+    Both methods raise HourmarkError or KafkaException if the state cannot be read at the moment.
     """
 
-    def begin(self) -> None:
-        """A new run starts: failures of earlier ones are over."""
+    def start_run(self) -> None:
+        """Start a new run of the process and discard failures of earlier runs."""
         ...
 
-    def failed(self) -> list[Failure]:
-        """What has failed in this run and stands still."""
+    def failures(self) -> list[TaskFailure]:
+        """Return the failures of this run that persist; empty if there are none."""
         ...
 
 
-class TaskWatch:
-    """Reads the states from the target cluster.
+class TaskFailureDetector:
+    """Failure detector that reads connector and task states from the target cluster.
 
-    What failed on another worker is for the supervisor of that one.
-
-    A connector that was refused has no state at all, and no task that could fail: so it must be
-    seen running.
+    Reports only failures on this worker; each other worker has its own supervisor. A rejected
+    connector has neither a state nor tasks, so a connector that is not running 5 minutes after the
+    start is a failure as well.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:
@@ -85,90 +84,108 @@ class TaskWatch:
         self._follower = TopicFollower(central, status_topic(edge_alias))
         self._states = TaskStates(worker)
 
-    def begin(self) -> None:
-        self._states.forget()
+    def start_run(self) -> None:
+        self._states.mark_outdated()
         self._began_s = self._clock.monotonic_s()
         self._states.update(self._follower.poll()[1])
-        self._states.forget()
+        self._states.mark_outdated()
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         self._states.update(self._follower.poll()[1])
         if (
-            not self._states.running(CONNECTOR)
+            not self._states.is_running(CONNECTOR)
             and self._clock.monotonic_s() - self._began_s > START_S
         ):
-            not_running = Failure(
-                CONNECTOR, f"not running {START_S:g} s after the start; its log says why"
+            not_running = TaskFailure(
+                CONNECTOR, f"not running {START_S:g} s after the start; see its log for the cause"
             )
-            return [*self._states.failed_here, not_running]
-        return self._states.failed_here
+            return [*self._states.local_failures, not_running]
+        return self._states.local_failures
 
 
 @dataclasses.dataclass
-class _Guarded:
-    """A watch that never raises: what keeps it from looking is said once, and it looks again after
-    a pause that grows.
+class _ErrorTolerantDetector:
+    """Failure detector that logs errors of another detector once and retries it with backoff.
+
+    Attributes:
+        watch: Detector to call.
+        clock: Source of monotonic time.
+        pause_s: Current pause after an error, in seconds.
+        again_s: Monotonic time before which the detector is not called.
     """
 
-    watch: Watch
+    watch: FailureDetector
     clock: Clock
-    pause_s: float = LOOK_S
+    pause_s: float = DETECT_INTERVAL_S
     again_s: float = -math.inf
 
-    def begin(self) -> None:
-        self._ask(self.watch.begin)
+    def start_run(self) -> None:
+        self._call(self.watch.start_run)
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         return (
-            self._ask(self.watch.failed) if self.clock.monotonic_s() >= self.again_s else None
+            self._call(self.watch.failures) if self.clock.monotonic_s() >= self.again_s else None
         ) or []
 
-    def _ask(self, look: Callable[[], _Found]) -> _Found | None:
+    def _call(self, poll: Callable[[], _Found]) -> _Found | None:
         try:
-            found = look()
+            found = poll()
         except (HourmarkError, KafkaException) as error:
-            if self.pause_s == LOOK_S:
+            if self.pause_s == DETECT_INTERVAL_S:
                 _LOG.warning("whether MirrorMaker 2 works cannot be told for now: %s", error)
             self.again_s = self.clock.monotonic_s() + self.pause_s
             self.pause_s = min(2 * self.pause_s, BACKOFF_S[1])
             return None
-        if self.pause_s > LOOK_S:
+        if self.pause_s > DETECT_INTERVAL_S:
             _LOG.info("whether MirrorMaker 2 works can be told again")
-        self.pause_s = LOOK_S
+        self.pause_s = DETECT_INTERVAL_S
         return found
 
 
 @dataclasses.dataclass(kw_only=True)
-class Supervisor:
-    """Runs the process until `stopping` is set; `run` blocks."""
+class MirrorSupervisor:
+    """Supervisor that runs MirrorMaker 2 and restarts it on failure until `stopping` is set.
 
-    make: Callable[[], Process]
-    watches: Sequence[Watch]
+    Attributes:
+        start_process: Starts a new process and returns it.
+        watches: Failure detectors, polled every 2 seconds.
+        clock: Source of monotonic time and sleep.
+        stopping: Event that ends `run`.
+        restart: Whether to restart the process after a failure.
+    """
+
+    start_process: Callable[[], SupervisedProcess]
+    watches: Sequence[FailureDetector]
     clock: Clock
     stopping: threading.Event
     restart: bool
 
     def run(self) -> int:
-        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task
-        failed).
+        """Run the process and block until `stopping` is set; without `restart`, until a failure.
 
-        What keeps the first process from being started is raised.
+        Returns:
+            0 after a requested stop. Without `restart`, the exit code of the process (128 plus the
+            number of the signal that ended it), or 1 if a detector reported a failure.
+
+        Raises:
+            HourmarkError: The first process cannot be started.
+            OSError: The first process cannot be started.
         """
         pause_s = BACKOFF_S[0]
-        watches = [_Guarded(watch, self.clock) for watch in self.watches]
-        process: Process | None = None
+        watches = [_ErrorTolerantDetector(watch, self.clock) for watch in self.watches]
+        process: SupervisedProcess | None = None
         while not self.stopping.is_set():
             for watch in watches:
-                watch.begin()
+                watch.start_run()
             started_s = self.clock.monotonic_s()
             try:
-                process = self.make()
+                process = self.start_process()
             except (HourmarkError, OSError) as error:
                 if process is None:
                     raise
                 _LOG.error("MirrorMaker 2 could not be started: %s", error)
             else:
-                code, reason = self._watched(process, watches)
+                code, reason = self._supervise(process, watches)
                 if reason is None:
                     return 0
                 _LOG.error("%s", reason)
@@ -181,18 +198,19 @@ class Supervisor:
             pause_s = min(2 * pause_s, BACKOFF_S[1])
         return 0
 
-    def _watched(self, process: Process, watches: Sequence[_Guarded]) -> tuple[int, str | None]:
-        """One run, to its end: exit code, and what has failed; None where it was stopped
-        as asked.
-        """
+    def _supervise(
+        self, process: SupervisedProcess, watches: Sequence[_ErrorTolerantDetector]
+    ) -> tuple[int, str | None]:
         _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
         try:
-            return self._until_it_fails(process, watches)
+            return self._until_failure(process, watches)
         finally:
             process.stop()
 
-    def _until_it_fails(self, process: Process, watches: Sequence[Watch]) -> tuple[int, str | None]:
-        looked_s = self.clock.monotonic_s()
+    def _until_failure(
+        self, process: SupervisedProcess, watches: Sequence[FailureDetector]
+    ) -> tuple[int, str | None]:
+        polled_s = self.clock.monotonic_s()
         failed_since_s: float | None = None
         while not self.stopping.is_set():
             code = process.poll()
@@ -202,9 +220,9 @@ class Supervisor:
                     128 - code if code < 0 else code
                 ), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
             now_s = self.clock.monotonic_s()
-            if now_s - looked_s >= LOOK_S:
-                looked_s = now_s
-                failed = [failure for watch in watches for failure in watch.failed()]
+            if now_s - polled_s >= DETECT_INTERVAL_S:
+                polled_s = now_s
+                failed = [failure for watch in watches for failure in watch.failures()]
                 failed_since_s = (failed_since_s or now_s) if failed else None
                 if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
                     return 1, "MirrorMaker 2 stands still: " + "; ".join(

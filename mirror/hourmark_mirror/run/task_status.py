@@ -1,8 +1,9 @@
-"""What MirrorMaker 2 says of its own connectors and tasks.
+"""States that MirrorMaker 2 reports for its connectors and tasks.
 
-In dedicated mode its REST server answers other workers only (`InternalMirrorResource`). The states
+In dedicated mode its REST server answers only other workers (`InternalMirrorResource`). The states
 are in the compacted topic `mm2-status.<source>.internal` on the target (`KafkaStatusBackingStore`):
-key `status-task-MirrorSourceConnector-0`, value JSON with `state`, `trace`, `worker_id`.
+the key is `status-task-MirrorSourceConnector-0`, the value JSON with `state`, `trace` and
+`worker_id`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ _KEY: Final = re.compile(r"status-(connector|task)-(?P<name>.+)")
 CAUSE_LENGTH_MAX: Final = 500
 
 
-class Failure(NamedTuple):
-    """A connector or task (`MirrorSourceConnector-0`) that has failed, with the innermost cause it
-    gave.
+class TaskFailure(NamedTuple):
+    """Failed connector or task.
+
+    Attributes:
+        name: Connector or task name, such as `MirrorSourceConnector-0`.
+        cause: Innermost cause of its stack trace, or a description.
     """
 
     name: str
@@ -31,15 +35,19 @@ class Failure(NamedTuple):
 
 
 def status_topic(edge_alias: str) -> str:
-    """The topic on the target that holds the states."""
+    """Return the name of the topic on the target cluster that holds the mirror's task states."""
     return f"mm2-status.{edge_alias}.internal"
 
 
-class State(NamedTuple):
-    """The last that was said of a connector or task: `RUNNING`, `FAILED` and the like, and by which
-    worker (`host:port`).
+class TaskState(NamedTuple):
+    """Last state reported for a connector or task.
 
-    `version`: of MirrorMaker 2, as far as it was told. `cause`: of what has failed.
+    Attributes:
+        state: State of Kafka Connect, such as `RUNNING` or `FAILED`.
+        worker: Address of the reporting worker, `host:port`.
+        generation: Generation of the worker group when the state was reported.
+        version: Version of MirrorMaker 2; empty if not reported.
+        cause: Innermost cause of a failure.
     """
 
     state: str
@@ -50,92 +58,100 @@ class State(NamedTuple):
 
 
 class TaskStates:
-    """The last known state of every connector and task.
+    """Last known state of every connector and task of one mirror.
 
-    `worker`: this one's address, as its REST listens.
-
-    A worker that was paused or cut off does not know, once it is back, that its task runs elsewhere
-    by now, and may say that it has failed. Such words are of an older generation of the workers'
-    group than those of who runs it: they are passed over.
+    A worker that was paused or disconnected may report a failure of a task that runs elsewhere by
+    now. Such a report has an older group generation than that of the running task, and is ignored.
     """
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._last: dict[str, State] = {}
-        self._over: set[str] = set()  # said by a run before this one
+        self._last: dict[str, TaskState] = {}
+        self._outdated: set[str] = set()  # reported by an earlier run
 
     def update(self, records: Iterable[KeyValue]) -> None:
-        """Take in records of the status topic, in their order. What is no status is passed over."""
-        strange: list[str] = []
+        """Apply records of the status topic in order.
+
+        Records with other keys are ignored. Status records that cannot be read are ignored as well,
+        and counted in one logged warning.
+
+        Args:
+            records: Keys and values of the topic; a record without a value removes the state.
+        """
+        unreadable: list[str] = []
         for key, value in records:
             match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
             if match is None:
                 continue
             name = match["name"]
-            if not value:  # it is there no longer
+            if not value:  # tombstone
                 self._last.pop(name, None)
                 continue
             try:
-                said = _state(json.loads(value))
+                reported = _state(json.loads(value))
             except (AttributeError, TypeError, ValueError, RecursionError):
-                strange.append(name)
+                unreadable.append(name)
                 continue
-            if said.state == "RUNNING" or not _is_stale(said, self._last.get(name)):
-                self._last[name] = said
-                self._over.discard(name)
-        if strange:
+            if reported.state == "RUNNING" or not _is_stale(reported, self._last.get(name)):
+                self._last[name] = reported
+                self._outdated.discard(name)
+        if unreadable:
             _LOG.warning(
-                "%d records of the status topic are none that MirrorMaker 2 writes, the first "
-                "of %s; they are passed over: who "
-                "else writes there?",
-                len(strange),
-                strange[0],
+                "%d records of the status topic were not written by MirrorMaker 2 and are ignored, the "
+                "first one of %s; check which other client writes to the topic",
+                len(unreadable),
+                unreadable[0],
             )
 
-    def forget(self) -> None:
-        """Before a start: what an earlier run said is over.
+    def mark_outdated(self) -> None:
+        """Mark all known states as outdated, except those of tasks that run on another worker.
 
-        What runs on another worker goes on, and is not said again.
+        Call it before a start. Outdated states are neither running nor failed until they are
+        reported again.
         """
-        self._over |= {
+        self._outdated |= {
             name
             for name, last in self._last.items()
             if last.state != "RUNNING" or last.worker == self._worker
         }
 
-    def running(self, name: str) -> bool:
-        """Whether this connector or task said that it runs."""
-        return name in self._last and name not in self._over and self._last[name].state == "RUNNING"
+    def is_running(self, name: str) -> bool:
+        """Return whether this connector or task reported `RUNNING` in this run."""
+        return (
+            name in self._last
+            and name not in self._outdated
+            and self._last[name].state == "RUNNING"
+        )
 
-    def all(self) -> dict[str, State]:
-        """What each said last, by its name."""
+    def to_dict(self) -> dict[str, TaskState]:
+        """Return the last state of each connector and task, sorted by name."""
         return dict(sorted(self._last.items()))
 
     @property
-    def failed(self) -> list[Failure]:
-        """Those that have failed and were not started again."""
-        return [Failure(name, last.cause) for name, last in self._failed()]
+    def failures(self) -> list[TaskFailure]:
+        """Return the connectors and tasks whose last state in this run is `FAILED`."""
+        return [TaskFailure(name, last.cause) for name, last in self._failed()]
 
     @property
-    def failed_here(self) -> list[Failure]:
-        """Those of them that this worker ran; the others are for the supervisors of theirs."""
+    def local_failures(self) -> list[TaskFailure]:
+        """Return the failures that this worker reported."""
         return [
-            Failure(name, last.cause)
+            TaskFailure(name, last.cause)
             for name, last in self._failed()
             if last.worker == self._worker
         ]
 
-    def _failed(self) -> list[tuple[str, State]]:
+    def _failed(self) -> list[tuple[str, TaskState]]:
         return [
             (name, last)
-            for name, last in self.all().items()
-            if last.state == "FAILED" and name not in self._over
+            for name, last in self.to_dict().items()
+            if last.state == "FAILED" and name not in self._outdated
         ]
 
 
-def _state(value: Mapping[str, Any]) -> State:
+def _state(value: Mapping[str, Any]) -> TaskState:
     worker = str(value.get("worker_id")).partition("/")[0]
-    return State(
+    return TaskState(
         state=str(value.get("state")),
         worker=worker,
         generation=int(value.get("generation") or 0),
@@ -144,12 +160,12 @@ def _state(value: Mapping[str, Any]) -> State:
     )
 
 
-def _is_stale(said: State, last: State | None) -> bool:
+def _is_stale(reported: TaskState, last: TaskState | None) -> bool:
     return (
         last is not None
         and last.state == "RUNNING"
-        and said.worker != last.worker
-        and said.generation < last.generation
+        and reported.worker != last.worker
+        and reported.generation < last.generation
     )
 
 

@@ -1,18 +1,18 @@
-"""MirrorMaker 2's properties, rendered from the configuration and the brokers known; nothing here
-asks a server or a clock.
+"""MirrorMaker 2's properties, derived from the configuration without access to servers or clocks.
 
-One direction, edge to central, in dedicated mode with exactly-once source support. Which prefix
-reaches which client is the trap of MirrorMaker 2 (`MirrorMakerConfig`,
+One direction, edge to central, in dedicated mode with exactly-once source support. The difficulty
+of MirrorMaker 2 is which prefix applies to which client (`MirrorMakerConfig`,
 `MirrorConnectorConfig.sourceConsumerConfig`, `Worker` in Kafka's source):
 
-    prefix                      reaches
-    (none)                      the process: clusters, listeners, connector settings known to MirrorMaker
-    central.                    the Connect worker (group, internal topics), and with `producer.` the producer of copied records
-    edge.consumer.              the consumer that reads the source
-    edge->central.              the connector: which topics, how often it looks for new ones, and with `admin.` its admin clients
+| prefix           | applies to                                                                   |
+|------------------|------------------------------------------------------------------------------|
+| (none)           | the process: clusters, listeners, connector settings known to MirrorMaker    |
+| `central.`       | the Connect worker; with `producer.` the producer of copied records          |
+| `edge.consumer.` | the consumer that reads the source                                           |
+| `edge->central.` | the connector: topics, refresh interval; with `admin.` its admin clients     |
 
-A setting under another prefix is ignored without a word, so the integration tests check these by
-their effect.
+MirrorMaker 2 ignores settings under other prefixes without a warning, so the integration tests
+verify each setting by its effect.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Final
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError
-from hourmark.kafka.clients import bootstrap_of
+from hourmark.kafka.clients import bootstrap_addresses
 from hourmark.kafka.topic_names import AUDIT, HOSTS
-from hourmark_mirror.settings.security import PROVIDERS, secrets, security
+from hourmark_mirror.settings.security import PROVIDERS, client_security, secret_settings
 
 TARGET_ALIAS: Final = "central"
 TOPICS: Final = (r"events\..*", AUDIT.replace(".", r"\."), HOSTS.replace(".", r"\."))
 
-# The settings that are the same everywhere, one a line, with the reason for it.
+# Settings that are the same in every installation, one per line, each with its reason.
 _SETTINGS: Final = """\
 listeners = http://{rest_host}:{rest_port}
 dedicated.mode.enable.internal.rest = true
@@ -79,8 +79,8 @@ emit.heartbeats.enabled = false  # at this level too, or a worker for the opposi
 {flow}.refresh.groups.enabled = false
 {flow}.emit.offset-syncs.enabled = false  # for consumer groups; with any other offset-syncs setting it is refused
 """
-# Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000
-# lines of log a second.
+# With the default, `rebootstrap`, an admin client whose brokers are all down uses a full core and
+# logs 3,000 lines a second.
 _RECOVERY: Final = "metadata.recovery.strategy"
 _EXCLUDED_ANYWAY: Final = (
     r".*[\-\.]internal,.*\.replica,__.*"  # MirrorMaker 2's default, which ours takes the place of
@@ -88,8 +88,13 @@ _EXCLUDED_ANYWAY: Final = (
 _SECRETS: Final = "mm2-secrets.properties"
 
 
-def target_of(config: Config) -> KafkaCluster:
-    """The central cluster; ConfigError where one cluster is both."""
+def target_cluster(config: Config) -> KafkaCluster:
+    """Return the settings of the central cluster.
+
+    Raises:
+        ConfigError: No separate central cluster is configured, or the edge has the alias that is
+            reserved for the target.
+    """
     if config.kafka.central is None:
         raise ConfigError(
             "kafka.central is absent, so one cluster is both edge and central: no mirror needed. "
@@ -103,12 +108,19 @@ def target_of(config: Config) -> KafkaCluster:
     return config.kafka.central
 
 
-def properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]:
-    """All properties in the order in which they are written.
+def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]:
+    """Return all MirrorMaker 2 properties, in the order in which they are written.
 
-    `excluded`: topics of the edge that are not copied.
+    Secrets are replaced with references to the file of `secrets_path`.
+
+    Args:
+        config: Configuration with both clusters and the group `mirror`.
+        excluded: Edge topics that are not copied.
+
+    Raises:
+        ConfigError: The clusters or their security settings cannot be used by MirrorMaker 2.
     """
-    source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_of(config)
+    source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_cluster(config)
     message_bytes = config.kafka.max_message_bytes
     known = {
         "source": source,
@@ -136,20 +148,33 @@ def properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]
 
 
 def secret_properties(config: Config) -> dict[str, str]:
-    """What `properties` refers to; it stands in `secrets_file`."""
-    return secrets(config.kafka.edge_alias, config.kafka.edge) | secrets(
-        TARGET_ALIAS, target_of(config)
+    """Return the secret properties of both clusters, by MirrorMaker's property names.
+
+    They are written to the file of `secrets_path`, to which the other properties refer.
+
+    Raises:
+        ConfigError: No separate central cluster is configured, or a login cannot be used.
+    """
+    return secret_settings(config.kafka.edge_alias, config.kafka.edge) | secret_settings(
+        TARGET_ALIAS, target_cluster(config)
     )
 
 
-def secrets_file(config: Config) -> Path:
-    """Beside the generated properties, in the folder where Java runs."""
+def secrets_path(config: Config) -> Path:
+    """Return the path of the file with secret properties, in the working folder of MirrorMaker 2."""
     return config.mirror.work_dir.absolute() / _SECRETS
 
 
-def render(values: Mapping[str, str]) -> str:
-    """Java's properties format (ISO 8859-1; `java.util.Properties.load` says what must be
-    escaped).
+def render_java_properties(values: Mapping[str, str]) -> str:
+    """Render properties as text in the format of `java.util.Properties.load`.
+
+    Characters that are not printable ASCII are escaped, so the text can be encoded as ISO 8859-1.
+
+    Args:
+        values: Property values by name.
+
+    Returns:
+        One line `name=value` for each property, in the same order.
     """
     return "".join(f"{_escape(name)}={_escape(value)}\n" for name, value in values.items())
 
@@ -175,5 +200,8 @@ def _unicode(char: str) -> str:
 
 
 def _client(alias: str, cluster: KafkaCluster) -> dict[str, str]:
-    known = {f"{alias}.bootstrap.servers": bootstrap_of(cluster), f"{alias}.{_RECOVERY}": "none"}
-    return known | security(alias, cluster, _SECRETS)
+    known = {
+        f"{alias}.bootstrap.servers": bootstrap_addresses(cluster),
+        f"{alias}.{_RECOVERY}": "none",
+    }
+    return known | client_security(alias, cluster, _SECRETS)

@@ -1,12 +1,11 @@
-"""How MirrorMaker 2 gets into a cluster: librdkafka's settings in Java's names.
+"""Security settings of MirrorMaker 2: librdkafka's settings translated to Java names.
 
-What cannot be said in Java stops the start.
+A setting without a Java equivalent stops the start.
 
-Secrets stand in a file of their own, and MirrorMaker's properties refer to it: it writes these, as
-they are, into a topic of the target (its connectors' configurations), from where other workers take
-them: so the file is named without its folder, which is where each worker's Java runs. Files of
-certificates and keys are referred to as well, and read at each start; their paths must be the same
-for all workers.
+Secrets are in a separate file that MirrorMaker's properties refer to, because MirrorMaker 2 copies
+its properties into a topic of the target, from where other workers read them. The reference names
+the file without its folder, which is the working folder of each worker. Certificate and key files
+are also referenced and read at each start; their paths must be the same for all workers.
 """
 
 from __future__ import annotations
@@ -50,11 +49,18 @@ _ALLOWED: Final = (*_JAVA_NAMES, *_FILES, *_SECRETS, *_LOGIN)
 _KEYS_OF_JAVA: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
 
-def security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
-    """Security in Java's names, with references in place of secrets and of what stands in files of
-    PEM.
+def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
+    """Return the security properties of one cluster under Java names, without secrets.
 
-    `secrets_file`: its name, in the folder where Java runs.
+    Secrets and contents of PEM files are replaced with references (KIP-297).
+
+    Args:
+        alias: Alias of the cluster, used as the prefix of each property.
+        cluster: Cluster settings with librdkafka properties.
+        secrets_file: Name of the secrets file in the working folder of MirrorMaker 2.
+
+    Raises:
+        ConfigError: A property cannot be translated, or the SASL mechanism is not supported.
     """
     given = cluster.properties
     values: dict[str, str] = {}
@@ -78,12 +84,23 @@ def security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, 
         values["ssl.endpoint.identification.algorithm"] = ""  # Java's word for it
     values = {f"{alias}.{name}": value for name, value in values.items()}
     return values | {
-        name: _reference("file", secrets_file, name) for name in secrets(alias, cluster)
+        name: _reference("file", secrets_file, name) for name in secret_settings(alias, cluster)
     }
 
 
-def secrets(alias: str, cluster: KafkaCluster) -> dict[str, str]:
-    """What stands in the file of secrets, by the names of MirrorMaker's properties."""
+def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
+    """Return the secret properties of one cluster under MirrorMaker's names.
+
+    Args:
+        alias: Alias of the cluster, used as the prefix of each property.
+        cluster: Cluster settings with librdkafka properties.
+
+    Returns:
+        Login and passwords by property name; empty if the cluster has none.
+
+    Raises:
+        ConfigError: The SASL mechanism is not supported.
+    """
     given = cluster.properties
     return _login(alias, given) | {
         f"{alias}.{name}": given[name] for name in _SECRETS if name in given
@@ -91,8 +108,16 @@ def secrets(alias: str, cluster: KafkaCluster) -> dict[str, str]:
 
 
 def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
-    """ConfigError where an address names a user: Java refuses it, and its log would show the
-    password.
+    """Raise ConfigError if a bootstrap address contains a user name.
+
+    Java rejects such an address, and its log would show the password.
+
+    Args:
+        alias: Alias of the cluster, used in the error.
+        cluster: Cluster settings with the addresses.
+
+    Raises:
+        ConfigError: An address contains `@`.
     """
     if "@" in cluster.bootstrap:
         raise ConfigError(
@@ -102,9 +127,18 @@ def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
         )
 
 
-def check_key(alias: str, cluster: KafkaCluster) -> None:
-    """ConfigError where the private key cannot be read by Java, which would say so of every single
-    connection.
+def check_private_key(alias: str, cluster: KafkaCluster) -> None:
+    """Raise ConfigError if Java cannot read the private key of a cluster's settings.
+
+    Java accepts only PKCS #8 in PEM, and would otherwise log an error for every connection. Does
+    nothing if no key is configured.
+
+    Args:
+        alias: Alias of the cluster, used in the error.
+        cluster: Cluster settings, of which `ssl.key.location` is read.
+
+    Raises:
+        ConfigError: The file cannot be read or holds no PKCS #8 key.
     """
     file = cluster.properties.get("ssl.key.location")
     if file is None:

@@ -1,1 +1,1 @@
-"""The remote topics and the plan that creates them."""
+"""Remote topics and the plan that creates and updates them."""

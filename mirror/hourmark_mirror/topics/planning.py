@@ -1,10 +1,8 @@
-"""What is not as it should be between the edge, the remote topics and what runs.
+"""Differences between edge topics, remote topics and running workers, as pure functions.
 
-Pure: what was read in, differences out.
-
-MirrorMaker 2 adds partitions to remote topics by itself, and nothing else: retention, message sizes
-and policies are Hourmark's (`sync.topic.configs.enabled` would not carry all of them, and would
-carry them without a word).
+MirrorMaker 2 itself only adds partitions to remote topics. Hourmark manages retention, message
+sizes and policies, because `sync.topic.configs.enabled` would not copy all of them and would not
+report what it changes.
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.kafka.clients import TopicInfo
-from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.kafka.topic_setup import TopicSpec
 
 _ANY_BROKER: Final = "bootstrap.servers"  # whichever brokers are known at a start
 _MADE_BY_MIRROR_MAKER: Final = (
@@ -26,8 +24,12 @@ _MADE_BY_MIRROR_MAKER: Final = (
 )
 
 
-class Kind(StrEnum):
-    """What `mirror apply` does about it. It changes no worker, and takes no partition away."""
+class DifferenceKind(StrEnum):
+    """Action that resolves a difference.
+
+    `mirror apply` performs CREATE, ADD_PARTITIONS and SET. It never restarts workers or removes
+    partitions.
+    """
 
     CREATE = "create"
     ADD_PARTITIONS = "add-partitions"
@@ -37,15 +39,21 @@ class Kind(StrEnum):
     START = "start"
 
 
-APPLICABLE: Final = (Kind.CREATE, Kind.ADD_PARTITIONS, Kind.SET)
+APPLICABLE: Final = (DifferenceKind.CREATE, DifferenceKind.ADD_PARTITIONS, DifferenceKind.SET)
 
 
-class Difference(NamedTuple):
-    """`setting` of `subject`, a remote topic or `worker`, is `now` and should be `wanted`; None: it
-    is not there.
+class MirrorDifference(NamedTuple):
+    """One setting of a remote topic or worker that differs from the expected value.
+
+    Attributes:
+        kind: Action that resolves the difference.
+        subject: Name of a remote topic, or `worker`.
+        setting: Name of the setting, or `partitions`.
+        now: Current value; None if it is not set or the topic does not exist.
+        wanted: Expected value; None if it should not be set.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     subject: str
     setting: str
     now: str | None
@@ -53,48 +61,71 @@ class Difference(NamedTuple):
 
     @property
     def applicable(self) -> bool:
-        """Whether `mirror apply` mends it."""
+        """Return whether `mirror apply` resolves this difference."""
         return self.kind in APPLICABLE
 
     def as_object(self) -> dict[str, object]:
-        """For programs."""
-        now, wanted = shown(self.now, self.setting), shown(self.wanted, self.setting)
+        """Return the difference as a JSON-serializable dict, with secrets redacted."""
+        now, wanted = (
+            redact_setting(self.now, self.setting),
+            redact_setting(self.wanted, self.setting),
+        )
         return {**self._asdict(), "now": now, "wanted": wanted, "applicable": self.applicable}
 
     def __str__(self) -> str:
-        if self.kind is Kind.CREATE:
+        if self.kind is DifferenceKind.CREATE:
             return f"{self.subject}: is to be created, with {self.wanted} partitions"
         now, wanted = (
-            "absent" if v is None else shown(v, self.setting) for v in (self.now, self.wanted)
+            "absent" if v is None else redact_setting(v, self.setting)
+            for v in (self.now, self.wanted)
         )
         return f"{self.subject}: {self.setting}: {now} → {wanted}"
 
 
-def topics_differ(
-    wanted: Sequence[WantedTopic],
+def topic_differences(
+    wanted: Sequence[TopicSpec],
     there: Mapping[str, TopicInfo],
     settings: Mapping[str, Mapping[str, str]],
-) -> Iterator[Difference]:
-    """Between remote topics as they should be and as they are; `settings`: by topic, of those that
-    are `there`.
+) -> Iterator[MirrorDifference]:
+    """Yield the differences between expected and existing remote topics.
+
+    Args:
+        wanted: Expected remote topics.
+        there: Existing remote topics by name.
+        settings: Current settings of the existing topics, by topic name.
     """
     for topic in wanted:
         if topic.name not in there:
-            yield Difference(Kind.CREATE, topic.name, "partitions", None, str(topic.partitions))
+            yield MirrorDifference(
+                DifferenceKind.CREATE, topic.name, "partitions", None, str(topic.partitions)
+            )
             continue
         count = len(there[topic.name].partitions)
         if count != topic.partitions:
-            kind = Kind.ADD_PARTITIONS if count < topic.partitions else Kind.TOO_MANY_PARTITIONS
-            yield Difference(kind, topic.name, "partitions", str(count), str(topic.partitions))
+            kind = (
+                DifferenceKind.ADD_PARTITIONS
+                if count < topic.partitions
+                else DifferenceKind.TOO_MANY_PARTITIONS
+            )
+            yield MirrorDifference(
+                kind, topic.name, "partitions", str(count), str(topic.partitions)
+            )
         now = settings[topic.name]
         for name, value in topic.settings.items():
             if now.get(name, value) != value:
-                yield Difference(Kind.SET, topic.name, name, now[name], value)
+                yield MirrorDifference(DifferenceKind.SET, topic.name, name, now[name], value)
 
 
-def worker_differs(wanted: Mapping[str, str], running: Mapping[str, str]) -> Iterator[Difference]:
-    """Between the connector's settings by this configuration and those that the workers run with;
-    none where none ever ran.
+def connector_differences(
+    wanted: Mapping[str, str], running: Mapping[str, str]
+) -> Iterator[MirrorDifference]:
+    """Yield the connector settings that differ between configuration and running workers.
+
+    Ignores bootstrap servers and settings that MirrorMaker 2 adds itself.
+
+    Args:
+        wanted: Settings according to the configuration.
+        running: Settings of the running connector; empty if it never ran, which yields nothing.
     """
     for name in sorted(wanted.keys() | running.keys()) if running else ():
         if (
@@ -103,24 +134,41 @@ def worker_differs(wanted: Mapping[str, str], running: Mapping[str, str]) -> Ite
             or wanted.get(name) == running.get(name)
         ):
             continue
-        yield Difference(Kind.RESTART, "worker", name, running.get(name), wanted.get(name))
+        yield MirrorDifference(
+            DifferenceKind.RESTART, "worker", name, running.get(name), wanted.get(name)
+        )
 
 
-def workers_differ(hosts: Sequence[str]) -> Iterator[Difference]:
-    """From a mirror that runs: one without any worker."""
+def missing_worker_differences(hosts: Sequence[str]) -> Iterator[MirrorDifference]:
+    """Yield a difference if the mirror has no running worker.
+
+    Args:
+        hosts: Hosts of the workers in the group.
+    """
     if not hosts:
-        yield Difference(Kind.START, "worker", "hosts", None, "at least one")
+        yield MirrorDifference(DifferenceKind.START, "worker", "hosts", None, "at least one")
 
 
-def version_differs(installed: str, running: Iterable[str]) -> Iterator[Difference]:
-    """Workers that run another version than the jars here."""
+def version_differences(installed: str, running: Iterable[str]) -> Iterator[MirrorDifference]:
+    """Yield a difference for each version that a worker runs and that is not the installed one.
+
+    Args:
+        installed: Version installed on this host; empty if unknown, which yields nothing.
+        running: Versions of the workers; empty ones are ignored.
+    """
     for version in sorted({*running} - {"", installed}) if installed else ():
-        yield Difference(Kind.RESTART, "worker", "version", version, installed)
+        yield MirrorDifference(DifferenceKind.RESTART, "worker", "version", version, installed)
 
 
 def connector_settings(properties: Mapping[str, str], source: str, target: str) -> dict[str, str]:
-    """What MirrorMaker 2 makes of its properties for a connector
-    (`MirrorMakerConfig.connectorBaseConfig` in Kafka's source).
+    """Return the connector settings that MirrorMaker 2 derives from its properties.
+
+    Follows `MirrorMakerConfig.connectorBaseConfig` in Kafka's source.
+
+    Args:
+        properties: MirrorMaker 2 properties.
+        source: Alias of the source cluster.
+        target: Alias of the target cluster.
     """
     made = {}
     for name, value in properties.items():

@@ -1,7 +1,6 @@
-"""The remote topics: for every topic that is to be copied from the edge, one on the central
-cluster, made by Hourmark.
+"""Remote topics: one on the central cluster for each mirrored edge topic, created by Hourmark.
 
-MirrorMaker 2 would make them itself, but would not carry `min.insync.replicas` and
+MirrorMaker 2 would create them itself, but without `min.insync.replicas` and
 `unclean.leader.election.enable`.
 """
 
@@ -14,21 +13,27 @@ from typing import Final
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import topic_settings
 from hourmark.kafka.topic_names import central_topic
-from hourmark.kafka.topic_setup import WantedTopic, add_partitions, alter_topic, create_topics
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.topics.planning import Difference, Kind, topics_differ
+from hourmark.kafka.topic_setup import TopicSpec, add_partitions, alter_topic, create_topics
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.topics.planning import DifferenceKind, MirrorDifference, topic_differences
 
 _LOG = logging.getLogger(__name__)
 
 _POLICIES: Final = ("cleanup.policy", "retention.bytes")
 
 
-def wanted_topics(
-    config: Config, sites: Sites, selected: Callable[[str], bool] = bool
-) -> list[WantedTopic]:
-    """The remote topics as they should be: as the edge's are now.
+def expected_remote_topics(
+    config: Config, sites: MirrorSites, selected: Callable[[str], bool] = bool
+) -> list[TopicSpec]:
+    """Return the remote topics that the current edge topics require, sorted by name.
 
-    `selected`: of which topics of the edge.
+    Args:
+        config: Configuration with both clusters.
+        sites: Clients of both clusters.
+        selected: Predicate on the edge topic name; by default all topics.
+
+    Raises:
+        Unavailable: A cluster does not answer.
     """
     topics = [t for t in sites.topics() if selected(t.name)]
     names = [
@@ -41,28 +46,50 @@ def wanted_topics(
         settings = {name: actual[topic.name][name] for name in names if name in actual[topic.name]}
         settings["min.insync.replicas"] = str(sites.central.settings.min_insync_replicas)
         wanted.append(
-            WantedTopic(central_topic(topic.name, sites.alias), len(topic.partitions), settings)
+            TopicSpec(central_topic(topic.name, sites.alias), len(topic.partitions), settings)
         )
     return sorted(wanted, key=lambda t: t.name)
 
 
-def differences(
-    config: Config, sites: Sites, selected: Callable[[str], bool] = bool
-) -> list[Difference]:
-    """Between the remote topics as they should be and as they are."""
-    return list(_differences(sites, wanted_topics(config, sites, selected)))
+def remote_topic_differences(
+    config: Config, sites: MirrorSites, selected: Callable[[str], bool] = bool
+) -> list[MirrorDifference]:
+    """Return the differences between expected and existing remote topics; empty if there are none.
+
+    Args:
+        config: Configuration with both clusters.
+        sites: Clients of both clusters.
+        selected: Predicate on the edge topic name; by default all topics.
+
+    Raises:
+        Unavailable: A cluster does not answer.
+    """
+    return list(_differences(sites, expected_remote_topics(config, sites, selected)))
 
 
-def mend(config: Config, sites: Sites, found: Iterable[Difference]) -> None:
-    """Make these remote topics as they should be; what was made so meanwhile is left alone."""
-    wanted = {t.name: t for t in wanted_topics(config, sites)}
-    for difference in found:
+def apply_differences(
+    config: Config, sites: MirrorSites, differences: Iterable[MirrorDifference]
+) -> None:
+    """Create remote topics, add partitions and change settings to resolve the differences.
+
+    Ignores differences that are not applicable, and topics that are no longer expected.
+
+    Args:
+        config: Configuration with both clusters.
+        sites: Clients of both clusters.
+        differences: Differences from `remote_topic_differences`.
+
+    Raises:
+        Unavailable: A cluster does not answer.
+    """
+    wanted = {t.name: t for t in expected_remote_topics(config, sites)}
+    for difference in differences:
         topic = wanted.get(difference.subject)
         if topic is None or not difference.applicable:
             continue
-        if difference.kind is Kind.CREATE:
+        if difference.kind is DifferenceKind.CREATE:
             create_topics(sites.central, [topic])
-        elif difference.kind is Kind.ADD_PARTITIONS:
+        elif difference.kind is DifferenceKind.ADD_PARTITIONS:
             add_partitions(sites.central, topic.name, topic.partitions)
         else:
             alter_topic(
@@ -70,16 +97,26 @@ def mend(config: Config, sites: Sites, found: Iterable[Difference]) -> None:
             )
 
 
-def ensure_remote_topics(config: Config, sites: Sites) -> list[str]:
-    """Create the remote topics that are missing; returns the names created.
+def ensure_remote_topics(config: Config, sites: MirrorSites) -> list[str]:
+    """Create the missing remote topics.
 
-    Other differences are told, and left to `hourmark mirror apply`: a mirror that does not start
-    for them would copy nothing.
+    Logs other differences as warnings and leaves them to `hourmark mirror apply`: a mirror that
+    refused to start because of them would copy nothing.
+
+    Args:
+        config: Configuration with both clusters.
+        sites: Clients of both clusters.
+
+    Returns:
+        Names of the created topics; empty if none was missing.
+
+    Raises:
+        Unavailable: A cluster does not answer.
     """
-    wanted = wanted_topics(config, sites)
+    wanted = expected_remote_topics(config, sites)
     missing = []
     for difference in _differences(sites, wanted):
-        if difference.kind is Kind.CREATE:
+        if difference.kind is DifferenceKind.CREATE:
             missing.append(difference.subject)
         else:
             _LOG.warning(
@@ -90,6 +127,6 @@ def ensure_remote_topics(config: Config, sites: Sites) -> list[str]:
     return missing
 
 
-def _differences(sites: Sites, wanted: list[WantedTopic]) -> Iterable[Difference]:
+def _differences(sites: MirrorSites, wanted: list[TopicSpec]) -> Iterable[MirrorDifference]:
     there = sites.central.topics([t.name for t in wanted])
-    return topics_differ(wanted, there, sites.central.topic_configs(there))
+    return topic_differences(wanted, there, sites.central.topic_configs(there))

@@ -1,1 +1,1 @@
-"""Whether the target holds what the source holds."""
+"""Verifies that the target cluster holds the same records as the source cluster."""

@@ -1,10 +1,9 @@
-"""Compares what the source holds with what the target holds of one topic-partition: the same
-records, in the same order.
+"""Compares the records of one topic-partition on source and target: same contents, same order.
 
-Pure: two iterators in, findings out. A mirror keeps the order within a partition, so both sides are
-walked in step; where they differ, a window of records ahead on each side tells what happened.
-Memory is bounded by the windows; whatever their size, two sides that differ are never called equal;
-a smaller window only names a difference less exactly.
+Pure functions from two iterators to findings. A mirror keeps the order within a partition, so both
+sides advance together. Where they differ, a look-ahead window on each side determines what
+happened. The windows bound the memory. A smaller window may classify a difference less precisely,
+but sides that differ are never reported as equal.
 """
 
 from __future__ import annotations
@@ -15,61 +14,82 @@ import itertools
 from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
-from hourmark_mirror.settings.reading import Record
+from hourmark_mirror.record_digests import RecordDigest
 
-WINDOW: Final = 20_000  # records looked ahead, once the sides differ
-RUN: Final = (
-    32  # records in a row by which the target's beginning is found of an edge whose own was deleted
-)
-RECENT: Final = 100_000  # matched records remembered, to tell doubled from foreign
-SPANS_MAX: Final = 100  # spans named for each partition; all are counted
+WINDOW: Final = 20_000  # records read ahead once the sides differ
+RUN: Final = 32  # consecutive records that locate the start of a trimmed edge on the target
+RECENT: Final = 100_000  # matched records kept to distinguish doubled from foreign
+SPANS_MAX: Final = 100  # spans listed for each partition; all faults are counted
 
-Kind = Literal["missing", "doubled", "foreign", "altered"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+FaultKind = Literal["missing", "doubled", "foreign", "altered"]
+FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Span:
-    """`count` neighbouring records with one fault. Offsets are inclusive.
+class FaultSpan:
+    """Range of adjacent records with the same fault. Offsets are inclusive.
 
-    `edge_first..edge_last`: the records at the edge; of foreign ones the next edge record that was
-    expected there. `central_first..central_last`: where on the target; of missing ones None.
+    Attributes:
+        kind: `missing`, `doubled`, `foreign` or `altered`.
+        edge_first: First edge offset; for foreign records, the next edge record expected there.
+        edge_last: Last edge offset, as for `edge_first`.
+        central_first: First offset on the target; None for missing records.
+        central_last: Last offset on the target; None for missing records.
+        count: Number of records.
     """
 
-    kind: Kind
+    kind: FaultKind
     edge_first: int | None
     edge_last: int | None
     central_first: int | None
     central_last: int | None
     count: int = 1
 
-    def continues_with(self, kind: Kind, edge: int | None, central: int | None) -> bool:
-        """Whether this record is its next neighbour."""
+    def continues_with(self, kind: FaultKind, edge: int | None, central: int | None) -> bool:
+        """Return whether a record directly follows the span and has the same fault.
+
+        Args:
+            kind: Kind of fault of the record.
+            edge: Edge offset of the record; only used for missing records.
+            central: Offset on the target; None for missing records.
+        """
         last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
         return kind == self.kind and last is not None and now == last + 1
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Comparison:
-    """What was found. `expired`: deleted by the target's retention, from its beginning on; `older`:
-    no longer at the edge.
+class RecordComparison:
+    """Result of comparing one topic-partition.
+
+    Attributes:
+        matched: Number of equal records.
+        expired: Number of records that the target's retention deleted at the beginning of its log.
+        older: Number of records on the target that the edge no longer has.
+        faults: Number of faulty records, by kind of fault.
+        spans: Faults as ranges, at most 100.
     """
 
     matched: int = 0
     expired: int = 0
     older: int = 0
     faults: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    spans: list[Span] = dataclasses.field(default_factory=list)
+    spans: list[FaultSpan] = dataclasses.field(default_factory=list)
 
-    def add(self, kind: Kind, edge: int | None, central: int | None) -> None:
-        """Count one record's fault, and name it."""
+    def add(self, kind: FaultKind, edge: int | None, central: int | None) -> None:
+        """Count the fault of one record, and extend the last span or append a new one.
+
+        Args:
+            kind: Kind of fault.
+            edge: Edge offset; None if there is none.
+            central: Offset on the target; None if the record is missing there.
+        """
         self.faults[kind] += 1
         if self.spans and (last := self.spans[-1]).continues_with(kind, edge, central):
             last.count += 1
             last.edge_last, last.central_last = edge, central
         elif len(self.spans) < SPANS_MAX:
             self.spans.append(
-                Span(
+                FaultSpan(
                     kind=kind,
                     edge_first=edge,
                     edge_last=edge,
@@ -80,15 +100,18 @@ class Comparison:
 
 
 class _Side:
-    """One side with a look ahead."""
+    """Record iterator with a look-ahead window, for one side of a comparison.
 
-    def __init__(self, records: Iterator[Record], window: int) -> None:
+    The window holds the next records in offset order, at most as many as the constructor states.
+    """
+
+    def __init__(self, records: Iterator[RecordDigest], window: int) -> None:
         self._records = records
         self._window = window
-        self._ahead: collections.deque[Record] = collections.deque()
+        self._ahead: collections.deque[RecordDigest] = collections.deque()
         self._digests: collections.Counter[bytes] = collections.Counter()
 
-    def head(self) -> Record | None:
+    def head(self) -> RecordDigest | None:
         if not self._ahead:
             self._take(1)
         return self._ahead[0] if self._ahead else None
@@ -99,13 +122,13 @@ class _Side:
         if not self._digests[record.digest]:
             del self._digests[record.digest]
 
-    def sees(self, digest: bytes) -> bool:
-        """Whether a record of this content is within the window."""
+    def contains(self, digest: bytes) -> bool:
+        """Return whether the window contains a record with this digest."""
         self._take(self._window)
         return digest in self._digests
 
     def first(self, count: int, below: int) -> list[bytes]:
-        """Digests of the next records, of those with a lower offset than this."""
+        """Return the digests of the next `count` records, without those at or after offset `below`."""
         self._take(count)
         return [
             record.digest
@@ -114,7 +137,7 @@ class _Side:
         ]
 
     def find(self, run: list[bytes]) -> int | None:
-        """How many records come before this run of them, as far as the window goes."""
+        """Return how many records precede this run of digests in the window; None if it is absent."""
         self._take(self._window)
         digests = [record.digest for record in self._ahead]
         starts = (at for at, digest in enumerate(digests) if run and digest == run[0])
@@ -129,27 +152,38 @@ class _Side:
             self._digests[record.digest] += 1
 
 
-def compare(
-    edge: Iterator[Record],
-    central: Iterator[Record],
+def compare_records(
+    edge: Iterator[RecordDigest],
+    central: Iterator[RecordDigest],
     cut: int,
     *,
     edge_was_trimmed: bool = False,
     target_was_trimmed: bool = False,
     expired_before_ms: int = 0,
     window: int = WINDOW,
-) -> Comparison:
-    """Every edge record below `cut` must be on the target, once and unaltered, and nothing else may
-    be there.
+) -> RecordComparison:
+    """Compare the records of an edge topic-partition with its copy on the target.
 
-    `edge` may go on past the cut, and must where records were produced since: those need not have
-    arrived, but may have. `edge_was_trimmed`: its log start is past 0, so the target may begin with
-    records that are no longer at the edge; whether those were right, nothing tells any more.
-    `target_was_trimmed`: so is the target's, so that what is missing before its first record, and
-    older than `expired_before_ms`, was deleted by its retention. Retention leaves no holes: others
-    are missing, and so is whatever is missing after a record that is no longer at the edge.
+    Every edge record below `cut` must be on the target, once and unaltered, and the target must
+    hold nothing else. Records at or after `cut` may be on the target but need not be, so `edge`
+    must include those that were produced meanwhile.
+
+    Args:
+        edge: Records of the edge in offset order.
+        central: Records of the target in offset order.
+        cut: Edge offset up to which the mirror has copied.
+        edge_was_trimmed: The edge's log start is above 0, so the target may begin with records that
+            cannot be compared any more.
+        target_was_trimmed: The target's log start is above 0, so its retention may have deleted
+            records at the beginning.
+        expired_before_ms: Unix milliseconds; a missing record counts as expired only if it is at
+            the beginning and older.
+        window: Maximum number of records to read ahead on each side.
+
+    Returns:
+        Counts and fault spans.
     """
-    result = Comparison()
+    result = RecordComparison()
     source, target = _Side(edge, window), _Side(central, window)
     recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
     if edge_was_trimmed:
@@ -167,7 +201,7 @@ def compare(
             recent[a.digest] = a.offset
             if len(recent) > RECENT:
                 recent.popitem(last=False)
-        elif a is None or (b is not None and target.sees(a.digest)):
+        elif a is None or (b is not None and target.contains(a.digest)):
             assert b is not None, "one of both has a record"
             target.pop()
             at_beginning = False
@@ -175,7 +209,9 @@ def compare(
                 result.add("doubled", recent[b.digest], b.offset)
             else:
                 result.add("foreign", None if a is None else a.offset, b.offset)
-        elif b is not None and a.key is not None and a.key == b.key and not source.sees(b.digest):
+        elif (
+            b is not None and a.key is not None and a.key == b.key and not source.contains(b.digest)
+        ):
             source.pop()
             target.pop()
             at_beginning = False
@@ -189,15 +225,14 @@ def compare(
 
 
 def _skip_older(source: _Side, target: _Side, cut: int, *, begins_later: bool) -> int:
-    """Pass over what the target has from before the edge's first record; how many.
+    """Skip the target records from before the edge's first record, and return how many they are.
 
-    A record that is at the edge twice, once deleted, once not, is no beginning: where several in a
-    row are found, they are. `begins_later`: the target may itself begin after the edge's first
-    record, and further on than a window. Times tell: they are the same on both sides, and in order
-    but for less than that.
+    A record may occur twice at the edge and be deleted once, so a single match does not mark the
+    beginning; a run of matching records does. If the target begins later than the edge
+    (`begins_later`), timestamps decide, which are equal on both sides and nearly in order.
     """
     older, begin = 0, source.head()
-    while (first := target.head()) is not None and not source.sees(first.digest):
+    while (first := target.head()) is not None and not source.contains(first.digest):
         if begins_later and begin is not None and first.timestamp_ms > begin.timestamp_ms:
             break
         older += 1

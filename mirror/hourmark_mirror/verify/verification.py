@@ -1,10 +1,10 @@
-"""`hourmark mirror verify`: has the mirror reached this cut, can a gap be excluded, are both sides
-equal.
+"""`hourmark mirror verify`: checks that the mirror reached a cut, without gaps or differences.
 
-The order is what makes it true: the cut (edge ends) first; then the positions, until they have
-reached it, and after each look at them the edge's log starts, so that a hole that retention makes
-meanwhile is seen; then the target's ends; then the edge's ends again, as everything on the target
-by then was at the edge before; and the topics' ids at last, as at first.
+The order of reads makes the result valid. First comes the cut, which is the edge's end offsets.
+Then the positions are read until they reach the cut, each time followed by the edge's log starts,
+so that a gap that retention makes meanwhile is detected. The target's end offsets follow. The
+edge's end offsets are then read again, because everything on the target was at the edge before.
+Topic ids are read at the beginning and again at the end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hourmark.clock import Clock
 from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.mirror import ahead, gaps, reached, recreated
+from hourmark.kafka.mirror import find_gaps, partitions_ahead, partitions_behind, recreated_topics
 from hourmark.kafka.topic_names import events_topic
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.verify.checks import Check, Checks
-from hourmark_mirror.verify.contents import Compared, Contents
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify.content_comparison import ComparedPartition, ContentComparer
+from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,42 +34,58 @@ _HOLDING = (
     AlarmName.TOPIC_RECREATED,
     AlarmName.OVERTAKEN,
     AlarmName.STALE_OFFSETS,
-)  # the next check must know where the mirror stood before
+)  # the next verification needs the earlier positions
 
 
-class Verdict(NamedTuple):
-    """What a check found; `alarms` are what is wrong besides contents, and what was wrong and
-    nobody accepted.
+class VerificationResult(NamedTuple):
+    """Findings of one verification.
 
-    `left_out`: how many topic-partitions a sample did not compare.
+    Attributes:
+        alarms: New findings other than contents, and earlier ones that were not accepted.
+        behind: Descriptions of topic-partitions that did not reach the cut in time.
+        compared: Content comparison of each compared topic-partition.
+        left_out: Number of topic-partitions that a sample did not compare.
     """
 
     alarms: list[Alarm]
     behind: list[str]
-    compared: list[Compared]
+    compared: list[ComparedPartition]
     left_out: int = 0
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found, where something was looked at."""
+        """Return whether at least one partition was compared and nothing was found."""
         return not (
             self.alarms or self.behind or any(c.comparison.faults for c in self.compared)
         ) and bool(self.compared)
 
 
 class Verification:
-    """One check; `run` blocks until the cut is reached, at most `timeout_s`, and then for the
-    comparison.
+    """One verification of a mirror against the edge's current end offsets.
+
+    Call `run` once; it blocks while it waits for the mirror and compares records.
     """
 
     def __init__(
         self, config: Config, clock: Clock, *, topics: Sequence[str], accept: bool
     ) -> None:
+        """Read the state of the last verification and the current topics.
+
+        Args:
+            config: Configuration with both clusters and `mirror.work_dir`.
+            clock: Source of time and sleep.
+            topics: Topic or event type names to verify; empty for all.
+            accept: Accept the known alarms, so that only new findings are reported.
+
+        Raises:
+            UsageError: No mirrored topic has one of the names, or the state file cannot be used.
+            Unavailable: A cluster does not answer.
+        """
         self._max_bytes = config.kafka.max_message_bytes
         self._clock = clock
-        self._sites = Sites(config)
+        self._sites = MirrorSites(config)
         self._edge = self._sites.edge
-        self._checks = Checks(config.mirror.work_dir, self._edge.cluster_id())
+        self._checks = VerificationState(config.mirror.work_dir, self._edge.cluster_id())
         self._accept = accept
         self._only = set(topics)
         self._topics = {t.name: t for t in self._sites.topics() if self._selected(t.name)}
@@ -92,39 +108,54 @@ class Verification:
         *,
         sample: int | None = None,
         seed: int = 0,
-        tell: Callable[[Verdict], object] = lambda _: None,
-    ) -> Verdict:
-        """Check the cut of now.
+        report: Callable[[VerificationResult], object] = lambda _: None,
+    ) -> VerificationResult:
+        """Wait until the mirror reaches the edge's current end offsets, then compare both sides.
 
-        `sample`: compare the contents of so many topic-partitions only, chosen by `seed`.
+        Args:
+            timeout_s: Maximum seconds to wait for the mirror; the comparison takes additional time.
+            sample: Compare the contents of this many randomly chosen topic-partitions; None for
+                all.
+            seed: Seed of the random choice.
+            report: Receives the result before the state is saved, which may fail.
 
-        `tell`: is given the verdict before it is remembered, as that may fail. UsageError where it
-        does; Unavailable.
+        Returns:
+            The findings.
+
+        Raises:
+            UsageError: The state file cannot be written.
+            Unavailable: A cluster does not answer.
         """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
-        anew = recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
+        recreated = recreated_topics(
+            self._known_ids(), {t.name: t.topic_id for t in self._topics.values()}
+        )
         found = [
-            Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in anew
+            Alarm(AlarmName.TOPIC_RECREATED, topic, self._recreated_text(topic), topic)
+            for topic in recreated
         ]
-        trusted = [p for p in partitions if self._accept or p.topic not in anew]
+        trusted = [p for p in partitions if self._accept or p.topic not in recreated]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
         starts = self._edge.starts(
             trusted
-        )  # after the positions: where retention passed those of the last check, up to now
-        found += self._gaps({p: start for p, start in starts.items() if p.topic not in anew})
-        found = self._untold([*found, *self._only_central()])
+        )  # read after the positions, to detect retention that passed the last known ones
+        found += self._gaps({p: start for p, start in starts.items() if p.topic not in recreated})
+        found = self._without_reported([*found, *self._only_central()])
         found += self._stale(trusted, positions)
-        remotes = self._sites.remote_of(sorted(trusted))
+        remotes = self._sites.existing_remotes(sorted(trusted))
         chosen = remotes if sample is None else _sampled(remotes, sample, seed)
-        compared = Contents(self._sites, self._clock, self._max_bytes, chosen).compare(
+        compared = ContentComparer(self._sites, self._clock, self._max_bytes, chosen).compare(
             cut, positions
         )
         found += [alarm for one in compared for alarm in _faults(one)]
         found += self._changed_meanwhile()
-        alarms = [*self._missing(trusted, remotes), *self._standing(found, {**starts, **positions})]
-        verdict = Verdict(alarms, behind, compared, len(remotes) - len(chosen))
-        tell(verdict)
+        alarms = [
+            *self._missing(trusted, remotes),
+            *self._update_state(found, {**starts, **positions}),
+        ]
+        verdict = VerificationResult(alarms, behind, compared, len(remotes) - len(chosen))
+        report(verdict)
         self._checks.save()
         return verdict
 
@@ -133,7 +164,7 @@ class Verification:
             name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)
         }
 
-    def _anew_text(self, topic: str) -> str:
+    def _recreated_text(self, topic: str) -> str:
         what = "was deleted and recreated" if topic in self._topics else "was deleted"
         before = self._checks.topics.get(topic)
         positions = sorted(before.positions.items()) if before else []
@@ -146,22 +177,22 @@ class Verification:
     def _wait(
         self, cut: Mapping[Partition, int], timeout_s: float
     ) -> tuple[list[str], Mapping[Partition, int]]:
-        told_s = self._clock.monotonic_s()
-        give_up_s = told_s + timeout_s
+        logged_s = self._clock.monotonic_s()
+        give_up_s = logged_s + timeout_s
         with contextlib.closing(self._sites.positions()) as reader:
             while True:
                 positions = reader.refresh()
-                behind = reached(cut, self._edge.starts(list(cut)), positions)
+                behind = partitions_behind(cut, self._edge.starts(list(cut)), positions)
                 now_s = self._clock.monotonic_s()
                 if not behind or now_s >= give_up_s:
                     return [str(b) for b in behind], positions
-                if now_s - told_s >= PROGRESS_S:
-                    told_s = now_s
+                if now_s - logged_s >= PROGRESS_S:
+                    logged_s = now_s
                     _LOG.info("waiting for %d topic-partitions, such as %s", len(behind), behind[0])
                 self._clock.sleep(POLL_S)
 
     def _gaps(self, starts: Mapping[Partition, int]) -> list[Alarm]:
-        found = gaps(self._checks.positions, starts)
+        found = find_gaps(self._checks.positions, starts)
         return [
             Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
             for gap in found
@@ -172,7 +203,7 @@ class Verification:
     ) -> list[Alarm]:
         ends = self._edge.ends(partitions)
         text = "{}: the mirror stands at {}, past the edge's end {}: stale, so nothing is copied"
-        stale = ahead(ends, positions)
+        stale = partitions_ahead(ends, positions)
         return [
             Alarm(AlarmName.STALE_OFFSETS, str(p), text.format(p, positions[p], ends[p]), p.topic)
             for p in stale
@@ -184,7 +215,12 @@ class Verification:
         text = "{} does not exist on the central cluster"
         missing = [p for p in sorted(partitions) if p not in remotes]
         return [
-            Alarm(AlarmName.REMOTE_MISSING, str(p), text.format(self._sites.remote(p)), p.topic)
+            Alarm(
+                AlarmName.REMOTE_MISSING,
+                str(p),
+                text.format(self._sites.remote_partition(p)),
+                p.topic,
+            )
             for p in missing
         ]
 
@@ -195,60 +231,59 @@ class Verification:
         )
         found = [
             Alarm(AlarmName.ONLY_CENTRAL, what, text.format(what), topic)
-            for topic, what in self._sites.only_central()
+            for topic, what in self._sites.list_central_only()
             if self._selected(topic) and what not in self._checks.accepted
         ]
         if self._accept:
             self._checks.accepted |= {alarm.subject for alarm in found}
         return found
 
-    def _untold(self, found: Sequence[Alarm]) -> list[Alarm]:
-        """Of what is accepted, only what no check before has told in these words: somebody must
-        have read it once.
-        """
+    def _without_reported(self, found: Sequence[Alarm]) -> list[Alarm]:
         return [alarm for alarm in found if not (self._accept and alarm in self._checks.alarms)]
 
     def _changed_meanwhile(self) -> list[Alarm]:
-        """Topics that are others now than when this check began."""
+        """Return an alarm for each topic deleted or recreated since this verification began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
-        changed = recreated({name: t.topic_id for name, t in self._topics.items()}, ids)
+        changed = recreated_topics({name: t.topic_id for name, t in self._topics.items()}, ids)
         return [
-            Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic)
+            Alarm(AlarmName.TOPIC_RECREATED, topic, self._recreated_text(topic), topic)
             for topic in changed
         ]
 
-    def _standing(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
-        """The alarms that stand, but for contents that are told record by record; `_checks` knows
-        what the next one must know.
+    def _update_state(
+        self, found: Sequence[Alarm], offsets: Mapping[Partition, int]
+    ) -> list[Alarm]:
+        """Update the state and return the alarms to report, except faults reported by record.
 
-        `stands`: the mirror's positions, and log starts where it has none: what is gone below those
-        was told. What is accepted is told, once, and not kept.
+        Args:
+            found: Alarms of this verification.
+            offsets: The mirror's positions; log starts where it has none.
         """
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
-            standing = list(found)
+            active = list(found)
             for name in [
                 n for n in self._checks.topics if self._selected(n) and n not in self._topics
             ]:
                 del self._checks.topics[name]
         else:
-            standing = [
-                alarm for alarm in self._checks.raised(found) if self._selected(alarm.topic)
+            active = [
+                alarm for alarm in self._checks.raise_alarms(found) if self._selected(alarm.topic)
             ]
         holding = (
             (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING
-        )  # a gap is accepted; what is stale is wrong still
-        held = {alarm.topic for alarm in standing if alarm.name in holding}
+        )  # a gap can be accepted; a stale position remains an error
+        held = {alarm.topic for alarm in active if alarm.name in holding}
         for name in self._topics.keys() - held:
             info = self._topics[name]
-            stood = {p: at for p in info.partitions if (at := stands.get(Partition(name, p)))}
-            self._checks.topics[name] = Check(info.topic_id, stood)
-        told = {
+            positions = {p: at for p in info.partitions if (at := offsets.get(Partition(name, p)))}
+            self._checks.topics[name] = TopicCheckpoint(info.topic_id, positions)
+        by_record = {
             (alarm.name, alarm.subject)
             for alarm in found
             if alarm.name == AlarmName.CONTENTS_DIFFER
         }
-        return [alarm for alarm in standing if (alarm.name, alarm.subject) not in told]
+        return [alarm for alarm in active if (alarm.name, alarm.subject) not in by_record]
 
 
 def _sampled(
@@ -258,8 +293,7 @@ def _sampled(
     return {p: remotes[p] for p in sorted(chosen)}
 
 
-def _faults(compared: Compared) -> list[Alarm]:
-    """What is wrong with a partition's contents, or may be."""
+def _faults(compared: ComparedPartition) -> list[Alarm]:
     p, faults, spans = compared.partition, compared.comparison.faults, compared.comparison.spans
     if not compared.settled:
         return [

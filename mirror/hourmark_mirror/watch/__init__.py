@@ -1,1 +1,1 @@
-"""Alarms of the mirror, before events are lost and when they are."""
+"""Continuous observation of the mirror, with alarms before and after events are lost."""

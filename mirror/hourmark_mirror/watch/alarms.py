@@ -1,9 +1,8 @@
-"""From what was observed to alarms: pure functions of one look and of what is remembered of those
-before.
+"""Derives alarms from one observation and the watch state, as pure functions.
 
-What may have cost events (`LOSSES`) stands until an operator accepts it, whatever later looks see:
-retention deletes evidence, and a topic outgrows a position that is not its own. Everything else is
-over once it is no longer seen.
+Alarms that may mean lost events (`LOSSES`) persist until an operator accepts them, because
+retention deletes evidence and a recreated topic outgrows a stale position. All other alarms end
+once an observation no longer shows their cause.
 """
 
 from __future__ import annotations
@@ -15,9 +14,21 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.mirror import CONNECTOR, ahead, gaps, reached, recreated
+from hourmark.kafka.mirror import (
+    CONNECTOR,
+    find_gaps,
+    partitions_ahead,
+    partitions_behind,
+    recreated_topics,
+)
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.watch.observed import KnownPartition, KnownTopic, Memory, Observed, Stretch
+from hourmark_mirror.watch.observation import (
+    MirrorObservation,
+    PartitionState,
+    TopicState,
+    UnsampledRange,
+    WatchState,
+)
 
 LOSSES: Final = (
     AlarmName.OVERTAKEN,
@@ -26,20 +37,22 @@ LOSSES: Final = (
     AlarmName.TARGET_TRUNCATED,
     AlarmName.CONTENTS_DIFFER,
 )
-# behind for so long at one position: with looks every ten seconds it is named within the minute
+# time without progress: with an observation every ten seconds, the alarm comes within a minute
 STILL_MS: Final = 40_000
-FEW_MS: Final = 20_000  # a worker that is restarted is away for less
+FEW_MS: Final = 20_000  # longer than the restart of a worker takes
 BLIND_MS: Final = (
-    60_000  # looks that lie further apart say nothing of what stood still between them
+    60_000  # observations further apart do not show whether a position moved in between
 )
 
 
-class Limits(NamedTuple):
-    """What is too little and too long.
+class AlarmLimits(NamedTuple):
+    """Thresholds of the alarms.
 
-    `retention_hours`: before retention; of a shorter one its half. `expected_s`: by topic.
-
-    `workers`: how many share the mirror; 0: nobody counts.
+    Attributes:
+        retention_hours: Alarm if retention may delete an uncopied record within this time; at most
+            half of the topic's retention applies.
+        expected_s: Maximum seconds between records, by topic; other topics have no limit.
+        workers: Number of workers that should share the mirror; 0 disables the alarm.
     """
 
     retention_hours: float
@@ -47,9 +60,13 @@ class Limits(NamedTuple):
     workers: int = 0
 
 
-class Verified(NamedTuple):
-    """Of a topic, by samples: what was written before `through_ms` was copied, and so many of
-    `passed` records were compared.
+class TopicVerification(NamedTuple):
+    """Extent to which samples have verified one topic.
+
+    Attributes:
+        through_ms: Unix milliseconds; records written before were copied.
+        compared: Number of records compared.
+        passed: Number of offsets from which the compared records were sampled.
     """
 
     through_ms: int
@@ -57,8 +74,8 @@ class Verified(NamedTuple):
     passed: int
 
 
-class Unverified(StrEnum):
-    """Why samples say nothing of a topic."""
+class UnverifiedReason(StrEnum):
+    """Reason why samples have not verified a topic."""
 
     LOSS = "a loss of it stands"
     NO_REMOTE = "it has no remote topic"
@@ -66,47 +83,60 @@ class Unverified(StrEnum):
     NOTHING_NEW = "no record came since the first look"
 
 
-class Judged(NamedTuple):
-    """`alarms`: all that stand now, losses of before among them.
+class WatchResult(NamedTuple):
+    """Result of evaluating one observation. Each topic is in either `verified` or `unverified`.
 
-    `verified`, `unverified`: by topic, each in one of them.
+    Attributes:
+        alarms: All active alarms, including earlier losses that were not accepted.
+        state: Watch state for the next observation.
+        verified: Extent of the verification, by topic.
+        unverified: Reason why the topic is not verified, by topic.
     """
 
     alarms: list[Alarm]
-    memory: Memory
-    verified: Mapping[str, Verified]
-    unverified: Mapping[str, Unverified]
+    state: WatchState
+    verified: Mapping[str, TopicVerification]
+    unverified: Mapping[str, UnverifiedReason]
 
 
-def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = False) -> Judged:
-    """The alarms of this look, and what to remember for the next.
+def evaluate_alarms(
+    observation: MirrorObservation, before: WatchState, limits: AlarmLimits, *, accept: bool = False
+) -> WatchResult:
+    """Return the active alarms after an observation, and the watch state for the next one.
 
-    `accept`: what stood before is told no more, but for what is wrong still. What is lost since the
-    look before, nobody knew of: it is told, and stands.
+    Args:
+        observation: Current observation.
+        before: Watch state after the previous observation.
+        limits: Thresholds.
+        accept: Discard earlier losses, except those whose cause persists. Losses since the previous
+            observation are still reported.
     """
-    still, few_since_ms = standing_still(seen, before), _few_since_ms(seen, before, limits)
+    still, few_since_ms = (
+        stalled_partitions(observation, before),
+        _few_since_ms(observation, before, limits),
+    )
     checks: tuple[Callable[[], Iterator[Alarm]], ...] = (
-        lambda: _recreated(seen, before),
-        lambda: _overtaken(seen, before),
-        lambda: _stale(seen),
-        lambda: _truncated(seen, before),
-        lambda: _different(seen),
-        lambda: _missing(seen),
-        lambda: _near(seen, limits),
-        lambda: _blocked(seen, still),
-        lambda: _stopped(seen, still),
-        lambda: _few(seen, few_since_ms, limits),
-        lambda: _quiet(seen, limits),
+        lambda: _recreated(observation, before),
+        lambda: _overtaken(observation, before),
+        lambda: _stale(observation),
+        lambda: _truncated(observation, before),
+        lambda: _different(observation),
+        lambda: _missing(observation),
+        lambda: _near(observation, limits),
+        lambda: _blocked(observation, still),
+        lambda: _stopped(observation, still),
+        lambda: _few(observation, few_since_ms, limits),
+        lambda: _quiet(observation, limits),
     )
     found = {(a.name, a.subject): a for check in checks for a in check()}
     if accept:
-        known = _known_gaps(seen, before)
+        known = _known_gaps(observation, before)
         found, before = (
             {key: a for key, a in found.items() if a not in known},
             dataclasses.replace(before, standing=()),
         )
-    # The first text of a loss tells of evidence that goes; that of a gap which is found again tells
-    # of the gap as it grew.
+    # Keep the first text of a loss, because its evidence may be deleted. A gap that is found again
+    # gets its new text, because it may have grown.
     kept = {
         (a.name, a.subject): a
         for a in before.standing
@@ -114,114 +144,176 @@ def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = Fal
     }
     every = {**found, **kept}
     standing = tuple(alarm for alarm in every.values() if alarm.name in LOSSES)
-    memory = dataclasses.replace(_remembered(seen, before, standing), few_since_ms=few_since_ms)
+    state = dataclasses.replace(
+        _remembered(observation, before, standing), few_since_ms=few_since_ms
+    )
     alarms = sorted(every.values(), key=lambda a: (a.name, a.subject))
-    return Judged(alarms, memory, verified(seen, memory), unverified(seen, memory))
+    return WatchResult(
+        alarms, state, verified_topics(observation, state), unverified_topics(observation, state)
+    )
 
 
-def retention_left_s(seen: Observed) -> dict[Partition, float]:
-    """Seconds until the edge's retention may delete the first record that is not copied; of
-    partitions that are behind.
+def retention_left_s(observation: MirrorObservation) -> dict[Partition, float]:
+    """Return the time until the edge's retention may delete the first uncopied record.
+
+    Args:
+        observation: Current observation.
+
+    Returns:
+        Seconds by partition, negative if overdue. Contains only partitions that are behind and
+        whose topic has limited retention.
     """
     return {
-        p: (written_ms + seen.retention_ms[p.topic] - seen.now_ms) / 1000
-        for p, written_ms in seen.uncopied_ms.items()
-        if seen.retention_ms.get(p.topic, -1) >= 0
+        p: (written_ms + observation.retention_ms[p.topic] - observation.now_ms) / 1000
+        for p, written_ms in observation.uncopied_ms.items()
+        if observation.retention_ms.get(p.topic, -1) >= 0
     }
 
 
-def verified(seen: Observed, memory: Memory) -> dict[str, Verified]:
-    """By topic, what its samples say after this look."""
-    told = _told_by_samples(seen, memory)
-    return {topic: said for topic, said in told.items() if isinstance(said, Verified)}
+def verified_topics(
+    observation: MirrorObservation, state: WatchState
+) -> dict[str, TopicVerification]:
+    """Return the topics that samples have verified after an observation, and to which extent.
+
+    Args:
+        observation: Current observation.
+        state: Watch state that includes the observation.
+
+    Returns:
+        Extent by topic; topics that are not verified are absent.
+    """
+    results = _sampling_results(observation, state)
+    return {
+        topic: result for topic, result in results.items() if isinstance(result, TopicVerification)
+    }
 
 
-def unverified(seen: Observed, memory: Memory) -> dict[str, Unverified]:
-    """By topic, why samples say nothing of it after this look."""
-    told = _told_by_samples(seen, memory)
-    return {topic: said for topic, said in told.items() if isinstance(said, Unverified)}
+def unverified_topics(
+    observation: MirrorObservation, state: WatchState
+) -> dict[str, UnverifiedReason]:
+    """Return the topics that samples have not verified after an observation, and why.
+
+    Args:
+        observation: Current observation.
+        state: Watch state that includes the observation.
+
+    Returns:
+        Reason by topic; empty if all topics are verified.
+    """
+    results = _sampling_results(observation, state)
+    return {
+        topic: result for topic, result in results.items() if isinstance(result, UnverifiedReason)
+    }
 
 
-def _told_by_samples(seen: Observed, memory: Memory) -> dict[str, Verified | Unverified]:
-    lost = {alarm.topic for alarm in memory.standing}
-    found: dict[str, Verified | Unverified] = {}
-    for name in sorted(seen.ids):
+def _sampling_results(
+    observation: MirrorObservation, state: WatchState
+) -> dict[str, TopicVerification | UnverifiedReason]:
+    lost = {alarm.topic for alarm in state.standing}
+    found: dict[str, TopicVerification | UnverifiedReason] = {}
+    for name in sorted(observation.ids):
         if name in lost:
-            found[name] = Unverified.LOSS
-        elif name not in seen.remote_ids:
-            found[name] = Unverified.NO_REMOTE
+            found[name] = UnverifiedReason.LOSS
+        elif name not in observation.remote_ids:
+            found[name] = UnverifiedReason.NO_REMOTE
         else:
             parts = [
                 (p, known)
-                for p in seen.ends
-                if p.topic == name and (known := memory.of(p)) is not None
+                for p in observation.ends
+                if p.topic == name and (known := state.partition_state(p)) is not None
             ]
-            found[name] = _of_parts(seen, parts)
+            found[name] = _of_parts(observation, parts)
     return found
 
 
 def _of_parts(
-    seen: Observed, parts: list[tuple[Partition, KnownPartition]]
-) -> Verified | Unverified:
-    """Where nothing of a partition is left to sample, everything up to this look is, so it holds no
-    other back.
-    """
-    left = [known for p, known in parts if known.sampled < seen.ends[p]]
+    observation: MirrorObservation, parts: list[tuple[Partition, PartitionState]]
+) -> TopicVerification | UnverifiedReason:
+    left = [known for p, known in parts if known.sampled < observation.ends[p]]
     if any(known.compared == 0 for known in left):
-        return Unverified.NOT_COMPARED
+        return UnverifiedReason.NOT_COMPARED
     compared, passed = (
         sum(known.compared for _, known in parts),
         sum(known.passed for _, known in parts),
     )
     if compared == 0:
-        return Unverified.NOTHING_NEW
-    return Verified(min([seen.now_ms, *(known.sampled_ms for known in left)]), compared, passed)
+        return UnverifiedReason.NOTHING_NEW
+    return TopicVerification(
+        min([observation.now_ms, *(known.sampled_ms for known in left)]), compared, passed
+    )
 
 
-def stretches(seen: Observed, before: Memory) -> dict[Partition, Stretch]:
-    """What was copied since it was sampled last, as far as the edge still has it; the first look
-    samples nothing.
+def unsampled_ranges(
+    observation: MirrorObservation, before: WatchState
+) -> dict[Partition, UnsampledRange]:
+    """Return the offsets of each partition that were copied since its last sample.
+
+    Args:
+        observation: Current observation.
+        before: Watch state after the previous observation.
+
+    Returns:
+        Range by partition, without offsets that the edge has deleted. Partitions without earlier
+        state or without copied records are absent.
     """
     found = {}
-    for p, end in seen.ends.items():
-        if (known := before.of(p)) is not None and _same_topic(seen, before, p):
-            stretch = Stretch(
-                max(known.sampled, seen.starts[p]), min(seen.positions.get(p, 0), end)
+    for p, end in observation.ends.items():
+        if (known := before.partition_state(p)) is not None and _same_topic(observation, before, p):
+            stretch = UnsampledRange(
+                max(known.sampled, observation.starts[p]), min(observation.positions.get(p, 0), end)
             )
             if stretch.first < stretch.end:
                 found[p] = stretch
     return found
 
 
-def moved_targets(seen: Observed, before: Memory) -> list[Partition]:
-    """Partitions whose log start on the target lies past the one that was looked at last."""
+def partitions_trimmed_on_target(
+    observation: MirrorObservation, before: WatchState
+) -> list[Partition]:
+    """Return the partitions whose log start on the target moved since it was last checked.
 
-    def looked_at(p: Partition) -> int:
-        return 0 if (known := before.of(p)) is None else known.remote_start or 0
-
-    return [p for p, start in seen.remote_starts.items() if start > looked_at(p)]
-
-
-def standing_still(seen: Observed, before: Memory) -> list[Partition]:
-    """Partitions behind their ends whose position has not moved for `STILL_MS`, as far as somebody
-    looked.
+    Args:
+        observation: Current observation.
+        before: Watch state after the previous observation.
     """
-    if seen.now_ms - before.looked_ms >= BLIND_MS:
+
+    def checked_start(p: Partition) -> int:
+        return 0 if (known := before.partition_state(p)) is None else known.remote_start or 0
+
+    return [p for p, start in observation.remote_starts.items() if start > checked_start(p)]
+
+
+def stalled_partitions(observation: MirrorObservation, before: WatchState) -> list[Partition]:
+    """Return partitions that are behind and whose position has not moved for 40 seconds.
+
+    Args:
+        observation: Current observation.
+        before: Watch state after the previous observation.
+
+    Returns:
+        Empty if there are none, or if the previous observation is 60 seconds old or older.
+    """
+    if observation.now_ms - before.looked_ms >= BLIND_MS:
         return []
     return [
         p
-        for p in (entry.partition for entry in reached(seen.ends, seen.starts, seen.positions))
-        if (known := before.of(p)) is not None
-        and known.position == seen.positions.get(p)
-        and seen.now_ms - _shifted_ms(seen, before, known.since_ms) >= STILL_MS
+        for p in (
+            entry.partition
+            for entry in partitions_behind(
+                observation.ends, observation.starts, observation.positions
+            )
+        )
+        if (known := before.partition_state(p)) is not None
+        and known.position == observation.positions.get(p)
+        and observation.now_ms - _shifted_ms(observation, before, known.since_ms) >= STILL_MS
     ]
 
 
-def _recreated(seen: Observed, before: Memory) -> Iterator[Alarm]:
-    for topic in recreated(
-        {name: known.topic_id for name, known in before.topics.items()}, seen.ids
+def _recreated(observation: MirrorObservation, before: WatchState) -> Iterator[Alarm]:
+    for topic in recreated_topics(
+        {name: known.topic_id for name, known in before.topics.items()}, observation.ids
     ):
-        what = "deleted and made again" if topic in seen.ids else "deleted"
+        what = "deleted and made again" if topic in observation.ids else "deleted"
         stood = {
             n: p.position
             for n, p in sorted(before.topics[topic].partitions.items())
@@ -237,11 +329,17 @@ def _recreated(seen: Observed, before: Memory) -> Iterator[Alarm]:
         yield Alarm(AlarmName.TOPIC_RECREATED, topic, seen_text, topic)
 
 
-def _known_gaps(seen: Observed, before: Memory) -> list[Alarm]:
-    """Of the gaps that stand those that the mirror has passed: they are found again only because
-    what was covered is kept.
+def _known_gaps(observation: MirrorObservation, before: WatchState) -> list[Alarm]:
+    """Return the stored gap alarms whose gap the mirror has already passed.
+
+    Such a gap is found again on each observation until it is accepted, because the state keeps the
+    offset before it.
     """
-    passed = {str(p) for p, start in seen.starts.items() if seen.positions.get(p, start) >= start}
+    passed = {
+        str(p)
+        for p, start in observation.starts.items()
+        if observation.positions.get(p, start) >= start
+    }
     return [
         alarm
         for alarm in before.standing
@@ -249,50 +347,50 @@ def _known_gaps(seen: Observed, before: Memory) -> list[Alarm]:
     ]
 
 
-def _overtaken(seen: Observed, before: Memory) -> Iterator[Alarm]:
-    """Against what was covered at the look before; where nothing is known of it, against where the
-    mirror stands now.
-    """
-    covered: dict[Partition, int] = dict(seen.positions)
+def _overtaken(observation: MirrorObservation, before: WatchState) -> Iterator[Alarm]:
+    covered: dict[Partition, int] = dict(observation.positions)
     covered |= {
         p: known.covered
-        for p in seen.starts
-        if _same_topic(seen, before, p) and (known := before.of(p)) is not None
+        for p in observation.starts
+        if _same_topic(observation, before, p) and (known := before.partition_state(p)) is not None
     }
-    for gap in gaps(covered, {p: start for p, start in seen.starts.items() if p in covered}):
+    for gap in find_gaps(
+        covered, {p: start for p, start in observation.starts.items() if p in covered}
+    ):
         yield Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
 
 
-def _stale(seen: Observed) -> Iterator[Alarm]:
-    for p in ahead(seen.ends, seen.positions):
+def _stale(observation: MirrorObservation) -> Iterator[Alarm]:
+    for p in partitions_ahead(observation.ends, observation.positions):
         text = (
-            f"{p}: the mirror stands at {seen.positions[p]}, past the edge's end "
-            f"{seen.ends[p]}: stale, so nothing is copied"
+            f"{p}: the mirror stands at {observation.positions[p]}, past the edge's end "
+            f"{observation.ends[p]}: stale, so nothing is copied"
         )
         yield Alarm(AlarmName.STALE_OFFSETS, str(p), text, p.topic)
 
 
-def _truncated(seen: Observed, before: Memory) -> Iterator[Alarm]:
+def _truncated(observation: MirrorObservation, before: WatchState) -> Iterator[Alarm]:
     for topic, known in before.topics.items():
         if (
             known.remote_id is not None
-            and seen.remote_ids.get(topic, known.remote_id) != known.remote_id
+            and observation.remote_ids.get(topic, known.remote_id) != known.remote_id
         ):
             text = (
                 f"the target's topic of {topic} was deleted and made again; the mirror does "
                 "not copy again what it held"
             )
             yield Alarm(AlarmName.TARGET_TRUNCATED, topic, text, topic)
-    for p, end in seen.remote_ends.items():
+    for p, end in observation.remote_ends.items():
         was = (
             part.remote_end
-            if (part := before.of(p)) is not None and _same_target(seen, before, p)
+            if (part := before.partition_state(p)) is not None
+            and _same_target(observation, before, p)
             else None
         )
         if was is not None and end < was:
-            text = f"{p}: the target's end was {was}, and is {end}: what was between was taken away"
+            text = f"{p}: the target's end offset decreased from {was} to {end}: the records in between were removed"
             yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
-    for p, cut in seen.cut_off.items():
+    for p, cut in observation.cut_off.items():
         text = (
             f"{p}: edge offset {cut.offset}, written {_at(cut.timestamp_ms)}, is not on the "
             "target, whose log begins at "
@@ -301,19 +399,19 @@ def _truncated(seen: Observed, before: Memory) -> Iterator[Alarm]:
         yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
 
 
-def _different(seen: Observed) -> Iterator[Alarm]:
-    for p, sample in seen.samples.items():
+def _different(observation: MirrorObservation) -> Iterator[Alarm]:
+    for p, sample in observation.samples.items():
         if sample.differs is not None:
             text = (
                 f"{p}: edge offset {sample.differs} is not in its place on the target; "
                 f"{sample.compared} records of offsets "
-                f"{sample.stretch.first} to {sample.stretch.end - 1} were compared"
+                f"{sample.covered.first} to {sample.covered.end - 1} were compared"
             )
             yield Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)
 
 
-def _missing(seen: Observed) -> Iterator[Alarm]:
-    for topic in sorted(seen.ids.keys() - seen.remote_ids.keys()):
+def _missing(observation: MirrorObservation) -> Iterator[Alarm]:
+    for topic in sorted(observation.ids.keys() - observation.remote_ids.keys()):
         text = (
             f"topic {topic} has no remote topic on the central cluster: nothing of it is "
             "copied as it must be"
@@ -321,66 +419,68 @@ def _missing(seen: Observed) -> Iterator[Alarm]:
         yield Alarm(AlarmName.REMOTE_MISSING, topic, text, topic)
 
 
-def _near(seen: Observed, limits: Limits) -> Iterator[Alarm]:
-    for p, left_s in retention_left_s(seen).items():
-        if left_s < min(limits.retention_hours * 3600, seen.retention_ms[p.topic] / 2000):
+def _near(observation: MirrorObservation, limits: AlarmLimits) -> Iterator[Alarm]:
+    for p, left_s in retention_left_s(observation).items():
+        if left_s < min(limits.retention_hours * 3600, observation.retention_ms[p.topic] / 2000):
             text = (
                 f"{p}: retention may delete the first record that is not copied, offset "
-                f"{_uncopied(seen, p)} of "
-                f"{_at(seen.uncopied_ms[p])}, in {max(left_s, 0) / 3600:.1f} hours"
+                f"{_uncopied(observation, p)} of "
+                f"{_at(observation.uncopied_ms[p])}, in {max(left_s, 0) / 3600:.1f} hours"
             )
             yield Alarm(AlarmName.RETENTION_NEAR, str(p), text, p.topic)
 
 
-def _blocked(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
-    for p, record in seen.blocking.items():
+def _blocked(observation: MirrorObservation, still: list[Partition]) -> Iterator[Alarm]:
+    for p, record in observation.blocking.items():
         if p in still:
             text = (
-                f"{p}: stands still at {_uncopied(seen, p)}; the record at offset "
+                f"{p}: stands still at {_uncopied(observation, p)}; the record at offset "
                 f"{record.offset} has {record.bytes} bytes, and "
                 f"the target takes {record.limit}"
             )
             yield Alarm(AlarmName.RECORD_BLOCKS, str(p), text, p.topic)
 
 
-def _stopped(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
-    for failure in seen.failures:
+def _stopped(observation: MirrorObservation, still: list[Partition]) -> Iterator[Alarm]:
+    for failure in observation.failures:
         yield Alarm(
             AlarmName.TASK_STOPPED, failure.name, f"{failure.name} does not run: {failure.cause}"
         )
-    unexplained = [p for p in still if p not in seen.blocking]
-    if unexplained and not seen.failures:
+    unexplained = [p for p in still if p not in observation.blocking]
+    if unexplained and not observation.failures:
         first = unexplained[0]
         text = (
             f"{len(unexplained)} topic-partitions that are behind have not moved for "
             f"{STILL_MS // 1000} s, such as {first} at "
-            f"{seen.positions.get(first, 'its beginning')} of {seen.ends[first]}"
+            f"{observation.positions.get(first, 'its beginning')} of {observation.ends[first]}"
         )
         yield Alarm(AlarmName.TASK_STOPPED, CONNECTOR, text)
 
 
-def _few_since_ms(seen: Observed, before: Memory, limits: Limits) -> int | None:
-    if seen.workers is None or seen.workers >= limits.workers:
+def _few_since_ms(
+    observation: MirrorObservation, before: WatchState, limits: AlarmLimits
+) -> int | None:
+    if observation.workers is None or observation.workers >= limits.workers:
         return None
     return (
-        seen.now_ms
+        observation.now_ms
         if before.few_since_ms is None
-        else _shifted_ms(seen, before, before.few_since_ms)
+        else _shifted_ms(observation, before, before.few_since_ms)
     )
 
 
-def _few(seen: Observed, since_ms: int | None, limits: Limits) -> Iterator[Alarm]:
-    if since_ms is not None and seen.now_ms - since_ms >= FEW_MS:
-        text = (
-            f"{seen.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
-        )
+def _few(
+    observation: MirrorObservation, since_ms: int | None, limits: AlarmLimits
+) -> Iterator[Alarm]:
+    if since_ms is not None and observation.now_ms - since_ms >= FEW_MS:
+        text = f"{observation.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
         yield Alarm(AlarmName.WORKER_MISSING, "mirror", text)
 
 
-def _quiet(seen: Observed, limits: Limits) -> Iterator[Alarm]:
+def _quiet(observation: MirrorObservation, limits: AlarmLimits) -> Iterator[Alarm]:
     for topic, expected_s in limits.expected_s.items():
-        newest_ms = seen.newest_ms.get(topic)
-        age_s = None if newest_ms is None else (seen.now_ms - newest_ms) / 1000
+        newest_ms = observation.newest_ms.get(topic)
+        age_s = None if newest_ms is None else (observation.now_ms - newest_ms) / 1000
         if age_s is None or age_s > expected_s:
             came = (
                 "no record is there"
@@ -391,91 +491,103 @@ def _quiet(seen: Observed, limits: Limits) -> Iterator[Alarm]:
             yield Alarm(AlarmName.NO_TRAFFIC, topic, text, topic)
 
 
-def _remembered(seen: Observed, before: Memory, standing: tuple[Alarm, ...]) -> Memory:
-    """Where an edge's log start has overtaken the mirror, what was covered stays: so the gap grows,
-    until it is accepted.
-    """
+def _remembered(
+    observation: MirrorObservation, before: WatchState, standing: tuple[Alarm, ...]
+) -> WatchState:
     overtaken = {a.subject for a in standing if a.name == AlarmName.OVERTAKEN}
-    parts: dict[str, dict[int, KnownPartition]] = {name: {} for name in seen.ids}
-    for p in seen.ends:
-        parts[p.topic][p.partition] = _known(seen, before, p, keep_covered=str(p) in overtaken)
+    parts: dict[str, dict[int, PartitionState]] = {name: {} for name in observation.ids}
+    for p in observation.ends:
+        parts[p.topic][p.partition] = _known(
+            observation, before, p, keep_covered=str(p) in overtaken
+        )
     remote_ids = {name: known.remote_id for name, known in before.topics.items()} | dict(
-        seen.remote_ids
+        observation.remote_ids
     )
     topics = {
-        name: KnownTopic(seen.ids[name], remote_ids.get(name), parts[name]) for name in seen.ids
+        name: TopicState(observation.ids[name], remote_ids.get(name), parts[name])
+        for name in observation.ids
     }
-    return Memory(looked_ms=seen.now_ms, topics=topics, standing=standing)
+    return WatchState(looked_ms=observation.now_ms, topics=topics, standing=standing)
 
 
-def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) -> KnownPartition:
-    known, position = before.of(p) if _same_topic(seen, before, p) else None, seen.positions.get(p)
+def _known(
+    observation: MirrorObservation, before: WatchState, p: Partition, *, keep_covered: bool
+) -> PartitionState:
+    known, position = (
+        before.partition_state(p) if _same_topic(observation, before, p) else None,
+        observation.positions.get(p),
+    )
     new = (
         p.topic not in before.topics
-    )  # what its retention deleted before anybody looked is nobody's loss
-    first = seen.starts[p] if before.looked_ms == 0 or new else 0
-    covered = first if position is None else min(position, seen.ends[p])
+    )  # what retention deleted before the first observation is not a loss
+    first = observation.starts[p] if before.looked_ms == 0 or new else 0
+    covered = first if position is None else min(position, observation.ends[p])
     if known is not None and keep_covered:
         covered = known.covered
     elif known is not None and position is None:
-        covered = max(known.covered, seen.starts[p])  # past it only where that gap was accepted
+        covered = max(known.covered, observation.starts[p])  # past it only if that gap was accepted
     moved = (
-        known is None or known.position != position or seen.now_ms - before.looked_ms >= BLIND_MS
+        known is None
+        or known.position != position
+        or observation.now_ms - before.looked_ms >= BLIND_MS
     )
-    caught_up = known is None or max(known.position or 0, seen.starts[p]) >= known.end
-    copied = min(position or 0, seen.ends[p])
-    sample = seen.samples.get(p)
-    # A record may be stamped ahead: nothing is verified through a time that has not come.
+    caught_up = known is None or max(known.position or 0, observation.starts[p]) >= known.end
+    copied = min(position or 0, observation.ends[p])
+    sample = observation.samples.get(p)
+    # A record timestamp may be in the future; do not report verification through a future time.
     through_ms = (
         0
         if known is None
         else known.sampled_ms
         if sample is None
-        else min(seen.now_ms, sample.through_ms)
+        else min(observation.now_ms, sample.through_ms)
     )
     sampled, passed = (
-        (known.sampled, known.passed) if known is not None else (max(copied, seen.starts[p]), 0)
+        (known.sampled, known.passed)
+        if known is not None
+        else (max(copied, observation.starts[p]), 0)
     )
-    return KnownPartition(
-        sampled=sampled if sample is None else sample.stretch.end,
+    return PartitionState(
+        sampled=sampled if sample is None else sample.covered.end,
         sampled_ms=through_ms,
-        passed=passed + (0 if sample is None else sample.stretch.end - sample.stretch.first),
+        passed=passed + (0 if sample is None else sample.covered.end - sample.covered.first),
         compared=(0 if known is None else known.compared)
         + (0 if sample is None else sample.compared),
         covered=covered,
         position=position,
-        end=seen.ends[p],
-        since_ms=seen.now_ms
+        end=observation.ends[p],
+        since_ms=observation.now_ms
         if known is None or moved or caught_up
-        else _shifted_ms(seen, before, known.since_ms),
-        remote_start=seen.remote_starts.get(p)
-        if p not in seen.unread
+        else _shifted_ms(observation, before, known.since_ms),
+        remote_start=observation.remote_starts.get(p)
+        if p not in observation.unread
         else None
         if known is None
         else known.remote_start,
-        remote_end=seen.remote_ends.get(p),
+        remote_end=observation.remote_ends.get(p),
     )
 
 
-def _shifted_ms(seen: Observed, before: Memory, since_ms: int) -> int:
-    """A time of before by the clock of now, which may have been set back: what had lasted by then
-    has lasted still.
+def _shifted_ms(observation: MirrorObservation, before: WatchState, since_ms: int) -> int:
+    """Return an earlier time, shifted back by as much as the clock was set back since then.
+
+    Durations measured from it therefore do not shrink.
     """
-    return since_ms - max(0, before.looked_ms - seen.now_ms)
+    return since_ms - max(0, before.looked_ms - observation.now_ms)
 
 
-def _same_topic(seen: Observed, before: Memory, p: Partition) -> bool:
+def _same_topic(observation: MirrorObservation, before: WatchState, p: Partition) -> bool:
     known = before.topics.get(p.topic)
-    return known is not None and known.topic_id == seen.ids.get(p.topic)
+    return known is not None and known.topic_id == observation.ids.get(p.topic)
 
 
-def _same_target(seen: Observed, before: Memory, p: Partition) -> bool:
+def _same_target(observation: MirrorObservation, before: WatchState, p: Partition) -> bool:
     known = before.topics.get(p.topic)
-    return known is not None and known.remote_id == seen.remote_ids.get(p.topic)
+    return known is not None and known.remote_id == observation.remote_ids.get(p.topic)
 
 
-def _uncopied(seen: Observed, p: Partition) -> int:
-    return max(seen.positions.get(p, 0), seen.starts[p])
+def _uncopied(observation: MirrorObservation, p: Partition) -> int:
+    return max(observation.positions.get(p, 0), observation.starts[p])
 
 
 def _at(time_ms: int) -> str:

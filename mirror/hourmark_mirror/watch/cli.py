@@ -1,4 +1,4 @@
-"""`hourmark mirror watch`: alarms of the mirror, before events are lost and when they are."""
+"""`hourmark mirror watch`: observes the mirror and raises alarms before and after events are lost."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.kafka.topic_names import events_topic
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.process.metrics_server import serve_metrics
 from hourmark.process.stopping import stop_on_signals
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.watch.alarms import Judged, Limits
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.metrics import Metrics
-from hourmark_mirror.watch.observing import Looker
-from hourmark_mirror.watch.watcher import Overseer, Watch
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.watch.alarms import AlarmLimits, WatchResult
+from hourmark_mirror.watch.metrics import MirrorMetrics
+from hourmark_mirror.watch.observer import MirrorObserver
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
+from hourmark_mirror.watch.watcher import MirrorWatcher, StuckWatchMonitor
 
 
 @click.command(
@@ -35,52 +35,54 @@ from hourmark_mirror.watch.watcher import Overseer, Watch
 @click.option(
     "--once",
     is_flag=True,
-    help="Look once, print the alarms that stand, and end; exit code 1 where there are any.",
+    help="Observe once, print the active alarms and exit; exit code 1 if there are any.",
 )
 @click.option(
     "--accept",
     is_flag=True,
     help=(
-        "With --once: accept losses that were told before: their alarms end, but for what is "
-        "wrong still. What it finds stands."
+        "With --once: accept losses that were reported before. Their alarms end unless the cause "
+        "persists; new losses are reported."
     ),
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="In place of mirror.metrics_port; 0: no metrics.",
+    help="Overrides mirror.metrics_port; 0 disables metrics.",
 )
 @json_option
 def watch(
     config: Config, once: bool, accept: bool, metrics_port: int | None, as_json: bool
 ) -> None:
-    """Watch the mirror, every ten seconds until SIGTERM: a line in the log for each alarm that
-    begins and that is over.
+    """Watch the mirror every ten seconds until SIGTERM and log each alarm that begins or ends.
 
-    Alarms: retention that comes near what is not copied, or has overtaken it; a topic deleted and
-    made again; positions that are stale; a target that was truncated; a task that does not run, or
-    partitions that stand still; a record that is too large for the target; a worker that is missing
-    (mirror.workers); types that send nothing (mirror.traffic_seconds). Losses stand until --accept,
-    also over restarts. It changes nothing. Metrics are at mirror.metrics_port. What each alarm
-    means, and what to do: docs/runbooks.
+    Alarms: retention is close to uncopied records or has passed them; a topic was deleted or
+    recreated; positions are stale; the target was truncated; a task does not run, or partitions do
+    not move; a record is too large for the target; a worker is missing (mirror.workers); a type
+    sends nothing (mirror.traffic_seconds).
+
+    Losses persist until --accept, also across restarts. The watch changes nothing. Metrics are
+    served at mirror.metrics_port. For the meaning of each alarm and what to do, see docs/runbooks.
     """
     if not once and (accept or as_json):
-        raise click.UsageError("--accept and --json are of --once")
+        raise click.UsageError("--accept and --json require --once")
     set_up_logging(config.log_level)
-    clock, metrics = SystemClock(), Metrics()
+    clock, metrics = SystemClock(), MirrorMetrics()
     expected = {
         events_topic(name): seconds for name, seconds in config.mirror.traffic_seconds.items()
     }
     workers, max_bytes = config.mirror.workers, config.kafka.max_message_bytes
-    looker = Looker(
-        Sites(config),
+    looker = MirrorObserver(
+        MirrorSites(config),
         clock,
         max_message_bytes=max_bytes,
         expected=list(expected),
         counts_workers=workers > 0,
     )
-    limits = Limits(config.mirror.retention_alarm_hours, expected, workers)
-    watching = Watch(looker, WatchMemory(config.mirror.work_dir), limits, metrics, clock)
+    limits = AlarmLimits(config.mirror.retention_alarm_hours, expected, workers)
+    watching = MirrorWatcher(
+        looker, WatchStateStore(config.mirror.work_dir), limits, metrics, clock
+    )
     with contextlib.closing(looker):
         if once:
             sys.exit(_once(watching, config.kafka.edge_alias, accept=accept, as_json=as_json))
@@ -88,24 +90,29 @@ def watch(
         stop_on_signals(lambda _: stopping.set())
         port = config.mirror.metrics_port if metrics_port is None else metrics_port
         stop = serve_metrics(metrics.registry, "mirror", config.mirror.metrics_host, port)
-        Overseer(watching).start(stopping)
+        StuckWatchMonitor(watching).start(stopping)
         try:
             watching.run(stopping)
         finally:
             stop()
 
 
-def _once(watching: Watch, site: str, *, accept: bool, as_json: bool) -> int:
-    found = watching.look(accept=accept)
+def _once(watching: MirrorWatcher, site: str, *, accept: bool, as_json: bool) -> int:
+    found = watching.observe(accept=accept)
     if as_json:
-        say_json(as_object(site, found))
+        print_json(watch_result_to_json(site, found))
     else:
-        click.echo("\n".join(as_lines(site, found)))
+        click.echo("\n".join(format_watch_result(site, found)))
     return 1 if found.alarms else 0
 
 
-def as_object(site: str, found: Judged) -> dict[str, object]:
-    """What a look found, for programs."""
+def watch_result_to_json(site: str, found: WatchResult) -> dict[str, object]:
+    """Return the result of one observation as a JSON-serializable dict.
+
+    Args:
+        site: Alias of the edge cluster.
+        found: Alarms and verification by topic.
+    """
     return {
         "ok": not found.alarms,
         "alarms": [alarm.as_object() for alarm in found.alarms],
@@ -115,8 +122,13 @@ def as_object(site: str, found: Judged) -> dict[str, object]:
     }
 
 
-def as_lines(site: str, found: Judged) -> Iterator[str]:
-    """What a look found, for people."""
+def format_watch_result(site: str, found: WatchResult) -> Iterator[str]:
+    """Yield the result of one observation as lines of text, ending with a summary.
+
+    Args:
+        site: Alias of the edge cluster.
+        found: Alarms and verification by topic.
+    """
     for topic, v in found.verified.items():
         at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)
         yield (

@@ -1,6 +1,4 @@
-"""All metrics of a watch over the mirror: names, kinds, meanings. docs/metrics.md says how to read
-them.
-"""
+"""Prometheus metrics of the watch, with names, types and meanings. See docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -12,26 +10,30 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge
 
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.watch.alarms import Judged, Unverified, retention_left_s
-from hourmark_mirror.watch.observed import Observed
+from hourmark_mirror.watch.alarms import UnverifiedReason, WatchResult, retention_left_s
+from hourmark_mirror.watch.observation import MirrorObservation
 
 WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LATE)
 
 
-class Metrics:
-    """Set after each look. No label for each topic: a thousand topics would be a thousand
-    series.
+class MirrorMetrics:
+    """Prometheus metrics of a watch, in a registry of their own.
+
+    Metrics have no topic label, because a thousand topics would create a thousand series.
+
+    Attributes:
+        registry: Registry to serve.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._alarms = Gauge(
             "hourmark_mirror_alarms",
-            "Alarms that stand, by their name.",
+            "Active alarms by name.",
             ["name"],
             registry=self.registry,
         )
-        self._looked = Gauge(
+        self._observed = Gauge(
             "hourmark_mirror_last_look_timestamp_seconds",
             "Unix time of the last look that succeeded.",
             registry=self.registry,
@@ -57,27 +59,33 @@ class Metrics:
             "Records compared by samples since the watch's first look.",
             registry=self.registry,
         )
-        self._verified.set(math.nan)  # before the first look, too
-        self.alarmed([])
+        self._verified.set(math.nan)  # also before the first observation
+        self.record_alarms([])
 
-    def looked(self, seen: Observed, found: Judged) -> None:
-        """What a look saw, and what came of it."""
-        behind_s = [(seen.now_ms - v.through_ms) / 1000 for v in found.verified.values()]
-        endless = [math.inf] if Unverified.NOT_COMPARED in found.unverified.values() else []
+    def record_observation(self, observation: MirrorObservation, found: WatchResult) -> None:
+        """Set the lag, retention and sampling metrics after an observation.
+
+        Args:
+            observation: Current observation.
+            found: Result of evaluating it.
+        """
+        behind_s = [(observation.now_ms - v.through_ms) / 1000 for v in found.verified.values()]
+        endless = [math.inf] if UnverifiedReason.NOT_COMPARED in found.unverified.values() else []
         self._verified.set(max([*behind_s, *endless], default=math.nan))
         self._compared.set(sum(v.compared for v in found.verified.values()))
-        self._looked.set(seen.now_ms / 1000)
-        stands = (
-            (end, max(seen.positions.get(p, 0), seen.starts[p])) for p, end in seen.ends.items()
+        self._observed.set(observation.now_ms / 1000)
+        offsets = (
+            (end, max(observation.positions.get(p, 0), observation.starts[p]))
+            for p, end in observation.ends.items()
         )
-        self._lag.set(sum(max(0, end - at) for end, at in stands))
+        self._lag.set(sum(max(0, end - at) for end, at in offsets))
         whole = (
-            ms / 1000 for ms in seen.retention_ms.values() if ms >= 0
-        )  # where nothing waits, all of it is left
-        self._left.set(min([*retention_left_s(seen).values(), *whole], default=math.inf))
+            ms / 1000 for ms in observation.retention_ms.values() if ms >= 0
+        )  # nothing waits: the whole retention is left
+        self._left.set(min([*retention_left_s(observation).values(), *whole], default=math.inf))
 
-    def alarmed(self, alarms: Sequence[Alarm]) -> None:
-        """What stands."""
+    def record_alarms(self, alarms: Sequence[Alarm]) -> None:
+        """Set the number of active alarms for each alarm name, 0 if there are none."""
         counts = collections.Counter(alarm.name for alarm in alarms)
         for name in WATCHED:
             self._alarms.labels(name=name).set(counts[name])

@@ -1,16 +1,17 @@
-"""Records of both sides compared all the time, a few of each stretch that the mirror has copied:
-what `verify` does in full.
+"""Compares samples of copied records on both clusters continuously; `verify` compares all of them.
 
-Of a stretch, from where the last look ended to where the mirror stands now, two windows of
-neighbouring records are read at the edge: its end, and one from a random place. The target's are
-found by the first one's timestamp, which the mirror keeps; from there on they must be the same, in
-the same order, with nothing between. What it can miss: one record wrong in a stretch of n is seen
-with chance `WINDOW` / n, a run of r wrong ones with (WINDOW + r) / n; and what lies behind more
-than `BEFORE_MAX` records of its time or a later one is not compared.
+From the range copied since the last observation, the edge is read in two windows of adjacent
+records: one at the end, one at a random place. The target is located by the timestamp of the first
+record, which the mirror preserves; from there on it must hold the same records in the same order,
+with none in between.
 
-The target is read since a millisecond before the window's first record, of which some may be passed
-over (`reading_since`), and the edge is asked for two before: from what it answers to the window are
-at least as many records as the target has before it.
+Detection is probabilistic. In a range of n records, a single wrong record is detected with
+probability `WINDOW` / n, a run of r wrong records with (`WINDOW` + r) / n. A window is not compared
+if more than `BEFORE_MAX` records of its timestamp or later precede it.
+
+The target is read from one millisecond before the first record, where some records may be skipped
+(`digests_since`), and the edge from two milliseconds before, so that the distance at the edge is
+never smaller than on the target.
 """
 
 from __future__ import annotations
@@ -24,23 +25,28 @@ from typing import Final, NamedTuple
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.committed_reader import CommittedReader
-from hourmark_mirror.settings.reading import Record, read_span, reading_since, span_reader
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.watch.observed import Sample, Stretch
+from hourmark_mirror.record_digests import RecordDigest, digests_since, open_reader, read_digests
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.watch.observation import SampleResult, UnsampledRange
 
-WINDOW: Final = 20  # records of each of the two
-# partitions of a look: with looks each ten seconds, some sixteen records a second are read at each
-# side
+WINDOW: Final = 20  # records in each of the two windows
+# partitions sampled per observation: with one every ten seconds, about sixteen records a second
+# are read on each side
 AT_ONCE: Final = 4
-BEFORE_MAX: Final = 5000  # records of the target that are read to find the window's first
+BEFORE_MAX: Final = 5000  # target records read to find the first one of the window
 
 
-def difference(edge: Sequence[Record], target: Sequence[Record]) -> int | None:
-    """The first edge offset of the window that the target does not have in its place; None: it has
-    all.
+def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> int | None:
+    """Return the first edge offset of a window whose record is not in its place on the target.
 
-    The target's records begin at or before the window's first. Where that is there several times,
-    each may be meant.
+    If the first record occurs several times on the target, the best match counts.
+
+    Args:
+        edge: Adjacent records of the edge; not empty.
+        target: Records of the target, beginning at or before the first record of the window.
+
+    Returns:
+        None if the target has all records of the window, in order.
     """
     best = 0
     for at, record in enumerate(target):
@@ -59,48 +65,62 @@ def difference(edge: Sequence[Record], target: Sequence[Record]) -> int | None:
 
 
 class _Window(NamedTuple):
-    """Neighbouring records of the edge.
+    """Window of adjacent edge records.
 
-    `before`: at most so many are at the target between where it is read and them.
+    Attributes:
+        records: Records in offset order.
+        before: Maximum number of target records to read before the first of them.
     """
 
-    records: Sequence[Record]
+    records: Sequence[RecordDigest]
     before: int
 
 
-class Sampler:
-    """Chooses by `rng`, reads, compares. Unavailable where a cluster does not answer.
+class RecordSampler:
+    """Sampler that compares randomly chosen records on both clusters.
 
-    Its two consumers are kept: making them anew for each look would cost more than what they read.
+    Keeps its two consumers open, because creating them for each sample would cost more than the
+    reads.
     """
 
-    def __init__(self, sites: Sites, max_message_bytes: int, rng: random.Random) -> None:
+    def __init__(self, sites: MirrorSites, max_message_bytes: int, rng: random.Random) -> None:
         self._sites, self._max_bytes, self._rng = sites, max_message_bytes, rng
         self._readers: tuple[CommittedReader, CommittedReader] | None = None
 
     def close(self) -> None:
-        """Leave the clusters; a later sample comes back to them."""
+        """Close the consumers. A later call of `sample` opens them again."""
         readers, self._readers = self._readers, None
         for reader in readers or ():
             reader.close()
 
     def sample(
-        self, stretches: Mapping[Partition, Stretch], remotes: Mapping[Partition, Partition]
-    ) -> dict[Partition, Sample]:
-        """Of some of them, chosen at random."""
-        there = sorted(p for p in stretches if p in remotes)
+        self, ranges: Mapping[Partition, UnsampledRange], remotes: Mapping[Partition, Partition]
+    ) -> dict[Partition, SampleResult]:
+        """Compare samples of up to 4 randomly chosen partitions.
+
+        Args:
+            ranges: Copied and unsampled ranges, by edge topic-partition.
+            remotes: Remote topic-partition for each edge topic-partition.
+
+        Returns:
+            Result for each compared partition; a partition that cannot be compared is absent.
+
+        Raises:
+            Unavailable: A cluster does not answer.
+        """
+        there = sorted(p for p in ranges if p in remotes)
         chosen = self._rng.sample(there, min(AT_ONCE, len(there)))
         if not chosen:
             return {}
         ends = self._sites.central.ends([remotes[p] for p in chosen], committed=False)
         if self._readers is None:
-            edge_reader = span_reader(self._sites.edge, self._max_bytes)
-            self._readers = edge_reader, span_reader(self._sites.central, self._max_bytes)
+            edge_reader = open_reader(self._sites.edge, self._max_bytes)
+            self._readers = edge_reader, open_reader(self._sites.central, self._max_bytes)
         edge, central = self._readers
         begins = self._sites.edge.starts(chosen)
         try:
             found = {
-                p: self._of(edge, central, p, remotes[p], stretches[p], begins[p], ends[remotes[p]])
+                p: self._of(edge, central, p, remotes[p], ranges[p], begins[p], ends[remotes[p]])
                 for p in chosen
             }
         except Unavailable:
@@ -114,19 +134,14 @@ class Sampler:
         central: CommittedReader,
         p: Partition,
         remote: Partition,
-        stretch: Stretch,
+        unsampled: UnsampledRange,
         begin: int,
         end: int,
-    ) -> Sample | None:
-        """None: nothing can be compared, as retention has deleted what was to be read, or no window
-        can be placed.
-
-        `begin`: of the edge's log; `end`: of the target's.
-        """
-        tail = max(stretch.first, stretch.end - WINDOW)
-        starts = [self._rng.randrange(stretch.first, tail)] if tail > stretch.first else []
+    ) -> SampleResult | None:
+        tail = max(unsampled.first, unsampled.end - WINDOW)
+        starts = [self._rng.randrange(unsampled.first, tail)] if tail > unsampled.first else []
         windows = [
-            _read(edge, p, start, min(start + WINDOW, stretch.end)) for start in [*starts, tail]
+            _read(edge, p, start, min(start + WINDOW, unsampled.end)) for start in [*starts, tail]
         ]
         if not all(windows):
             return None
@@ -137,17 +152,14 @@ class Sampler:
             return None
         differs = [self._differs(central, remote, one, end) for one in placed]
         compared = len({record.offset for one in placed for record in one.records})
-        return Sample(
-            stretch,
+        return SampleResult(
+            unsampled,
             compared,
             windows[-1][-1].timestamp_ms,
             next((o for o in differs if o is not None), None),
         )
 
-    def _placed(self, p: Partition, window: Sequence[Record], begin: int) -> _Window | None:
-        """None: it cannot be found, as it lies too far behind, or as the edge may have deleted what
-        is before.
-        """
+    def _placed(self, p: Partition, window: Sequence[RecordDigest], begin: int) -> _Window | None:
         first = self._sites.edge.at_time([p], window[0].timestamp_ms - 2)[p]
         before = window[0].offset - first
         return None if first == begin > 0 or before > BEFORE_MAX else _Window(window, before)
@@ -156,10 +168,10 @@ class Sampler:
         self, central: CommittedReader, remote: Partition, window: _Window, end: int
     ) -> int | None:
         since_ms, count = window.records[0].timestamp_ms - 1, window.before + len(window.records)
-        with reading_since(self._sites.central, central, remote, since_ms, end) as there:
-            return difference(window.records, list(itertools.islice(there, count)))
+        with digests_since(self._sites.central, central, remote, since_ms, end) as there:
+            return first_difference(window.records, list(itertools.islice(there, count)))
 
 
-def _read(reader: CommittedReader, p: Partition, start: int, end: int) -> list[Record]:
-    with contextlib.closing(read_span(reader, p, start, end)) as records:
+def _read(reader: CommittedReader, p: Partition, start: int, end: int) -> list[RecordDigest]:
+    with contextlib.closing(read_digests(reader, p, start, end)) as records:
         return list(itertools.islice(records, WINDOW))

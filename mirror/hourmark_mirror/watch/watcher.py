@@ -1,18 +1,11 @@
-"""The watch over the mirror: observes, judges, remembers, reports; and the alarm of a watch that
-hangs.
+"""Watch over the mirror: observes, evaluates, stores state, reports alarms, detects its own hangs.
 
-The watch over the mirror: it looks, judges, remembers, and tells what begins and what is over. It
-changes nothing.
+The watch is a separate program, because it must continue when the mirror has ended and may watch a
+MirrorMaker 2 that others run. It changes nothing.
 
-It is a program of its own, because it must go on where the mirror has ended, and may watch a
-MirrorMaker 2 that others run.
-
-Sees to it that the watch looks. A look that does not end is an alarm within the minute, and at last
-the end of the process.
-
-A client of Kafka may wait for ever for threads of its own (`hourmark.kafka.clients`), and nothing
-ends a thread of Python from outside. Whoever supervises the watch starts it anew, and alarms that
-stand are remembered.
+A Kafka client may wait forever for its own threads (`hourmark.kafka.clients`), and Python cannot
+end a thread from outside. An observation that hangs therefore raises an alarm within a minute and
+finally ends the process. The supervisor of the watch restarts it, and stored alarms are kept.
 """
 
 from __future__ import annotations
@@ -26,126 +19,161 @@ from typing import Final, Protocol
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.process.alarms import Alarm, AlarmLog, AlarmName
-from hourmark_mirror.watch.alarms import Judged, Limits, judged
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.metrics import Metrics
-from hourmark_mirror.watch.observed import Memory, Observed
+from hourmark_mirror.watch.alarms import AlarmLimits, WatchResult, evaluate_alarms
+from hourmark_mirror.watch.metrics import MirrorMetrics
+from hourmark_mirror.watch.observation import MirrorObservation, WatchState
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 10.0
-UNWATCHED_S: Final = 45.0  # so long without a look is an alarm of its own; named within the minute
+OBSERVE_INTERVAL_S: Final = 10.0
+UNWATCHED_S: Final = (
+    45.0  # time without an observation until its alarm, which comes within a minute
+)
 
 
-class Looks(Protocol):
-    """`looking.Looker`."""
+class Observer(Protocol):
+    """Source of observations, such as `MirrorObserver`."""
 
-    def look(self, before: Memory) -> Observed: ...
+    def observe(self, before: WatchState) -> MirrorObservation: ...
 
 
-class Watch:
-    """One look after the other, told in the log and as metrics."""
+class MirrorWatcher:
+    """Watch that repeatedly observes a mirror, stores the state and reports alarms.
+
+    Alarms go to the log and to metrics. `report_unwatched` and `observing_s` may be called from
+    other threads.
+    """
 
     def __init__(
-        self, looks: Looks, memory: WatchMemory, limits: Limits, metrics: Metrics, clock: Clock
+        self,
+        observer: Observer,
+        store: WatchStateStore,
+        limits: AlarmLimits,
+        metrics: MirrorMetrics,
+        clock: Clock,
     ) -> None:
-        self._looks, self._memory, self._limits = looks, memory, limits
+        """Create a watch; it does not observe before `observe` or `run` is called.
+
+        Args:
+            observer: Source of observations.
+            store: Durable watch state.
+            limits: Thresholds of the alarms.
+            metrics: Metrics to set after each observation.
+            clock: Source of monotonic time.
+        """
+        self._observer, self._store, self._limits = observer, store, limits
         self._metrics, self._clock = metrics, clock
-        self._looked_s = self._began_s = clock.monotonic_s()
-        self._log, self._telling = AlarmLog(), threading.Lock()
+        self._observed_s = self._began_s = clock.monotonic_s()
+        self._log, self._report_lock = AlarmLog(), threading.Lock()
         self._unwatched: list[Alarm] = []
 
-    def look(self, *, accept: bool = False) -> Judged:
-        """One look; what stands now, and what is verified.
+    def observe(self, *, accept: bool = False) -> WatchResult:
+        """Observe the mirror once, report and store the result, and return it.
 
-        Unavailable where a cluster does not answer, or where the look is not remembered: what it
-        found is told before.
+        Args:
+            accept: Discard earlier losses; those found by this observation are still reported.
 
-        `accept`: what stood is told no more; what this look finds is.
+        Raises:
+            Unavailable: A cluster does not answer, or the state cannot be stored; alarms are
+                reported before the state is stored.
+            UsageError: The state file is damaged or its folder cannot be used.
         """
-        with self._memory.turn() as before:
-            seen = self._looks.look(before)
-            found = judged(seen, before, self._limits, accept=accept)
-            self._metrics.looked(seen, found)
-            self._tell([*found.alarms, *self._unwatched])
-            self._memory.keep(found.memory)
-        self._looked_s, self._unwatched = self._clock.monotonic_s(), []
-        self._tell(found.alarms)
+        with self._store.locked() as before:
+            observation = self._observer.observe(before)
+            found = evaluate_alarms(observation, before, self._limits, accept=accept)
+            self._metrics.record_observation(observation, found)
+            self._report([*found.alarms, *self._unwatched])
+            self._store.save(found.state)
+        self._observed_s, self._unwatched = self._clock.monotonic_s(), []
+        self._report(found.alarms)
         return found
 
     def run(self, stopping: threading.Event) -> None:
-        """Look every `LOOK_S` until it is set.
+        """Observe the mirror every 10 seconds until `stopping` is set.
 
-        Clusters that are away end nothing, and no loss that stands from before.
+        Reports stored losses first. If a cluster is unavailable, logs it and continues.
+
+        Raises:
+            UsageError: The state file is damaged or its folder cannot be used.
         """
         try:
-            with self._memory.turn() as before:
-                self._tell(before.standing)
+            with self._store.locked() as before:
+                self._report(before.standing)
         except Unavailable as error:
-            self._blind(error)
+            self._report_error(error)
         while not stopping.is_set():
             self._began_s = self._clock.monotonic_s()
             try:
-                self.look()
+                self.observe()
             except Unavailable as error:
-                self._blind(error)
-            stopping.wait(LOOK_S)
+                self._report_error(error)
+            stopping.wait(OBSERVE_INTERVAL_S)
 
     @property
-    def going_on_s(self) -> float:
-        """Seconds since the look under way began; of none, since the last one did."""
+    def observing_s(self) -> float:
+        """Return the seconds since the current or, if none is running, the last observation began."""
         return self._clock.monotonic_s() - self._began_s
 
-    def miss(self, why: str) -> None:
-        """Tell that nobody looks, where that is so for too long. For any thread."""
-        blind_s = self._clock.monotonic_s() - self._looked_s
+    def report_unwatched(self, why: str) -> None:
+        """Raise the alarm `mirror-unwatched` if no observation succeeded for 45 seconds.
+
+        May be called from any thread.
+
+        Args:
+            why: Reason to state in the alarm.
+        """
+        blind_s = self._clock.monotonic_s() - self._observed_s
         if blind_s >= UNWATCHED_S:
             text = f"nobody could look at the mirror for {blind_s:.0f} s: {why}"
             others = [alarm for alarm in self._log.alarms if alarm.name != AlarmName.UNWATCHED]
             self._unwatched = [Alarm(AlarmName.UNWATCHED, "mirror", text)]
-            self._tell([*others, *self._unwatched])
+            self._report([*others, *self._unwatched])
 
-    def _blind(self, error: Unavailable) -> None:
+    def _report_error(self, error: Unavailable) -> None:
         _LOG.info("no look at the mirror: %s", error)
-        self.miss(str(error))
+        self.report_unwatched(str(error))
 
-    def _tell(self, alarms: Sequence[Alarm]) -> None:
-        with self._telling:
-            self._log.tell(alarms)
-            self._metrics.alarmed(alarms)
+    def _report(self, alarms: Sequence[Alarm]) -> None:
+        with self._report_lock:
+            self._log.update(alarms)
+            self._metrics.record_alarms(alarms)
 
 
 PAUSE_S: Final = 5.0
-STUCK_S: Final = 600.0  # far more than a look takes that waits for brokers again and again
+STUCK_S: Final = 600.0  # far longer than an observation that repeatedly waits for brokers
 
 
 def _end() -> None:
-    os._exit(1)  # what stands still is in the way of any other end
+    os._exit(1)  # the stuck thread would block a regular exit
 
 
-class Overseer:
-    """Of one watch, in a thread of its own."""
+class StuckWatchMonitor:
+    """Monitor that raises an alarm, and finally ends the process, if an observation hangs.
 
-    def __init__(self, watch: Watch, end: Callable[[], None] = _end) -> None:
+    Runs in a daemon thread of its own, because Python cannot interrupt a thread that hangs.
+    """
+
+    def __init__(self, watch: MirrorWatcher, end: Callable[[], None] = _end) -> None:
         self._watch, self._end = watch, end
 
     def start(self, stopping: threading.Event) -> None:
-        """Begin; until it is set."""
+        """Start the daemon thread, which runs until `stopping` is set."""
         threading.Thread(target=self._run, args=(stopping,), name="overseer", daemon=True).start()
 
-    def see(self) -> None:
-        """Whether a look goes on for too long, now."""
-        going_on_s = self._watch.going_on_s
-        if going_on_s >= STUCK_S:
+    def check(self) -> None:
+        """Raise an alarm if an observation has run for 45 s; end the process after 600 s."""
+        observing_s = self._watch.observing_s
+        if observing_s >= STUCK_S:
             _LOG.critical(
                 "a look at the mirror has not ended for %.0f s; the watch ends, and must "
                 "be started again",
-                going_on_s,
+                observing_s,
             )
             self._end()
-        elif going_on_s >= UNWATCHED_S:
-            self._watch.miss(f"a look has not ended for {going_on_s:.0f} s")
+        elif observing_s >= UNWATCHED_S:
+            self._watch.report_unwatched(f"a look has not ended for {observing_s:.0f} s")
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.wait(PAUSE_S):
-            self.see()
+            self.check()

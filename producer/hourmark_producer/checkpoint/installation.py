@@ -72,7 +72,7 @@ def open_installation(
     if anew or broken:
         _doubt(checkpoint, path, sources)
     if folder.host_id() is None and host_id in (None, known_as):
-        folder.keep_host_id(known_as)
+        folder.save_host_id(known_as)
     elif host_id != known_as:
         checkpoint.close()
         raise UsageError(

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from hourmark.records.cri import clean_end, first_clean_end, first_full_end
+from hourmark.records.cri import first_clean_end, first_full_end, last_clean_end
 from hourmark.records.ranges import Part
 from hourmark_producer.cut.lines import Cut, Limits, Pending, Read
 
@@ -122,7 +122,7 @@ def cut_cri(
     if in_piece:
         return _rest(read, limits, at_line=at_line, flush=flush)
     window = _lines(read(0, limits.range_bytes))
-    if end := clean_end(window):
+    if end := last_clean_end(window):
         return Cut(window[:end], Part.LINES)
     everything = read(0, limits.line_bytes_max + 1)
     window = _lines(everything)

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from hourmark.config.groups import TailedSource
-from hourmark.records.ranges import range_fields
+from hourmark.records.ranges import encode_range_fields
 from hourmark_producer.cut.lines import Cut, Limits, Pending, Read, Whole, cut
 from hourmark_producer.cut.records import cut_cri, cut_records
 from hourmark_producer.files.tracked_file import Position
@@ -58,13 +58,13 @@ def cut_of(
     if source.record_start is None:
         return cut(read, limits, in_line=position.in_line, searched=searched, whole=whole)
     from hourmark.records.record_start import (
-        record_start,
-    )  # where such a source is: hosts without one need no RE2
+        compile_record_start,  # where such a source is: hosts without one need no RE2
+    )
 
     return cut_records(
         read,
         limits,
-        record_start(source.record_start).starts,
+        compile_record_start(source.record_start).starts,
         in_record=position.in_line,
         flush=flush,
     )
@@ -81,7 +81,7 @@ def extras_of(source: TailedSource, path: str) -> dict[str, str]:
     fields = source.fields | (container_fields(path) if cri else {})
     extras = {
         "record_start": source.record_start or "",
-        "fields": range_fields(fields),
+        "fields": encode_range_fields(fields),
         "format": "cri" if cri else "",
     }
     return {name: value for name, value in extras.items() if value}

@@ -1,10 +1,8 @@
-"""Sources that receive data instead of reading log files: standard input, syslog over sockets,
-systemd's journal.
+"""Sources that receive data instead of tailing files: standard input, syslog, systemd's journal.
 
-The senders cannot be asked again, so received bytes are written to disk first. Each source has a
-folder of *segments*: files that are only appended to, line by line. The tailer follows them as it
-follows every log file. The id of a line depends on its place in the segment, so delivery is exactly
-once from the disk on. A segment is removed when it is complete and acknowledged. Ranges contain
-only bytes that were synced, so that after a power failure no position lies behind the segment's
-end.
+Most senders cannot repeat what they sent, so received bytes are written to disk first. Each source
+has a folder of segments: files to which lines are appended. The tailer tails segments like any log
+file. The id of an event depends on its place in the segment, so delivery is exactly once from the
+disk on. A segment is removed once it is complete and acknowledged. Ranges contain only synced
+bytes, so after a power failure no recorded position exceeds the size of its segment.
 """

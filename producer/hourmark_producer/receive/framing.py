@@ -1,16 +1,12 @@
-"""Streams and datagrams of syslog as lines (RFC 6587). Pure.
+"""Syslog message framing of streams (RFC 6587) and conversion of messages to lines.
 
-A stream of bytes as messages, as RFC 6587 has it. Pure.
+The first byte of a connection selects the framing. A digit means octet counting, `LENGTH SP
+MESSAGE`, which is the only framing of RFC 5425; any other byte means messages that end with a
+newline or NUL. Messages that are too long are skipped and counted. A stream that violates both
+framings cannot be read further.
 
-The first byte of a connection tells which of two ways it uses. A digit: octet counting, `LENGTH SP
-MESSAGE` (the only one of RFC 5425). Anything else: each message ends with a newline or a NUL. A
-message that is too long is passed over and counted; a stream that is in neither form cannot be read
-on.
-
-A message as a line of a segment. Pure.
-
-A line ends with a newline, so a message that holds some has them as `#012`, as rsyslog writes them.
-Newlines, carriage returns and NULs at its end are part of nothing.
+A message becomes one line of a segment: newlines inside it become `#012`, as rsyslog writes them,
+and trailing newlines, carriage returns and NULs are removed. The module performs no I/O.
 """
 
 from __future__ import annotations
@@ -20,51 +16,59 @@ from typing import Final, NamedTuple
 _LENGTH_DIGITS_MAX: Final = 10
 
 
-class Framed(NamedTuple):
-    """What some bytes came to.
+class FramingResult(NamedTuple):
+    """The messages that a chunk of a syslog stream completed.
 
-    `too_long`: how many messages; `skipped`: bytes of such messages, of parts too. `flaw`: why it
-    cannot be read on.
+    Attributes:
+        messages: Complete messages, in order, without their framing.
+        oversized: Number of messages in this chunk whose length exceeds the maximum.
+        skipped_bytes: Bytes in this chunk of such messages, which may have begun earlier.
+        error: Why the stream cannot be read further; empty if it can.
     """
 
     messages: list[bytes]
-    too_long: int = 0
-    skipped: int = 0
-    flaw: str = ""
+    oversized: int = 0
+    skipped_bytes: int = 0
+    error: str = ""
 
 
-class Framer:
-    """Of one connection."""
+class SyslogFramer:
+    """Splitter of the byte stream of one syslog connection into messages (RFC 6587).
+
+    Args:
+        message_bytes_max: Maximum length of a message; longer ones are skipped.
+    """
 
     def __init__(self, message_bytes_max: int) -> None:
         self._max = message_bytes_max
         self._counted: bool | None = None  # unknown until the first byte
-        self._rest = b""  # of a message that is not whole
-        self._skip = 0  # so many bytes of a counted message are still passed over
-        self._skipping = False  # a message without a count is passed over, up to its end
+        self._partial = b""  # of an incomplete message
+        self._skip = 0  # bytes of a counted message that are still to be skipped
+        self._skipping = False  # skip up to the end of a message without a count
 
     @property
     def unfinished_bytes(self) -> int:
-        """Of a message under way."""
-        return len(self._rest)
+        """Return the number of bytes received of an incomplete message."""
+        return len(self._partial)
 
-    def feed(self, data: bytes) -> Framed:
-        """Messages that are whole by now."""
+    def feed(self, data: bytes) -> FramingResult:
+        """Process the next chunk of the stream and return the messages that it completes."""
         if self._counted is None and data:
             self._counted = data[:1].isdigit()
         return self._feed_counted(data) if self._counted else self._feed_lines(data)
 
-    def end(self) -> bytes:
-        """The sender has said all: what is left is a message, too, but where it would be
-        counted.
+    def finish(self) -> bytes:
+        """Return the unterminated last message at the end of the stream; empty if there is none.
+
+        With octet counting an incomplete message is discarded.
         """
         if self._counted:
             return b""
-        rest, self._rest = self._rest, b""
+        rest, self._partial = self._partial, b""
         return rest
 
-    def _feed_lines(self, data: bytes) -> Framed:
-        *whole, rest = (self._rest + data.replace(b"\0", b"\n")).split(b"\n")
+    def _feed_lines(self, data: bytes) -> FramingResult:
+        *whole, rest = (self._partial + data.replace(b"\0", b"\n")).split(b"\n")
         too_long = skipped = 0
         if self._skipping and whole:
             skipped += len(whole.pop(0))
@@ -77,23 +81,23 @@ class Framer:
             too_long, skipped = len(long), skipped + sum(map(len, long))
         if len(rest) > self._max:
             too_long, skipped, rest, self._skipping = too_long + 1, skipped + len(rest), b"", True
-        self._rest = rest
-        return Framed(whole, too_long, skipped)
+        self._partial = rest
+        return FramingResult(whole, too_long, skipped)
 
-    def _feed_counted(self, data: bytes) -> Framed:
+    def _feed_counted(self, data: bytes) -> FramingResult:
         skipped = min(self._skip, len(data))
         self._skip -= skipped
-        content, start, too_long = self._rest + data[skipped:], 0, 0
+        content, start, too_long = self._partial + data[skipped:], 0, 0
         messages: list[bytes] = []
         while start < len(content):
             begin = content.find(b" ", start, start + _LENGTH_DIGITS_MAX + 1)
             digits = content[start : begin if begin >= 0 else start + _LENGTH_DIGITS_MAX + 1]
             if not digits.isdigit() or digits.startswith(b"0") or len(digits) > _LENGTH_DIGITS_MAX:
-                return Framed(
+                return FramingResult(
                     messages,
                     too_long,
                     skipped,
-                    f"{content[start : start + 20]!r} is no length of a message",
+                    f"{content[start : start + 20]!r} is not a message length",
                 )
             if begin < 0:
                 break
@@ -107,15 +111,19 @@ class Framer:
                 break
             messages.append(content[begin : begin + length])
             start = begin + length
-        self._rest = content[start:]
-        return Framed(messages, too_long, skipped)
+        self._partial = content[start:]
+        return FramingResult(messages, too_long, skipped)
 
 
 _NEWLINE: Final = b"#012"
 
 
-def line_of(message: bytes) -> bytes:
-    """With its newline; nothing of a message that says nothing."""
+def message_to_line(message: bytes) -> bytes:
+    """Return a syslog message as one line with a newline; empty for an empty message.
+
+    Newlines inside the message become `#012`. Trailing newlines, carriage returns and NULs are
+    removed.
+    """
     said = message.rstrip(b"\r\n\0")
     if b"\n" in said:
         said = said.replace(b"\n", _NEWLINE)

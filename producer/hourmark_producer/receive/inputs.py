@@ -1,4 +1,4 @@
-"""What `input` of a source says, and whether it may be so."""
+"""The `input` setting of a source: parsing and validation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from hourmark.config.groups import LOOPBACK_HOSTS, TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 
 STDIN: Final = "stdin"
@@ -20,16 +20,32 @@ _ALLOWED: Final = (
 )
 
 
-class Address(NamedTuple):
-    """Where to listen, and for what."""
+class ListenAddress(NamedTuple):
+    """Socket address that a source listens on.
+
+    Attributes:
+        kind: URL scheme: `syslog+udp`, `syslog+tcp` or `syslog+tls`.
+        host: Host name or IP address.
+        port: Port number.
+    """
 
     kind: str
     host: str
     port: int
 
 
-def address_of(text: str) -> Address | None:
-    """None: no socket. ValueError where it is none of what is allowed."""
+def parse_listen_address(text: str) -> ListenAddress | None:
+    """Parse the `input` setting of a source.
+
+    Args:
+        text: `stdin`, `journald` or a URL such as `syslog+tcp://127.0.0.1:5140`.
+
+    Returns:
+        The address, or None for `stdin` and `journald`, which need no socket.
+
+    Raises:
+        ValueError: The text is none of these; the message lists what is allowed.
+    """
     if text in (STDIN, JOURNAL):
         return None
     parts = urlsplit(text)
@@ -41,11 +57,15 @@ def address_of(text: str) -> Address | None:
         or parts.query
     ):
         raise ValueError(_ALLOWED)
-    return Address(parts.scheme, parts.hostname, parts.port)
+    return ListenAddress(parts.scheme, parts.hostname, parts.port)
 
 
 def check_inputs(settings: TailerConfig) -> None:
-    """ConfigError names the setting."""
+    """Validate the `input` settings of all sources.
+
+    Raises:
+        ConfigError: A setting is invalid or conflicts with another; the message names it.
+    """
     for number, source in enumerate(settings.sources):
         where = f"tailer.sources.{number}"
         if source.input is None:
@@ -55,12 +75,11 @@ def check_inputs(settings: TailerConfig) -> None:
         _check_input(source.input, where, settings)
         _check_alone(source, where)
     if sum(source.input == STDIN for source in settings.sources) > 1:
-        raise ConfigError(
-            "tailer.sources: standard input is there once, so one source can have input = 'stdin'"
-        )
+        raise ConfigError("tailer.sources: only one source can have input = 'stdin'")
     if sum(source.input == JOURNAL for source in settings.sources) > 1:
         raise ConfigError(
-            "tailer.sources: one source can have input = 'journald'; its type tells units apart"
+            "tailer.sources: only one source can have input = 'journald'; its type can "
+            "distinguish units"
         )
     receives_syslog = any(source.input not in (None, STDIN, JOURNAL) for source in settings.sources)
     if receives_syslog and settings.syslog.message_bytes_max > settings.line_bytes_max:
@@ -73,7 +92,7 @@ def check_inputs(settings: TailerConfig) -> None:
 
 def _check_input(text: str, where: str, settings: TailerConfig) -> None:
     try:
-        address = address_of(text)
+        address = parse_listen_address(text)
     except ValueError:
         raise ConfigError(f"{where}.input = {text!r:.200}: {_ALLOWED}") from None
     if address is not None and address.kind == TLS and settings.syslog.tls.certificate is None:
@@ -84,8 +103,8 @@ def _check_input(text: str, where: str, settings: TailerConfig) -> None:
         and not settings.syslog.beyond_loopback
     ):
         raise ConfigError(
-            f"{where}.input = {text!r} lets other machines send, which needs "
-            "tailer.syslog.beyond_loopback = true. Without: "
+            f"{where}.input = {text!r} accepts data from other machines, which needs "
+            "tailer.syslog.beyond_loopback = true. Allowed without it: "
             f"{', '.join(LOOPBACK_HOSTS)}"
         )
 
@@ -101,6 +120,6 @@ def _check_alone(source: TailedSource, where: str) -> None:
     ]
     if given := [name for name, is_given in others if is_given]:
         raise ConfigError(
-            f"{where}.{given[0]} goes not with `input`, whose records are lines, one a "
-            "message, all of them"
+            f"{where}.{given[0]} cannot be combined with `input`: every received message "
+            "is one line"
         )

@@ -1,15 +1,12 @@
-"""The thread of one source that receives, and its losses until they are in the checkpoint.
+"""The thread that receives one source, and the losses of that source until they are recorded.
 
-What was received, or came in vain, and is on no disk: gathered, and put into the checkpoint before
-a claim is made past it.
+The thread works in rounds: it reads everything that is ready once and appends it to the segments
+with one write and one sync. While the spool is full, streams are not read, so their senders wait;
+datagrams are read, counted as lost and discarded. `SourceReceiver.settle` waits for a round that
+began after the call and left nothing unread; only then may the source be called caught up.
 
-The thread of one source: waits for bytes, makes lines of them, and appends these to the source's
-segments.
-
-It goes in rounds: all that is ready is read once, and what that came to is one append, one sync.
-While there is no room, streams are not read, so that their senders wait; datagrams are read,
-counted as lost, and dropped. `settle` asks for a round that began after it and left nothing behind:
-only with it a source may be called caught up.
+Losses are collected by `ReceivingLosses` and committed to the checkpoint before any claim is made
+that covers them.
 """
 
 from __future__ import annotations
@@ -28,14 +25,22 @@ from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.counters import Counters, Loss
-from hourmark_producer.receive.segments import Segments, Unsynced
+from hourmark_producer.receive.segments import SegmentNotSynced, SegmentStore
 
-TOLD_EVERY_S: Final = 1.0  # a flood is one occasion a second
+LOSS_COMMIT_INTERVAL_S: Final = 1.0  # at most one recorded occasion per second
 _LOG = logging.getLogger(__name__)
 
 
 class ReceivingLosses:
-    """Those of one source, from one thread."""
+    """The losses of one source that are not yet recorded in the checkpoint. Used by one thread.
+
+    Args:
+        source: Name of the source.
+        address: Its `input` setting, which is recorded in place of a path.
+        checkpoint: Receives the losses.
+        counters: Counters of this run.
+        clock: Clock of this host.
+    """
 
     def __init__(
         self, source: str, address: str, checkpoint: Checkpoint, counters: Counters, clock: Clock
@@ -44,20 +49,33 @@ class ReceivingLosses:
         self._checkpoint, self._counters, self._clock = checkpoint, counters, clock
         self._pending: dict[
             str, tuple[int, int]
-        ] = {}  # by what happened: bytes, and occasions of more
-        self._told_s = float("-inf")
+        ] = {}  # by description: lost bytes, and occasions of unknown loss
+        self._committed_s = float("-inf")
 
     def add(self, what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
-        """Bytes that are known to be lost; or on so many occasions nobody knows how many."""
+        """Add a loss, to be recorded by the next `commit`.
+
+        Args:
+            what: What happened; losses with the same text are added up.
+            lost_bytes: Bytes that are known to be lost.
+            unknown: Number of occasions on which an unknown amount may have been lost.
+        """
         before, occasions = self._pending.get(what, (0, 0))
         self._pending[what] = (before + lost_bytes, occasions + unknown)
 
-    def tell(self, *, at_once: bool = False) -> bool:
-        """Write down what there is; whether nothing is left to be written."""
+    def commit(self, *, at_once: bool = False) -> bool:
+        """Commit the collected losses to the checkpoint, and count and log them.
+
+        Args:
+            at_once: Do not wait until `LOSS_COMMIT_INTERVAL_S` has passed since the last commit.
+
+        Returns:
+            Whether no loss is left to be committed. False if it is too early or the commit failed.
+        """
         now_s = self._clock.monotonic_s()
         if not self._pending:
             return True
-        if not at_once and now_s - self._told_s < TOLD_EVERY_S:
+        if not at_once and now_s - self._committed_s < LOSS_COMMIT_INTERVAL_S:
             return False
         losses = [
             Loss(
@@ -74,7 +92,7 @@ class ReceivingLosses:
             self._checkpoint.commit([change for loss in losses for change in changes.lose(loss)])
         except CheckpointFailed:
             return False
-        self._pending, self._told_s = {}, now_s
+        self._pending, self._committed_s = {}, now_s
         for loss in losses:
             self._counters.lost(loss)
             _LOG.warning(
@@ -83,72 +101,107 @@ class ReceivingLosses:
                 loss.path,
                 loss.what,
                 loss.bytes,
-                f", and on {loss.unknown} occasions it is unknown how many" if loss.unknown else "",
+                f", plus an unknown amount on {loss.unknown} occasions" if loss.unknown else "",
             )
         return True
 
 
-READ_BYTES: Final = 1 << 16  # of one connection in one round
-_WAIT_S: Final = 0.5  # between looks at the clock
-_LAST_ROUNDS: Final = 64  # of a stop
-_HELD_WAIT_S: Final = 0.05  # between looks whether there is room
+READ_BYTES: Final = 1 << 16  # per descriptor and round
+_WAIT_S: Final = 0.5  # maximum time between two ticks
+_LAST_ROUNDS: Final = 64  # rounds before a stop
+_HELD_WAIT_S: Final = 0.05  # between checks for free space
 
 
-class Polled(NamedTuple):
-    """What to do with what is ready.
+class ReadCallback(NamedTuple):
+    """The callback for a readable descriptor.
 
-    `read`: whether it left nothing there. `when_held`: also where there is no room.
+    Attributes:
+        read: Reads from the descriptor; returns whether nothing is left to be read.
+        while_paused: Whether to call it while the spool is full.
     """
 
     read: Callable[[], bool]
-    when_held: bool = False
+    while_paused: bool = False
 
 
-class Input(Protocol):
-    """What a source receives. Used by the receiver's thread, but for `open`."""
+class ReceivingInput(Protocol):
+    """Interface of the inputs that a source can receive from, such as a socket or standard input.
 
-    is_lost_in_between: bool  # what comes while nobody receives is lost, and the sender cannot know
-    has_end: bool  # a drain reads it to there
-    resumes: bool  # it can be asked again, from the last line on
+    All methods except `open` are called by the receiver's thread.
+
+    Attributes:
+        loses_while_stopped: Data that is sent while no receiver runs is lost, unknown to the
+            sender.
+        has_end: The input ends, so a drain reads it to its end.
+        is_resumable: The input can be read again from the last line on disk.
+    """
+
+    loses_while_stopped: bool  # data sent while no receiver runs is lost
+    has_end: bool  # a drain reads it to its end
+    is_resumable: bool  # it can be read again from the last line on
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether what has come is ready to be read. While it is not, nothing is settled, though
-        nothing is ready.
+    def is_caught_up(self) -> bool:
+        """Return whether all data that has arrived is ready to be read."""
+        ...
+
+    def open(self, receiver: SourceReceiver) -> None:
+        """Open the input and register its descriptors with `receiver.watch`.
+
+        Args:
+            receiver: Receives the lines and losses of the input.
+
+        Raises:
+            ConfigError: An address or program is not available.
         """
         ...
 
-    def open(self, receiver: Receiver) -> None:
-        """Watch what there is. ConfigError where that cannot be had."""
-        ...
+    def tick(self, now_s: float) -> None:
+        """Perform periodic work, such as closing idle connections.
 
-    def tend(self, now_s: float) -> None:
-        """Now and then."""
+        Args:
+            now_s: Seconds of the monotonic clock.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of all."""
+        """Unregister the descriptors and release all resources."""
         ...
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class Receiver:
-    """One source's. `failed` is called with an error that ends the tailer."""
+class SourceReceiver:
+    """Receiver of one source: a thread that reads its input and appends the lines to segments.
+
+    Attributes:
+        source: Name of the source.
+        input: Where the data comes from.
+        segments: Where the lines are written.
+        losses: Losses of the source.
+        throttle: Log of conditions, such as a full disk.
+        clock: Clock of this host.
+        on_error: Called with an exception that must end the tailer.
+        is_paused: The spool is full or cannot be written; streams are not read.
+        has_ended: No more data will be received.
+        to_end: Receive only what is available now.
+    """
 
     source: str
-    input: Input
-    segments: Segments
+    input: ReceivingInput
+    segments: SegmentStore
     losses: ReceivingLosses
     throttle: Throttle
     clock: Clock
-    failed: Callable[[Exception], None]
+    on_error: Callable[[Exception], None]
 
     def __post_init__(self) -> None:
-        self.is_held = False
-        self.has_ended = False  # there is nothing more to come, ever
-        self.to_end = False  # it ends where there is nothing more for now
+        self.is_paused = False
+        self.has_ended = False  # no more data will be received
+        self.to_end = False  # end when nothing more is available
         self._lines: list[bytes] = []
-        self._selector = selectors.PollSelector()  # regular files too, as standard input may be one
+        self._selector = (
+            selectors.PollSelector()
+        )  # poll supports regular files, which standard input may be
         self._paused: list[selectors.SelectorKey] = []
         self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._changed = threading.Condition()
@@ -157,175 +210,200 @@ class Receiver:
         self._thread = threading.Thread(target=self._run, name=f"spool {self.source}", daemon=True)
 
     def start(self, *, to_end: bool = False) -> None:
-        """Begin to receive. `to_end`: what there is now."""
+        """Open the input and start the thread.
+
+        Args:
+            to_end: Receive only what is available now, then end.
+
+        Raises:
+            ConfigError: The input is not available.
+        """
         self.to_end = to_end
         self._selector.register(
-            self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True)
+            self._wake_r, selectors.EVENT_READ, ReadCallback(self._clear_wakeup, while_paused=True)
         )
-        self.count_the_run_before()
+        self.record_previous_run_losses()
         was_open = self.segments.was_left_open()
         self.segments.mark_open()  # before anything can arrive
         try:
             self.input.open(self)
         except BaseException:
             if not was_open:
-                self.segments.unmark()
+                self.segments.clear_open_mark()
             raise
         self._thread.start()
 
-    def count_the_run_before(self) -> None:
-        """What may have been lost since, or with it; also where nothing is received from now on, as
-        in a drain.
+    def record_previous_run_losses(self) -> None:
+        """Record an unknown loss if data may have been lost since the previous run.
+
+        That is so if the run was killed, or if the input loses data while no receiver runs. Nothing
+        is recorded for a resumable input.
         """
-        if self.segments.was_left_open() and not self.input.resumes:
+        if self.segments.was_left_open() and not self.input.is_resumable:
             why = (
-                "nobody listened since the run before"
-                if self.input.is_lost_in_between
-                else "the run before was killed: what it had received and not yet written"
+                "no tailer listened since the previous run"
+                if self.input.loses_while_stopped
+                else "the previous run was killed: data that it had received and not yet written"
             )
             self.losses.add(why, unknown=1)
 
-    def has_told(self) -> bool:
-        """Where nothing is received: whether what the run before may have lost is written down, as
-        it must be before a claim.
+    def commit_losses(self) -> bool:
+        """Commit the losses of the previous run and return whether that succeeded.
+
+        Call this for a source that does not receive in this run, before a claim is made for it.
         """
-        if told := self.losses.tell(at_once=True):
+        if told := self.losses.commit(at_once=True):
             self._unmark()
         return told
 
     def stop(self, within_s: float) -> None:
-        """Write what has arrived, and end."""
+        """Write the received data to disk and end the thread.
+
+        Args:
+            within_s: Maximum time to wait, in seconds.
+        """
         self._stopping = True
         self._wake()
         if self._thread.ident is not None:
             self._thread.join(within_s)
 
     def settle(self, within_s: float) -> bool:
-        """Whether all that had arrived when this was called is on disk, where the tailer follows
-        it.
+        """Wait until everything that had arrived before this call is on disk.
+
+        Args:
+            within_s: Maximum time to wait, in seconds.
+
+        Returns:
+            Whether it is on disk; False also if the receiver is paused.
         """
         with self._changed:
             self._wanted += 1
             goal = self._wanted
             self._wake()
             self._changed.wait_for(
-                lambda: self._settled >= goal or self.has_ended or self.is_held, within_s
+                lambda: self._settled >= goal or self.has_ended or self.is_paused, within_s
             )
             return self._settled >= goal or self.has_ended
 
-    def watch(self, what: int, polled: Polled) -> None:
-        """From now on."""
-        if self.is_held and not polled.when_held:
-            self._paused.append(selectors.SelectorKey(what, what, selectors.EVENT_READ, polled))
-        else:
-            self._selector.register(what, selectors.EVENT_READ, polled)
+    def watch(self, descriptor: int, callback: ReadCallback) -> None:
+        """Register a descriptor to be read whenever it is readable.
 
-    def unwatch(self, what: int) -> None:
-        """Before it is closed."""
-        self._paused = [key for key in self._paused if key.fd != what]
+        Args:
+            descriptor: The file descriptor.
+            callback: Reads from it.
+        """
+        if self.is_paused and not callback.while_paused:
+            self._paused.append(
+                selectors.SelectorKey(descriptor, descriptor, selectors.EVENT_READ, callback)
+            )
+        else:
+            self._selector.register(descriptor, selectors.EVENT_READ, callback)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Remove a descriptor. Call this before it is closed; unknown descriptors are ignored."""
+        self._paused = [key for key in self._paused if key.fd != descriptor]
         with contextlib.suppress(KeyError):
-            self._selector.unregister(what)
+            self._selector.unregister(descriptor)
 
     def receive(self, line: bytes) -> None:
-        """Part of this round's append."""
+        """Add lines with their newlines, to be appended to the segment after this round."""
         self._lines.append(line)
 
-    def end(self) -> None:
-        """Nothing more will come."""
+    def finish(self) -> None:
+        """Mark the input as ended; the thread ends after everything is written."""
         self._ending = True
 
     def _run(self) -> None:
         try:
             while not self._stopping and (not self._ending or self.segments.unwritten_bytes):
-                self._round(_HELD_WAIT_S if self.is_held else _WAIT_S)
-            if not self._read_out() and not self.input.resumes:
-                self.losses.add("stopped before all was read that had arrived", unknown=1)
+                self._round(_HELD_WAIT_S if self.is_paused else _WAIT_S)
+            if not self._drain() and not self.input.is_resumable:
+                self.losses.add("stopped before all data that had arrived was read", unknown=1)
             self.input.close()
             self._write()
             if unwritten := self.segments.unwritten_bytes:
-                self.losses.add("stopped before it could be written", lost_bytes=unwritten)
-            told = self.losses.tell(at_once=True)
+                self.losses.add(
+                    "stopped before received data could be written", lost_bytes=unwritten
+                )
+            told = self.losses.commit(at_once=True)
             self.segments.close()
             if told:
                 self._unmark()
         except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
-            self.failed(error)
+            self.on_error(error)
         finally:
             with self._changed:
                 self.has_ended = True
                 self._changed.notify_all()
 
     def _unmark(self) -> None:
-        if not self.input.is_lost_in_between:
-            self.segments.unmark()
+        if not self.input.loses_while_stopped:
+            self.segments.clear_open_mark()
 
-    def _read_out(self) -> bool:
-        """Whether nothing is left that had arrived."""
-        return any(self._round(0) for _ in range(_LAST_ROUNDS)) and not self.is_held
+    def _drain(self) -> bool:
+        return any(self._round(0) for _ in range(_LAST_ROUNDS)) and not self.is_paused
 
     def _round(self, wait_s: float) -> bool:
-        """Whether it left nothing behind."""
         goal = self._wanted
-        drained = self.input.is_at_hand
+        drained = self.input.is_caught_up
         for key, _ in self._selector.select(
-            0 if goal > self._settled and not self.is_held else wait_s
+            0 if goal > self._settled and not self.is_paused else wait_s
         ):
             drained &= key.data.read()
         self._write()
-        self.input.tend(self.clock.monotonic_s())
-        told = self.losses.tell(at_once=goal > self._settled)
-        if drained and told and not self.is_held and goal > self._settled:
+        self.input.tick(self.clock.monotonic_s())
+        told = self.losses.commit(at_once=goal > self._settled)
+        if drained and told and not self.is_paused and goal > self._settled:
             with self._changed:
                 self._settled = goal
                 self._changed.notify_all()
         return drained
 
     def _write(self) -> None:
-        if self.input.resumes and not self.losses.tell(
+        if self.input.is_resumable and not self.losses.commit(
             at_once=True
-        ):  # lines behind a loss would hide it from a run after a kill
-            self._hold("what was lost cannot be written down")
+        ):  # after a kill, a resumed input would not notice a loss before the last line
+            self._set_paused("losses cannot be recorded in the checkpoint")
             return
         content = b"".join(self._lines)
         self._lines = []
         try:
             self.segments.append(content)
             self.throttle.over(f"spool disk {self.source}")
-        except Unsynced:
+        except SegmentNotSynced:
             raise
         except OSError as error:
             self.throttle.warn(
                 f"spool disk {self.source}",
                 f"source {self.source}: {self.segments.folder} cannot be written "
-                f"({error.strerror}); its senders wait, what "
-                "needs no connection is lost and counted",
+                f"({error.strerror}); connected senders wait, datagrams are lost and "
+                "counted",
                 logging.ERROR,
             )
         waiting = (
-            f"{self.segments.size} bytes wait in {self.segments.folder}, and no more may "
+            f"the spool is full: {self.segments.size} bytes wait in {self.segments.folder} "
             "(tailer.spool.bytes_max)"
         )
-        self._hold(waiting if self.segments.is_full else "")
+        self._set_paused(waiting if self.segments.is_full else "")
 
-    def _hold(self, why: str) -> None:
-        """Read no more; or go on, where there is no reason."""
-        if why and not self.is_held:
+    def _set_paused(self, why: str) -> None:
+        if why and not self.is_paused:
             self.throttle.warn(
                 f"spool full {self.source}",
-                f"source {self.source}: {why}; its senders wait, what needs no connection "
-                "is lost and counted",
+                f"source {self.source}: {why}; connected senders wait, datagrams are lost "
+                "and counted",
             )
-            paused = [key for key in self._selector.get_map().values() if not key.data.when_held]
+            paused = [key for key in self._selector.get_map().values() if not key.data.while_paused]
             for key in paused:
                 self._selector.unregister(key.fileobj)
             self._paused += paused
             with self._changed:
-                self.is_held = True
+                self.is_paused = True
                 self._changed.notify_all()
-        elif self.is_held and not why:
-            # the condition goes on until it was not met for a while: room comes and goes by
-            # segments
-            self.is_held = False
+        elif self.is_paused and not why:
+            # the condition is kept until it has not occurred for a while: space is freed segment
+            # by segment
+            self.is_paused = False
             for key in self._paused:
                 self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
             self._paused = []
@@ -336,7 +414,7 @@ class Receiver:
         with contextlib.suppress(BlockingIOError, OSError):
             os.write(self._wake_w, b"w")
 
-    def _woken(self) -> bool:
+    def _clear_wakeup(self) -> bool:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_r, 4096)
         return True

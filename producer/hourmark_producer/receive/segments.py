@@ -1,21 +1,19 @@
-"""The segment files of one source, and their repair after a kill.
+"""The segments of one receiving source, and their repair after a kill.
 
-The segments of one source: files that are appended to, one after another, and removed when they are
-acknowledged.
+Segments are files to which lines are appended; each is removed once it is acknowledged. The folder
+of a source contains:
 
-    0000000001.log   lines; the one with the highest number is appended to, until it is long enough, or the run ends
-    0000000001.done  acknowledged as a whole: to be forgotten by the checkpoint, then removed
-    open             somebody receives, or was killed while he did
-    last             of a source that can be asked again: the number of a segment that is gone, and its last line
+    0000000001.log   lines; appended to until it is large enough or the run ends
+    0000000001.done  acknowledged; to be forgotten by the checkpoint, then removed
+    open             a receiver runs, or was killed while running
+    last             of a resumable input: number and last line of a removed segment
 
-A line is durable when `append` returns. What a full disk does not take is kept in memory, and is
-tried again first.
+A line is durable when `SegmentStore.append` returns. Bytes that a full disk does not take are kept
+in memory and written first next time.
 
-What a kill left of segments, put in order before they are followed.
-
-The end of a segment that is no whole line was never promised: it is cut off, and what looks had
-seen of it was never there. A segment that was done is forgotten, then removed: the kill came
-between the two.
+`recover_segments` repairs a folder before its files are tailed. An incomplete line at the end of a
+segment was never durable, so it is cut off. A `.done` segment is forgotten and removed, because the
+kill came between the two.
 """
 
 from __future__ import annotations
@@ -34,109 +32,143 @@ from hourmark_producer.files.identity import Identity
 from hourmark_producer.files.tracked_file import Account, Files, Position, TrackedFile
 
 SEGMENT_BYTES_MAX: Final = 16 << 20
-_OF_SPOOL: Final = (
-    8  # so many segments, or more, have room in a spool: most of it is there again soon
-)
+_OF_SPOOL: Final = 8  # segments per spool at least, so that space is freed in small steps
 _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
 _OPEN: Final = "open"
 _LAST: Final = "last"
 _BLOCK_BYTES: Final = 1 << 16
 
 
-class Unsynced(Unavailable):
-    """The disk did not take what was written; nobody knows what of it is there.
+class SegmentNotSynced(Unavailable):
+    """Raised when a sync of a segment failed, so it is unknown which of its bytes are on disk.
 
-    Nothing can be relied on any more.
+    The tailer must end: nothing that was received since the last sync can be relied on.
     """
 
 
-class Segments:
-    """Written by one thread, released by another: `sealed_bytes` and `release`."""
+class SegmentStore:
+    """The segment files of one receiving source, to which received lines are appended.
+
+    One thread appends; another may call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
+
+    Attributes:
+        folder: Folder of the source's segments.
+    """
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
-        """OSError where the folder cannot be made or listed."""
+        """Create the folder if necessary and list its segments.
+
+        Args:
+            folder: Folder of the source.
+            bytes_max: Size from which the store is full; a segment is at most an eighth of it.
+
+        Raises:
+            OSError: The folder cannot be created or listed.
+        """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
         self._bytes_max, self._segment_bytes = (
             bytes_max,
             min(SEGMENT_BYTES_MAX, bytes_max // _OF_SPOOL),
         )
-        self._sealed = {path.stem: path.stat().st_size for path in listed(folder)}
-        self._number = max([self._kept()[0], *map(int, self._sealed)])
+        self._sealed = {path.stem: path.stat().st_size for path in list_segments(folder)}
+        self._number = max([self._read_saved_line()[0], *map(int, self._sealed)])
         self._descriptor: int | None = None
         self._size = 0
-        self._rest = b""
+        self._unwritten = b""
 
     @property
     def size(self) -> int:
-        """Bytes on disk, acknowledged or not."""
+        """Return the number of bytes on disk, acknowledged or not."""
         return sum(list(self._sealed.values())) + self._size
 
     @property
     def unwritten_bytes(self) -> int:
-        """Of what was appended."""
-        return len(self._rest)
+        """Return the number of appended bytes that are not on disk yet."""
+        return len(self._unwritten)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing may be appended now."""
-        return bool(self._rest) or self.size >= self._bytes_max
+        """Return whether the size limit is reached or earlier bytes are still unwritten."""
+        return bool(self._unwritten) or self.size >= self._bytes_max
 
     def append(self, content: bytes) -> None:
-        """Durable on return.
+        """Append bytes to the current segment; they are durable on return.
 
-        OSError: some of it is not written yet; `append(b"")` tries again. Unsynced.
+        Args:
+            content: Whole lines; empty to retry what was not written.
+
+        Raises:
+            OSError: Some bytes are not written yet; `append(b"")` tries again.
+            SegmentNotSynced: The sync failed; the tailer must end.
         """
-        self._rest += content
-        while self._rest:
-            descriptor = self._descriptor if self._descriptor is not None else self._begin()
-            written = os.write(descriptor, self._rest)
+        self._unwritten += content
+        while self._unwritten:
+            descriptor = self._descriptor if self._descriptor is not None else self._start_segment()
+            written = os.write(descriptor, self._unwritten)
             self._size += written
-            is_line_end = self._rest[written - 1 : written] == b"\n"
-            self._rest = self._rest[written:]
-            if not self._rest:
+            is_line_end = self._unwritten[written - 1 : written] == b"\n"
+            self._unwritten = self._unwritten[written:]
+            if not self._unwritten:
                 self._sync(descriptor)
                 if is_line_end and self._size >= self._segment_bytes:
                     self._seal()
 
     def close(self) -> None:
-        """Nothing more is appended."""
+        """Close the current segment; nothing may be appended afterwards."""
         if self._descriptor is not None:
             self._seal()
 
     def sealed_bytes(self, name: str) -> int | None:
-        """The size of a segment that nothing more is appended to, by its number; None: there is no
-        such one.
+        """Return the size of a segment that is no longer appended to, or None if there is none.
+
+        Args:
+            name: Number of the segment with ten digits, as in its file name.
         """
         return self._sealed.get(name)
 
-    def set_done(self, name: str) -> None:
-        """It is acknowledged, and its name says so, durably."""
+    def mark_done(self, name: str) -> None:
+        """Durably rename an acknowledged segment from `.log` to `.done`.
+
+        Args:
+            name: Number of the segment with ten digits; a missing segment is ignored.
+        """
         path = self.folder / f"{name}.log"
         if path.exists():
             path.rename(path.with_suffix(".done"))
             sync_folder(self.folder)
 
     def remove(self, name: str) -> None:
-        """The checkpoint has forgotten it."""
+        """Delete a `.done` segment. Call this after the checkpoint has forgotten it.
+
+        Args:
+            name: Number of the segment with ten digits; a missing segment is ignored.
+        """
         (self.folder / f"{name}.done").unlink(missing_ok=True)
         self._sealed.pop(name, None)
 
-    def keep_last(self, name: str) -> None:
-        """Before it is done: its last line, where no later segment has one that is kept."""
+    def save_last_line(self, name: str) -> None:
+        """Durably save the last line of a segment so that reading can resume after it.
+
+        Call this before `mark_done`.
+
+        Args:
+            name: Number of the segment with ten digits. Ignored if it has no line, or if the line
+                of a later segment is saved already.
+        """
         line = _last_line(self.folder / f"{name}.log")
-        if line and int(name) >= self._kept()[0]:
+        if line and int(name) >= self._read_saved_line()[0]:
             write_durably(self.folder / _LAST, b"%d\n" % int(name) + line)
 
     def last_line(self) -> bytes:
-        """What was appended last, by any run; nothing where nothing was, or nobody kept it."""
-        number, kept = self._kept()
+        """Return the last line that any run appended; empty if there is none or it is gone."""
+        number, kept = self._read_saved_line()
         for path in sorted(self.folder.glob("*.log"), reverse=True):
             if int(path.stem) > number and (line := _last_line(path)):
                 return line
         return kept
 
-    def _kept(self) -> tuple[int, bytes]:
+    def _read_saved_line(self) -> tuple[int, bytes]:
         try:
             number, line = (self.folder / _LAST).read_bytes().split(b"\n", 1)
         except FileNotFoundError:
@@ -144,18 +176,21 @@ class Segments:
         return int(number), line
 
     def was_left_open(self) -> bool:
-        """Whether the run before was killed, or received what only came while it ran."""
+        """Return whether the previous run left the mark of `mark_open`, because it was killed.
+
+        The mark also stays if the input loses data while no receiver runs.
+        """
         return (self.folder / _OPEN).exists()
 
     def mark_open(self) -> None:
-        """Somebody receives from now on."""
+        """Durably mark the folder as in use by a receiver."""
         write_durably(self.folder / _OPEN, b"")
 
-    def unmark(self) -> None:
-        """What was received is on disk."""
+    def clear_open_mark(self) -> None:
+        """Remove the mark of `mark_open`. Call this when everything received is on disk."""
         (self.folder / _OPEN).unlink(missing_ok=True)
 
-    def _begin(self) -> int:
+    def _start_segment(self) -> int:
         number = self._number + 1
         descriptor = os.open(self.folder / f"{number:010d}.log", _APPEND, 0o600)
         self._number, self._descriptor, self._size = number, descriptor, 0
@@ -166,7 +201,7 @@ class Segments:
         try:
             os.fdatasync(descriptor)
         except OSError as error:
-            raise Unsynced(
+            raise SegmentNotSynced(
                 f"{self.folder}/{self._number:010d}.log cannot be synced: {error.strerror}"
             ) from error
 
@@ -179,7 +214,6 @@ class Segments:
 
 
 def _last_line(path: Path) -> bytes:
-    """Nothing of a file that is gone, or empty."""
     try:
         with path.open("rb") as file:
             end, found = file.seek(0, os.SEEK_END), b""
@@ -192,25 +226,40 @@ def _last_line(path: Path) -> bytes:
     return found[found.rfind(b"\n", 0, -1) + 1 :]
 
 
-def listed(folder: Path) -> Iterator[Path]:
-    """All segments of a folder, done or not, in their order."""
+def list_segments(folder: Path) -> Iterator[Path]:
+    """Yield the segment files of a folder, including `.done` files, in ascending order."""
     for path in sorted(folder.iterdir()):
         if path.suffix in (".log", ".done") and path.stem.isdigit():
             yield path
 
 
-def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Identity]) -> None:
-    """Before anything is appended or followed. OSError, CheckpointFailed: it must not be yet."""
+def recover_segments(
+    folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Identity]
+) -> None:
+    """Repair the segments of a folder after a kill, before anything is appended or tailed.
+
+    Incomplete lines are cut off, and `.done` segments are forgotten and removed. A missing folder
+    is ignored.
+
+    Args:
+        folder: Folder of one source.
+        checkpoint: Checkpoint that knows the segments as files.
+        identify: Returns the identity of an open file.
+
+    Raises:
+        OSError: A segment cannot be read or repaired; the tailer must not start.
+        CheckpointFailed: The checkpoint cannot be committed; the tailer must not start.
+    """
     if not folder.is_dir():
         return
     known = Files(checkpoint.files())
-    for path in listed(folder):
+    for path in list_segments(folder):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             file = known.match(identify(descriptor))
             if path.suffix == ".done":
                 if file is not None:
-                    checkpoint.commit(end_of(file)[0])
+                    checkpoint.commit(segment_removal_changes(file)[0])
                 path.unlink()
                 continue
             size = _cut_to_lines(descriptor, file.progress.position.offset if file else 0)
@@ -220,10 +269,15 @@ def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Iden
             os.close(descriptor)
 
 
-def end_of(file: TrackedFile) -> tuple[list[Change], Position | None]:
-    """That a segment is gone, as changes.
+def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], Position | None]:
+    """Return the checkpoint changes that record the removal of a segment.
 
-    Where there are no birth times, the next on its inode is its next generation.
+    Args:
+        file: The segment as a tracked file.
+
+    Returns:
+        The changes, and the position at which the next file with the same inode begins. The
+        position is None if the file system has birth times: the file is then forgotten.
     """
     if file.identity.birth_ns:
         return changes.forget_file(file.file_id), None
@@ -238,7 +292,6 @@ def end_of(file: TrackedFile) -> tuple[list[Change], Position | None]:
 
 
 def _cut_to_lines(descriptor: int, read_to: int) -> int:
-    """The size of what is left; nothing that was read goes."""
     size = end = os.fstat(descriptor).st_size
     while end > read_to:
         start = max(read_to, end - _BLOCK_BYTES)

@@ -1,22 +1,18 @@
 """Syslog over TCP (RFC 6587), TLS (RFC 5425) and UDP (RFC 5426).
 
-Syslog over TCP (RFC 6587) and TLS (RFC 5425): connections that are kept open, each a stream of
-messages.
+TCP and TLS connections stay open, and each is a stream of messages. The protocols have no
+acknowledgments, so bytes that the kernel had received when the tailer was killed are lost and
+counted as an unknown loss. A regular stop reads them first. A connection with an invalid stream, or
+one that is idle for too long, is closed.
 
-There is no answer that tells a sender what arrived: what the kernel had taken when the tailer was
-killed is lost, and counted as unknown. A stop reads what has arrived first. A connection that says
-what nobody can read, or nothing for long, is closed.
+Each UDP datagram is one message. If the spool is full, datagrams are read and counted as lost, in
+bytes. Datagrams that the kernel drops are counted by the kernel (SO_MEMINFO, Linux 4.12), so the
+lost bytes are unknown. The counter is read after each round, before the source may be called caught
+up; SO_RXQ_OVFL would miss drops at the end of a burst. Datagrams that arrive while no tailer runs
+cannot be counted, so each start after the first records an unknown loss.
 
-Syslog over UDP (RFC 5426): a message a datagram, and nobody waits for anybody.
-
-What finds no room is read and counted, in bytes. What the kernel drops it counts itself, in
-datagrams, so of bytes nothing is known. Its counter (SO_MEMINFO, Linux 4.12) is read after each
-round, before the source may be called caught up: a control message with a datagram (SO_RXQ_OVFL)
-tells of drops before that datagram only, and never of those at the end of a burst. What comes while
-no tailer runs is not known to anyone: each start after the first reports an unknown loss.
-
-TLS of what listens for syslog (RFC 5425), 1.2 or newer. Files that change are read again before the
-next connection.
+TLS requires version 1.2 or newer. Certificate files that change are read again before the next
+connection.
 """
 
 from __future__ import annotations
@@ -29,29 +25,37 @@ from typing import TYPE_CHECKING, Final
 
 from hourmark.config.groups import SyslogTls
 from hourmark.errors import ConfigError
-from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
+from hourmark.process.certificates import WatchedFiles, load_ca_certificates, load_certificate
 from hourmark_producer.conditions import Throttle
-from hourmark_producer.receive.framing import Framer, line_of
-from hourmark_producer.receive.receiver import READ_BYTES, Polled
+from hourmark_producer.receive.framing import SyslogFramer, message_to_line
+from hourmark_producer.receive.receiver import READ_BYTES, ReadCallback
 
 if TYPE_CHECKING:
-    from hourmark_producer.receive.receiver import Receiver
+    from hourmark_producer.receive.receiver import SourceReceiver
 
 _BACKLOG: Final = 128
 _HANDSHAKE_S: Final = 10.0
-_ACCEPT_AGAIN_S: Final = 1.0  # after no connection could be accepted, as descriptors are used up
+_ACCEPT_AGAIN_S: Final = 1.0  # delay after accept failed, for example for lack of descriptors
 _KERNEL_BYTES: Final = (
     1 << 18
-)  # of a connection: a kill loses them, so not as many as the system would give
+)  # receive buffer per connection; a kill loses it, so below the system's default
 _LOG = logging.getLogger(__name__)
 
 
-class Streams:
-    """One address to listen at."""
+class SyslogStreamInput:
+    """Input that accepts syslog connections over TCP or TLS on one address.
 
-    is_lost_in_between = False
+    Args:
+        address: Host and port to listen on.
+        message_bytes_max: Maximum length of a message; longer ones are skipped and counted as lost.
+        connections_max: Maximum number of open connections; further ones are refused.
+        idle_s: Seconds without data after which a connection is closed.
+        tls: Certificates; None for plain TCP.
+    """
+
+    loses_while_stopped = False
     has_end = False
-    resumes = False
+    is_resumable = False
 
     def __init__(
         self,
@@ -60,23 +64,23 @@ class Streams:
         message_bytes_max: int,
         connections_max: int,
         idle_s: float,
-        tls: Tls | None = None,
+        tls: ListenerTls | None = None,
     ) -> None:
-        self._asked = address
+        self._bind_address = address
         self._message_bytes_max, self._connections_max, self._idle_s = (
             message_bytes_max,
             connections_max,
             idle_s,
         )
         self._tls = tls
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, SyslogConnection] = {}
         self._accepts_from_s: float | None = (
             None  # monotonic; until then the listener is not watched
         )
 
-    def open(self, receiver: Receiver) -> None:
+    def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
-        self._listener = listening(self._asked, socket.SOCK_STREAM, receiver.source)
+        self._listener = open_listener(self._bind_address, socket.SOCK_STREAM, receiver.source)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._watch_listener()
         _LOG.info(
@@ -85,29 +89,29 @@ class Streams:
 
     def _watch_listener(self) -> None:
         self._accepts_from_s = None
-        self._receiver.watch(self._listener.fileno(), Polled(self._accept))
+        self._receiver.watch(self._listener.fileno(), ReadCallback(self._accept))
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether senders that wait are accepted."""
+    def is_caught_up(self) -> bool:
+        """Return whether new connections are being accepted."""
         return self._accepts_from_s is None
 
-    def tend(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         if self._accepts_from_s is not None and now_s >= self._accepts_from_s:
             self._watch_listener()
-        if self._receiver.is_held:
+        if self._receiver.is_paused:
             for connection in self._connections.values():
-                connection.active_s = now_s  # it is we who make it wait
+                connection.last_read_s = now_s  # the receiver makes it wait
         for connection in list(self._connections.values()):
             limit_s = (
-                min(self._idle_s, _HANDSHAKE_S) if connection.is_shaking_hands else self._idle_s
+                min(self._idle_s, _HANDSHAKE_S) if connection.is_in_handshake else self._idle_s
             )
-            if now_s - connection.active_s > limit_s:
-                self._end(connection, f"said nothing for {limit_s:.0f} s")
+            if now_s - connection.last_read_s > limit_s:
+                self._close_connection(connection, f"was idle for {limit_s:.0f} s")
 
     def close(self) -> None:
         for connection in list(self._connections.values()):
-            self._end(connection, "")
+            self._close_connection(connection, "")
         self._receiver.unwatch(self._listener.fileno())
         self._listener.close()
 
@@ -117,13 +121,13 @@ class Streams:
             try:
                 accepted_socket, peer = self._listener.accept()
             except BlockingIOError:
-                return not accepted  # what new ones have sent is read in the next round
-            except OSError as error:  # too many open files; or it is gone again
+                return not accepted  # data of new connections is read in the next round
+            except OSError as error:  # too many open files, or the connection is gone again
                 self._warn(
                     "accept",
-                    f"no connection could be accepted: {error.strerror}; tried again every "
-                    f"{_ACCEPT_AGAIN_S:.0f} s. Raise "
-                    "LimitNOFILE, or lower tailer.syslog.connections_max",
+                    f"cannot accept a connection: {error.strerror}; retried every "
+                    f"{_ACCEPT_AGAIN_S:.0f} s. Raise LimitNOFILE or lower "
+                    "tailer.syslog.connections_max",
                 )
                 self._receiver.unwatch(self._listener.fileno())
                 self._accepts_from_s = self._receiver.clock.monotonic_s() + _ACCEPT_AGAIN_S
@@ -138,54 +142,54 @@ class Streams:
                 continue
             accepted_socket.setblocking(False)
             accepted = True
-            self._begin(accepted_socket, str(peer[0]))
+            self._add_connection(accepted_socket, str(peer[0]))
 
-    def _begin(self, accepted: socket.socket, peer: str) -> None:
+    def _add_connection(self, accepted: socket.socket, peer: str) -> None:
         try:
             wrapped = self._tls.wrap(accepted) if self._tls is not None else accepted
         except OSError as error:
             accepted.close()
             self._warn(f"begin {peer}", f"{peer} is refused: {error}")
             return
-        connection = Connection(
-            wrapped, peer, Framer(self._message_bytes_max), self._receiver.clock.monotonic_s()
+        connection = SyslogConnection(
+            wrapped, peer, SyslogFramer(self._message_bytes_max), self._receiver.clock.monotonic_s()
         )
         self._connections[wrapped.fileno()] = connection
-        self._receiver.watch(wrapped.fileno(), Polled(lambda: self._read(connection)))
+        self._receiver.watch(wrapped.fileno(), ReadCallback(lambda: self._read(connection)))
 
-    def _read(self, connection: Connection) -> bool:
+    def _read(self, connection: SyslogConnection) -> bool:
         try:
             data = connection.read()
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return True
         except OSError as error:
-            self._end(connection, f"broke off: {error.strerror or error}")
+            self._close_connection(connection, f"broke off: {error.strerror or error}")
             return True
         if not data:
-            self._receiver.receive(line_of(connection.framer.end()))
-            self._end(connection, "")
+            self._receiver.receive(message_to_line(connection.framer.finish()))
+            self._close_connection(connection, "")
             return True
-        connection.active_s = self._receiver.clock.monotonic_s()
+        connection.last_read_s = self._receiver.clock.monotonic_s()
         framed = connection.framer.feed(data)
         for message in framed.messages:
-            self._receiver.receive(line_of(message))
-        if framed.skipped:
+            self._receiver.receive(message_to_line(message))
+        if framed.skipped_bytes:
             what = f"longer than {self._message_bytes_max} bytes (tailer.syslog.message_bytes_max)"
-            self._receiver.losses.add(f"messages {what}", lost_bytes=framed.skipped)
+            self._receiver.losses.add(f"messages {what}", lost_bytes=framed.skipped_bytes)
             self._warn(
                 f"long {connection.peer}",
-                f"{connection.peer} sends messages {what}; they are passed over, and "
-                "counted as lost",
+                f"{connection.peer} sends messages {what}; they are skipped and counted as lost",
             )
-        if framed.flaw:
-            self._receiver.losses.add("a stream that is no syslog", unknown=1)
-            self._end(connection, f"cannot be understood: {framed.flaw} (RFC 6587)")
+        if framed.error:
+            self._receiver.losses.add("a stream that is not syslog", unknown=1)
+            self._close_connection(connection, f"violates RFC 6587: {framed.error}")
         return len(data) < READ_BYTES
 
-    def _end(self, connection: Connection, why: str) -> None:
+    def _close_connection(self, connection: SyslogConnection, why: str) -> None:
         if why:
             self._warn(
-                f"end {connection.peer}", f"a connection from {connection.peer} {why}; it is closed"
+                f"end {connection.peer}",
+                f"the connection from {connection.peer} {why}; it is closed",
             )
         if left := connection.framer.unfinished_bytes:
             self._receiver.losses.add("connections that ended within a message", lost_bytes=left)
@@ -199,29 +203,40 @@ class Streams:
         )
 
 
-class Connection:
-    """One, since its sender is accepted. `active_s`: when it said something last, monotonic."""
+class SyslogConnection:
+    """One accepted syslog connection.
 
-    def __init__(self, connected: socket.socket, peer: str, framer: Framer, now_s: float) -> None:
-        self.socket, self.peer, self.framer, self.active_s = connected, peer, framer, now_s
+    Attributes:
+        socket: The connected socket, with TLS if configured.
+        peer: IP address of the sender.
+        framer: Splits the stream into messages.
+        last_read_s: When data was received last, in monotonic seconds.
+    """
+
+    def __init__(
+        self, connected: socket.socket, peer: str, framer: SyslogFramer, now_s: float
+    ) -> None:
+        self.socket, self.peer, self.framer, self.last_read_s = connected, peer, framer, now_s
 
     @property
-    def is_shaking_hands(self) -> bool:
-        """Whether TLS has not begun yet."""
+    def is_in_handshake(self) -> bool:
+        """Return whether the TLS handshake is incomplete; False without TLS."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
 
     def read(self) -> bytes:
-        """All that has arrived, or a good deal of it; nothing at its end.
+        """Return received bytes, about 64 KiB at most; empty at the end of the stream.
 
-        BlockingIOError, SSLWantReadError: nothing yet.
+        Raises:
+            BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError: No data is available yet.
+            OSError: The connection failed.
         """
         data = self.socket.recv(READ_BYTES)
         while (
             isinstance(self.socket, ssl.SSLSocket) and data and len(data) < READ_BYTES
-        ):  # TLS gives a record at a time
+        ):  # TLS returns one record at a time
             try:
                 more = self.socket.recv(READ_BYTES)
-            except OSError:  # nothing more yet; whatever else it is, the next read meets it again
+            except OSError:  # nothing more yet; the next read raises any other error again
                 break
             if not more:
                 break
@@ -229,8 +244,17 @@ class Connection:
         return data
 
 
-def listening(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
-    """A socket that does not block; ConfigError where the address cannot be had."""
+def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
+    """Bind a non-blocking socket for a source, and listen on it if it is a stream socket.
+
+    Args:
+        address: Host and port.
+        kind: `SOCK_STREAM` or `SOCK_DGRAM`.
+        source: Name of the source, for the error message.
+
+    Raises:
+        ConfigError: The address is not available.
+    """
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     made = socket.socket(family, kind)
     try:
@@ -243,8 +267,8 @@ def listening(address: tuple[str, int], kind: socket.SocketKind, source: str) ->
     except OSError as error:
         made.close()
         raise ConfigError(
-            f"source {source}: {address[0]} port {address[1]} cannot be listened at "
-            f"({error.strerror}); name another in `input`"
+            f"source {source}: cannot listen on {address[0]} port {address[1]} "
+            f"({error.strerror}); set another address in `input`"
         ) from error
     made.setblocking(False)
     return made
@@ -253,35 +277,40 @@ def listening(address: tuple[str, int], kind: socket.SocketKind, source: str) ->
 _DATAGRAM_BYTES_MAX: Final = 1 << 16
 _A_ROUND: Final = 1000  # datagrams
 _SO_MEMINFO: Final = 55  # asm-generic/socket.h; Python has no name for it
-_DATAGRAM_KERNEL_BYTES: Final = 8 << 20  # asked for; the system gives net.core.rmem_max at most
+_DATAGRAM_KERNEL_BYTES: Final = 8 << 20  # requested; the system limits it to net.core.rmem_max
 _MEMINFO: Final = struct.Struct(
     "=32xI"
 )  # linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of its numbers
 
 
-class Datagrams:
-    """One address to listen at."""
+class SyslogDatagramInput:
+    """Input that receives syslog datagrams over UDP on one address.
 
-    is_lost_in_between = True
-    is_at_hand = True
+    Args:
+        address: Host and port to listen on.
+        message_bytes_max: Maximum length of a message; longer ones are counted as lost.
+    """
+
+    loses_while_stopped = True
+    is_caught_up = True
     has_end = False
-    resumes = False
+    is_resumable = False
 
     def __init__(self, address: tuple[str, int], message_bytes_max: int) -> None:
-        self._asked, self._message_bytes_max = address, message_bytes_max
-        self._dropped = 0  # by the kernel, since the socket is there
+        self._bind_address, self._message_bytes_max = address, message_bytes_max
+        self._dropped = 0  # by the kernel, since the socket was opened
 
-    def open(self, receiver: Receiver) -> None:
+    def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
-        self._socket = listening(self._asked, socket.SOCK_DGRAM, receiver.source)
+        self._socket = open_listener(self._bind_address, socket.SOCK_DGRAM, receiver.source)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM_KERNEL_BYTES)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        receiver.watch(self._socket.fileno(), Polled(self._read, when_held=True))
+        receiver.watch(self._socket.fileno(), ReadCallback(self._read, while_paused=True))
         _LOG.info(
             "source %s listens for syslog over UDP at %s port %d", receiver.source, *self.address
         )
 
-    def tend(self, now_s: float) -> None:  # noqa: ARG002  # as `Input` has it
+    def tick(self, now_s: float) -> None:  # noqa: ARG002  # as `Input` has it
         self._count_dropped()
 
     def close(self) -> None:
@@ -295,32 +324,32 @@ class Datagrams:
                 message = self._socket.recv(_DATAGRAM_BYTES_MAX)
             except BlockingIOError:
                 return True
-            self._take(message)
+            self._receive_message(message)
         return False
 
-    def _take(self, message: bytes) -> None:
+    def _receive_message(self, message: bytes) -> None:
         losses, limit = self._receiver.losses, self._message_bytes_max
         if len(message) > limit:
             losses.add(
                 f"messages longer than {limit} bytes (tailer.syslog.message_bytes_max)",
                 lost_bytes=len(message),
             )
-        elif self._receiver.is_held:
+        elif self._receiver.is_paused:
             losses.add(
-                "datagrams for which there was no room (tailer.spool.bytes_max)",
+                "datagrams that arrived while the spool was full (tailer.spool.bytes_max)",
                 lost_bytes=len(message),
             )
         else:
-            self._receiver.receive(line_of(message))
+            self._receiver.receive(message_to_line(message))
 
     def _count_dropped(self) -> None:
-        """Report what the kernel has dropped since the call before."""
         (count,) = _MEMINFO.unpack(
             self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
         )
         if more := (count - self._dropped) % (1 << 32):
             self._receiver.losses.add(
-                "datagrams that the kernel dropped, coming faster than they were read", unknown=more
+                "datagrams dropped by the kernel because they arrived faster than they were read",
+                unknown=more,
             )
         self._dropped = count
 
@@ -328,8 +357,18 @@ class Datagrams:
 _GROUP: Final = "tailer.syslog.tls"
 
 
-class Tls:
-    """Certificates of one listener. ConfigError where they cannot be used."""
+class ListenerTls:
+    """The TLS certificates of one listener, read again when their files change.
+
+    If a changed file cannot be used, a warning is logged and the previous certificates stay in use.
+
+    Args:
+        settings: Paths of the certificate, key and client CA.
+        throttle: Log of conditions.
+
+    Raises:
+        ConfigError: A file cannot be used at the start.
+    """
 
     def __init__(self, settings: SyslogTls, throttle: Throttle) -> None:
         self._settings, self._throttle = settings, throttle
@@ -337,13 +376,19 @@ class Tls:
         self._context = _context(settings)
 
     def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
-        """The handshake is part of the first reads."""
+        """Wrap an accepted socket in TLS without blocking.
+
+        The handshake happens during the first reads.
+
+        Raises:
+            OSError: The peer has disconnected.
+        """
         if self._watched.changed():
             try:
                 self._context = _context(self._settings)
                 self._throttle.over(_GROUP)
             except ConfigError as error:
-                self._throttle.warn(_GROUP, f"{error}. The certificates of before stay in use")
+                self._throttle.warn(_GROUP, f"{error}. The previous certificates stay in use")
         return self._context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
 
@@ -353,10 +398,10 @@ def _context(settings: SyslogTls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= (
         ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
-    )  # who resumes, shows no certificate
+    )  # a resumed session presents no certificate
     context.num_tickets = 0
-    load_pair(context, _GROUP, settings.certificate, settings.key)
+    load_certificate(context, _GROUP, settings.certificate, settings.key)
     if settings.client_ca is not None:
-        load_cas(context, f"{_GROUP}.client_ca", settings.client_ca)
+        load_ca_certificates(context, f"{_GROUP}.client_ca", settings.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context

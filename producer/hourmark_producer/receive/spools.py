@@ -1,6 +1,4 @@
-"""All sources of a tailer that receive: their segments are files like all others, once they are
-written.
-"""
+"""All receiving sources of a tailer; their segments are tailed like any other files."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.conditions import Throttle
@@ -21,22 +19,29 @@ from hourmark_producer.counters import Counters
 from hourmark_producer.files.identity import Identity
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import NEVER, Files, Progress, TrackedFile
-from hourmark_producer.receive.inputs import JOURNAL, STDIN, TLS, UDP, address_of
-from hourmark_producer.receive.journal import Journal
-from hourmark_producer.receive.receiver import Input, Receiver, ReceivingLosses
-from hourmark_producer.receive.segments import Segments, end_of, recover
-from hourmark_producer.receive.sockets import Datagrams, Streams, Tls
+from hourmark_producer.receive.inputs import JOURNAL, STDIN, TLS, UDP, parse_listen_address
+from hourmark_producer.receive.journal import JournalInput
+from hourmark_producer.receive.receiver import ReceivingInput, ReceivingLosses, SourceReceiver
+from hourmark_producer.receive.segments import (
+    SegmentStore,
+    recover_segments,
+    segment_removal_changes,
+)
+from hourmark_producer.receive.sockets import ListenerTls, SyslogDatagramInput, SyslogStreamInput
 from hourmark_producer.receive.standard_input import StandardInput
 
 SETTLED_WITHIN_S: Final = (
-    0.2  # a source that takes longer is behind: no claim of it is begun in this look
+    0.2  # a source that takes longer is unsettled: this scan starts no claim for it
 )
 STOP_WITHIN_S: Final = 5.0
 _LOG = logging.getLogger(__name__)
 
 
-def followed(config: TailerConfig) -> list[TailedSource]:
-    """All sources, as files: those that receive have the paths of their segments."""
+def sources_as_files(config: TailerConfig) -> list[TailedSource]:
+    """Return the settings of all sources as files to tail.
+
+    Receiving sources get the path pattern of their segments as `paths`; others are unchanged.
+    """
     return [
         source
         if source.input is None
@@ -50,26 +55,52 @@ def followed(config: TailerConfig) -> list[TailedSource]:
     ]
 
 
-def recover_all(
+def recover_spools(
     config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], Identity]
 ) -> None:
-    """Put in order what a kill left, before files are followed."""
+    """Repair the segments of all receiving sources after a kill, before any file is tailed.
+
+    Logs a warning for segments whose source no longer has an `input`: they are not delivered.
+
+    Args:
+        config: Settings of the tailer.
+        checkpoint: Open checkpoint.
+        identify: Returns the identity of an open file.
+
+    Raises:
+        OSError: A segment cannot be read or repaired.
+        CheckpointFailed: The checkpoint cannot be committed.
+    """
     for source in config.sources:
         if source.input is not None:
-            recover(_folder(config, source), checkpoint, identify)
+            recover_segments(_folder(config, source), checkpoint, identify)
     received = {source.name for source in config.sources if source.input is not None}
     root = config.state_dir / "spool"
     for folder in sorted(root.iterdir()) if root.is_dir() else []:
         if folder.name not in received and any(folder.glob("*.log")):
             _LOG.warning(
-                "%s holds what a source received that has no `input` any more: it is not delivered",
+                "%s contains received data of a source that has no `input` any more: it "
+                "is not delivered",
                 folder,
             )
 
 
 @dataclasses.dataclass(kw_only=True)
-class Spools:
-    """Receivers of one tailer. Used by the scanning thread. `failed`: what ends the tailer."""
+class SpoolReceivers:
+    """The receivers of all receiving sources of one tailer. Used by the scanning thread.
+
+    Attributes:
+        config: Settings of the tailer.
+        files: All tracked files.
+        checkpoint: Open checkpoint.
+        schedule: Files that are due.
+        counters: Counters of this run.
+        throttle: Log of conditions.
+        clock: Clock of this host.
+        on_error: Called with an exception that must end the tailer.
+        receivers: Receivers by source name.
+        ended_s: When all of standard input was on disk, in monotonic seconds; None before.
+    """
 
     config: TailerConfig
     files: Files
@@ -78,12 +109,10 @@ class Spools:
     counters: Counters
     throttle: Throttle
     clock: Clock
-    failed: Callable[[Exception], None]
+    on_error: Callable[[Exception], None]
 
     def __post_init__(self) -> None:
-        self.ended_s: float | None = (
-            None  # monotonic: standard input was seen to be at its end, and is on disk
-        )
+        self.ended_s: float | None = None  # monotonic: when all of standard input was on disk
         self.receivers = {
             source.name: self._receiver(source)
             for source in self.config.sources
@@ -91,29 +120,39 @@ class Spools:
         }
 
     def start(self, *, to_end: bool = False) -> None:
-        """Receive. `to_end`: only what has an end. ConfigError where an address cannot be had."""
+        """Start receiving.
+
+        Args:
+            to_end: Receive only from inputs that have an end, for a drain.
+
+        Raises:
+            ConfigError: An input is not available, such as an address in use.
+        """
         self._listen = not to_end
         try:
             for source, receiver in self.receivers.items():
                 if self._receives(source):
                     receiver.start(to_end=to_end)
                 else:
-                    receiver.count_the_run_before()
+                    receiver.record_previous_run_losses()
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """Write what has arrived, and receive no more."""
+        """Write all received data to disk and stop receiving."""
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
-    def behind(self) -> set[str]:
-        """Sources of which something has arrived that is not on disk yet; or may have."""
+    def unsettled_sources(self) -> set[str]:
+        """Return the names of the sources that may have received data that is not on disk yet.
+
+        A scan cannot establish that these sources are caught up.
+        """
         found = set()
         for source, receiver in self.receivers.items():
             if not self._receives(source):
-                if not receiver.has_told():
+                if not receiver.commit_losses():
                     found.add(source)
                 continue
             draining = not self._listen and not receiver.has_ended
@@ -123,23 +162,27 @@ class Spools:
                 self.ended_s = self.clock.monotonic_s()
         return found
 
-    def unrepeatable(self, source: str) -> bool:
-        """Whether its senders cannot be asked again."""
-        return source in self.receivers and not self.receivers[source].input.resumes
+    def is_unrepeatable(self, source: str) -> bool:
+        """Return whether the senders of a source cannot send lost data again.
 
-    def release(self) -> None:
-        """Remove segments that are acknowledged as a whole.
+        Args:
+            source: Name of the source; False for sources that read log files.
+        """
+        return source in self.receivers and not self.receivers[source].input.is_resumable
 
-        OSError, CheckpointFailed: said, and tried again.
+    def remove_acknowledged(self) -> None:
+        """Remove the segments that are complete and acknowledged.
+
+        A failure is logged, and the next call tries again.
         """
         if not self.receivers:
             return
         for file in self.files:
             receiver = self.receivers.get(file.place.source)
-            if receiver is not None and self._is_done(file, receiver.segments):
+            if receiver is not None and self._is_removable(file, receiver.segments):
                 self._remove(file, receiver.segments)
 
-    def _is_done(self, file: TrackedFile, segments: Segments) -> bool:
+    def _is_removable(self, file: TrackedFile, segments: SegmentStore) -> bool:
         size = segments.sealed_bytes(Path(file.place.seen_at).stem)
         if (
             size is None
@@ -155,13 +198,13 @@ class Spools:
             and self.schedule.is_idle(file)
         )
 
-    def _remove(self, file: TrackedFile, segments: Segments) -> None:
+    def _remove(self, file: TrackedFile, segments: SegmentStore) -> None:
         name = Path(file.place.seen_at).stem
         try:
-            if self.receivers[file.place.source].input.resumes:
-                segments.keep_last(name)
-            segments.set_done(name)
-            end, next_generation = end_of(file)
+            if self.receivers[file.place.source].input.is_resumable:
+                segments.save_last_line(name)
+            segments.mark_done(name)
+            end, next_generation = segment_removal_changes(file)
             self.checkpoint.commit(end)
             if next_generation is None:
                 self.files.retire(file)
@@ -178,23 +221,23 @@ class Spools:
         except (OSError, CheckpointFailed) as error:
             self.throttle.warn(
                 f"release {file.place.source}",
-                f"{segments.folder}: an acknowledged segment stays: {error}",
+                f"{segments.folder}: an acknowledged segment cannot be removed: {error}",
             )
 
     def _receives(self, source: str) -> bool:
         return self._listen or self.receivers[source].input.has_end
 
-    def _receiver(self, source: TailedSource) -> Receiver:
+    def _receiver(self, source: TailedSource) -> SourceReceiver:
         assert source.input is not None, "others receive nothing"
         folder = _folder(self.config, source)
         try:
-            segments = Segments(folder, self.config.spool.bytes_max)
+            segments = SegmentStore(folder, self.config.spool.bytes_max)
         except OSError as error:
             raise ConfigError(
-                f"source {source.name}: {folder} cannot be used ({error.strerror}); "
-                "tailer.state_dir is where"
+                f"source {source.name}: {folder} cannot be used ({error.strerror}); it is "
+                "a folder in tailer.state_dir"
             ) from error
-        return Receiver(
+        return SourceReceiver(
             source=source.name,
             input=self._input(source),
             segments=segments,
@@ -203,25 +246,25 @@ class Spools:
             ),
             throttle=self.throttle,
             clock=self.clock,
-            failed=self.failed,
+            on_error=self.on_error,
         )
 
-    def _input(self, source: TailedSource) -> Input:
+    def _input(self, source: TailedSource) -> ReceivingInput:
         text = source.input or ""
         if text == STDIN:
             return StandardInput(self.config.line_bytes_max)
         if text == JOURNAL:
-            return Journal(source.read_from)
-        address, syslog = address_of(text), self.config.syslog
+            return JournalInput(source.read_from)
+        address, syslog = parse_listen_address(text), self.config.syslog
         assert address is not None, "all others are addresses"
         if address.kind == UDP:
-            return Datagrams((address.host, address.port), syslog.message_bytes_max)
-        return Streams(
+            return SyslogDatagramInput((address.host, address.port), syslog.message_bytes_max)
+        return SyslogStreamInput(
             (address.host, address.port),
             message_bytes_max=syslog.message_bytes_max,
             connections_max=syslog.connections_max,
             idle_s=syslog.idle_seconds,
-            tls=Tls(syslog.tls, self.throttle) if address.kind == TLS else None,
+            tls=ListenerTls(syslog.tls, self.throttle) if address.kind == TLS else None,
         )
 
 

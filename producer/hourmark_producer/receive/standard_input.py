@@ -1,65 +1,66 @@
-"""What a program writes into this one. At its end the tailer ends, too, once all is
-acknowledged.
-"""
+"""Standard input as a source. After its end, the tailer ends once everything is acknowledged."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Final
 
-from hourmark_producer.receive.receiver import READ_BYTES, Polled
+from hourmark_producer.receive.receiver import READ_BYTES, ReadCallback
 
 if TYPE_CHECKING:
-    from hourmark_producer.receive.receiver import Receiver
+    from hourmark_producer.receive.receiver import SourceReceiver
 
 _STDIN: Final = 0
 
 
 class StandardInput:
-    """Lines as they come; one that is too long goes on in pieces, as in any file.
+    """Input that reads lines from standard input; an over-long line is received in parts.
 
-    `descriptor`: another one, in tests.
+    Args:
+        line_bytes_max: Length from which an incomplete line is passed on without waiting for its
+            end.
+        descriptor: Descriptor to read from.
     """
 
-    is_lost_in_between = False
-    is_at_hand = True
+    loses_while_stopped = False
+    is_caught_up = True
     has_end = True
-    resumes = False
+    is_resumable = False
 
     def __init__(self, line_bytes_max: int, descriptor: int = _STDIN) -> None:
         self._line_bytes_max, self._descriptor = line_bytes_max, descriptor
-        self._rest = b""
+        self._partial = b""
 
-    def open(self, receiver: Receiver) -> None:
+    def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
-        receiver.watch(self._descriptor, Polled(self._read))
+        receiver.watch(self._descriptor, ReadCallback(self._read))
 
-    def tend(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         pass
 
     def close(self) -> None:
-        if self._rest:
-            self._receiver.losses.add("stopped within a line", lost_bytes=len(self._rest))
+        if self._partial:
+            self._receiver.losses.add("stopped within a line", lost_bytes=len(self._partial))
         self._receiver.unwatch(self._descriptor)
 
     def _read(self) -> bool:
         try:
             data = os.read(self._descriptor, READ_BYTES)
-        except BlockingIOError:  # others may have made it so
+        except BlockingIOError:  # another process may have made it non-blocking
             return True
         if not data:
-            if self._rest:
-                self._receiver.receive(self._rest + b"\n")
-                self._rest = b""
+            if self._partial:
+                self._receiver.receive(self._partial + b"\n")
+                self._partial = b""
             self._receiver.unwatch(self._descriptor)
-            self._receiver.end()
+            self._receiver.finish()
             return True
-        content = self._rest + data
+        content = self._partial + data
         whole = (
             content.rfind(b"\n") + 1
             if len(content) - len(data) <= self._line_bytes_max
             else len(content)
         )
         self._receiver.receive(content[:whole])
-        self._rest = content[whole:]
+        self._partial = content[whole:]
         return len(data) < READ_BYTES

@@ -1,1 +1,1 @@
-"""What the tailer reports to operators: status, traces of lines, metrics, health."""
+"""What the tailer reports to operators: status, traces of single lines, metrics and health."""

@@ -1,8 +1,7 @@
-"""All metrics of the tailer, in one place: names, kinds, meanings; and Prometheus' text format of
-them. docs/metrics.md explains.
+"""All metrics of the tailer with their types and meanings, in the Prometheus text format.
 
-Nothing is counted here: what other modules count is written down when it is asked for. Labels are
-sources and services of the configuration, and reasons of dead letters: never files.
+The values are counted elsewhere and only formatted here. Labels are configured sources and
+services, and reasons of dead letters, but never files. docs/metrics.md documents the metrics.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 
 from hourmark_producer.checkpoint.books import Balance
 from hourmark_producer.counters import Losses
-from hourmark_producer.send.services import ServiceStanding
+from hourmark_producer.send.services import ServiceStatus
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "hourmark_tailer_"
@@ -23,9 +22,24 @@ Sample = tuple[Mapping[str, str], float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
-    """One moment of a tailer. By source where it is a mapping; times are Unix seconds, 0 for
-    never.
+class TailerMetrics:
+    """The values of all metrics at one moment. Times are in Unix seconds, 0 for never.
+
+    Attributes:
+        balances: Byte counts by source.
+        losses: Losses by source.
+        files: Number of tracked files by source.
+        lag_seconds: Seconds since each source was last caught up, by source.
+        dead_letters: Number of dead letters since the start, by source and reason.
+        services: State of each delivery service.
+        ranges: Acknowledged ranges since the start.
+        events: Events in these ranges.
+        conditions: Number of ongoing conditions in the log.
+        is_healthy: Whether /healthz answers 200.
+        started_at_s: When the process started.
+        delivered_at_s: When the latest range was acknowledged.
+        reported_at_s: When the latest host report was delivered.
+        reload_ok: Whether the latest reload was accepted; True if there was none.
     """
 
     balances: Mapping[str, Balance]
@@ -33,24 +47,28 @@ class Numbers:
     files: Mapping[str, int]
     lag_seconds: Mapping[str, float]
     dead_letters: Mapping[str, Mapping[str, int]]
-    services: Sequence[ServiceStanding]
+    services: Sequence[ServiceStatus]
     ranges: int
     events: int
     conditions: int
-    well: bool
+    is_healthy: bool
     started_at_s: float
     delivered_at_s: float
     reported_at_s: float
     reload_ok: bool = True
 
 
-def exposition(numbers: Numbers) -> bytes:
-    """Prometheus' text format, version 0.0.4."""
-    return "".join(_lines(numbers)).encode()
+def render_tailer_metrics(metrics: TailerMetrics) -> bytes:
+    """Return the metrics of a tailer in the Prometheus text format, version 0.0.4."""
+    return "".join(_lines(metrics)).encode()
 
 
-def canary_exposition(acknowledged_at_s: float) -> bytes:
-    """Of a canary, in the same format."""
+def render_canary_metrics(acknowledged_at_s: float) -> bytes:
+    """Return the metrics of a canary in the Prometheus text format.
+
+    Args:
+        acknowledged_at_s: When the latest canary was acknowledged, in Unix seconds; 0 for never.
+    """
     said = "Unix time of the last canary that a delivery service acknowledged, 0 for never."
     return "".join(
         _metric(
@@ -63,11 +81,11 @@ def canary_exposition(acknowledged_at_s: float) -> bytes:
     ).encode()
 
 
-def _lines(numbers: Numbers) -> Iterator[str]:
+def _lines(metrics: TailerMetrics) -> Iterator[str]:
     def books(name: str) -> list[Sample]:
         return [
             ({"source": source}, getattr(balance, name))
-            for source, balance in numbers.balances.items()
+            for source, balance in metrics.balances.items()
         ]
 
     def by_source(values: Mapping[str, float]) -> list[Sample]:
@@ -88,7 +106,7 @@ def _lines(numbers: Numbers) -> Iterator[str]:
     )
     yield from _metric("bytes_pending", "gauge", "Of these: in no range yet.", books("pending"))
     yield from _metric(
-        "bytes_skipped_total", "counter", "Of these: passed over, not lost.", books("skipped")
+        "bytes_skipped_total", "counter", "Of these: skipped, not lost.", books("skipped")
     )
     yield from _metric(
         "bytes_lost_total", "counter", "Of these: destroyed before they were read.", books("lost")
@@ -96,72 +114,77 @@ def _lines(numbers: Numbers) -> Iterator[str]:
     yield from _metric(
         "books_off_by_bytes",
         "gauge",
-        "Of these: nowhere. Other than 0 is a fault.",
+        "Of these: unaccounted for. A value other than 0 is a bug.",
         books("off_by"),
     )
-    unknown = {source: float(losses.unknown) for source, losses in numbers.losses.items()}
+    unknown = {source: float(losses.unknown) for source, losses in metrics.losses.items()}
     yield from _metric(
         "unknown_losses_total",
         "counter",
-        "Occasions of loss that nobody can measure.",
+        "Occasions on which an unknown amount was lost.",
         by_source(unknown),
     )
-    yield from _metric("files", "gauge", "Files that are followed.", by_source(numbers.files))
+    yield from _metric("files", "gauge", "Files that are followed.", by_source(metrics.files))
     yield from _metric(
         "lag_seconds",
         "gauge",
-        "Since when all that was there is acknowledged.",
-        by_source(numbers.lag_seconds),
+        "Seconds since all data was last acknowledged.",
+        by_source(metrics.lag_seconds),
     )
     dead = [
         ({"source": source, "reason": reason}, float(count))
-        for source, reasons in numbers.dead_letters.items()
+        for source, reasons in metrics.dead_letters.items()
         for reason, count in reasons.items()
     ]
     yield from _metric(
-        "dead_letters_total", "counter", "Lines that became dead letters, since the start.", dead
+        "dead_letters_total", "counter", "Lines that became dead letters since the start.", dead
     )
     up = [
-        ({"service": one.service}, float(one.failing_seconds is None)) for one in numbers.services
+        ({"service": one.service}, float(one.failing_seconds is None)) for one in metrics.services
     ]
     yield from _metric(
-        "service_up", "gauge", "Whether the latest request to a delivery service was taken.", up
+        "service_up", "gauge", "Whether the latest request to a delivery service succeeded.", up
     )
-    taken = [({"service": one.service}, float(one.ranges)) for one in numbers.services]
+    taken = [({"service": one.service}, float(one.ranges)) for one in metrics.services]
     yield from _metric(
         "service_ranges_total",
         "counter",
-        "Ranges that a service acknowledged, since the start.",
+        "Ranges that a service acknowledged since the start.",
         taken,
     )
     for name, kind, meaning, value in (
-        ("ranges_total", "counter", "Ranges acknowledged, since the start.", numbers.ranges),
-        ("events_total", "counter", "Events that came of them.", numbers.events),
+        ("ranges_total", "counter", "Ranges acknowledged since the start.", metrics.ranges),
+        (
+            "events_total",
+            "counter",
+            "Events in acknowledged ranges since the start.",
+            metrics.events,
+        ),
         (
             "conditions",
             "gauge",
-            "What is not as it should be, as the log says.",
-            numbers.conditions,
+            "Ongoing conditions in the log.",
+            metrics.conditions,
         ),
-        ("well", "gauge", "1 where /healthz answers 200.", int(numbers.well)),
-        ("start_timestamp_seconds", "gauge", "Unix time of the start.", numbers.started_at_s),
+        ("well", "gauge", "1 if /healthz answers 200, else 0.", int(metrics.is_healthy)),
+        ("start_timestamp_seconds", "gauge", "Unix time of the start.", metrics.started_at_s),
         (
             "last_delivery_timestamp_seconds",
             "gauge",
             "Unix time of the last acknowledged range.",
-            numbers.delivered_at_s,
+            metrics.delivered_at_s,
         ),
         (
             "last_report_timestamp_seconds",
             "gauge",
-            "Unix time of the last host report that arrived.",
-            numbers.reported_at_s,
+            "Unix time of the last delivered host report.",
+            metrics.reported_at_s,
         ),
         (
             "config_last_reload_successful",
             "gauge",
-            "0 where SIGHUP found a configuration out of order.",
-            int(numbers.reload_ok),
+            "0 if the latest SIGHUP found an invalid configuration, else 1.",
+            int(metrics.reload_ok),
         ),
     ):
         yield from _metric(name, kind, meaning, [({}, value)])

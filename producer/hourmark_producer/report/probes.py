@@ -1,10 +1,8 @@
-"""Whether a tailer is healthy, and /metrics and /healthz over HTTP.
+"""The HTTP endpoints /metrics and /healthz of a tailer or canary, and the health of a tailer.
 
-/metrics and /healthz of a tailer or a canary, over HTTP on loopback: there is no authentication,
-and nothing but GET.
-
-Whether a tailer is well: it looks at its files, its checkpoint takes what it writes, services hear
-it and take what waits.
+The server accepts only GET requests and has no authentication, so it listens on loopback unless
+configured otherwise. A tailer is healthy if it scans its files, its checkpoint can be written, host
+reports are delivered, and pending ranges are acknowledged.
 """
 
 from __future__ import annotations
@@ -23,40 +21,53 @@ from hourmark.errors import HourmarkError
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.report.metrics import CONTENT_TYPE
 
-_REQUEST_S: Final = 2.0  # for one request; another waits as long, so nobody can hold many threads
+_REQUEST_S: Final = (
+    2.0  # per request; requests are handled one at a time, so no client can occupy many threads
+)
 _LOG = logging.getLogger(__name__)
 
 
-class Told(Protocol):
-    """What is asked. Both may raise HourmarkError."""
+class ProbeTarget(Protocol):
+    """Interface of a process that answers /metrics and /healthz.
 
-    def exposition(self) -> bytes:
-        """Of /metrics."""
+    Both methods may raise HourmarkError, which is answered with status 503.
+    """
+
+    def render_metrics(self) -> bytes:
+        """Return the body of /metrics, in the Prometheus text format."""
         ...
 
-    def unwell(self) -> list[str]:
-        """Of /healthz: reasons."""
+    def unhealthy_reasons(self) -> list[str]:
+        """Return why the process is unhealthy, as messages for /healthz; empty if it is healthy."""
         ...
 
 
 @contextlib.contextmanager
-def answering(
-    told: Told, host: str, port: int, named: str = "tailer.metrics_port"
+def serve_probes(
+    target: ProbeTarget, host: str, port: int, setting: str = "tailer.metrics_port"
 ) -> Iterator[int]:
-    """Answer meanwhile; the port. With port 0 nothing is answered. A port that is taken is said,
-    and is no reason to stop.
+    """Serve /metrics and /healthz in a background thread for the duration of a `with` block.
 
-    `named`: who names the port, for messages.
+    If the port is in use, a warning is logged and nothing is served.
+
+    Args:
+        target: The process to report.
+        host: Address to listen on.
+        port: Port to listen on; 0 to serve nothing.
+        setting: Name of the setting or option with the port, for log messages.
+
+    Yields:
+        The port; 0 if nothing is served.
     """
     if port == 0:
         yield 0
         return
     try:
-        server = _Server((host, port), _handler(told))
+        server = _Server((host, port), _handler(target))
     except OSError as error:
         _LOG.warning(
-            "no metrics: %s = %d at %s cannot be opened (%s); name another, or 0 for none",
-            named,
+            "no metrics: cannot listen on port %s = %d at %s (%s); set another port, or 0 for none",
+            setting,
             port,
             host,
             error.strerror or error,
@@ -75,23 +86,21 @@ def answering(
 
 
 class _Server(HTTPServer):
-    """One request at a time."""
-
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went, or said nothing: nothing to be done."""
+        pass
 
 
-def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
+def _handler(target: ProbeTarget) -> type[BaseHTTPRequestHandler]:
     def metrics() -> tuple[int, str, bytes]:
-        return 200, CONTENT_TYPE, told.exposition()
+        return 200, CONTENT_TYPE, target.render_metrics()
 
     def health() -> tuple[int, str, bytes]:
-        reasons = told.unwell()
+        reasons = target.unhealthy_reasons()
         return (
             503 if reasons else 200,
             "application/json",
@@ -131,57 +140,60 @@ def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
 CHECKPOINT_KEYS: Final = (
     "scan",
     "CheckpointFailed",
-)  # of conditions: the checkpoint cannot be written
+)  # keys of the conditions for a checkpoint that cannot be written
 _MET_WITHIN_S: Final = 30.0
 
 
-class Health:
-    """What is asked from outside, from what the tailer's threads tell it.
+class TailerHealth:
+    """Health of a running tailer, from the progress that its threads record. Thread-safe.
 
-    Safe to use from several threads.
-
-    `unwell_s`: how long something may be at a standstill.
+    Args:
+        clock: Clock of this host.
+        conditions: Log of ongoing conditions.
+        stall_limit_s: Seconds without progress after which the tailer is unhealthy.
     """
 
-    def __init__(self, clock: Clock, conditions: Throttle, unwell_s: float) -> None:
+    def __init__(self, clock: Clock, conditions: Throttle, stall_limit_s: float) -> None:
         self._clock = clock
         self._conditions = conditions
-        self._unwell_s = unwell_s
+        self._stall_limit_s = stall_limit_s
         self._lock = threading.Lock()
         self._scanned_s = self._reported_s = self._moved_s = clock.monotonic_s()
         self._ranges = 0
 
-    def scanned(self, ranges: int, *, waiting: bool) -> None:
-        """There was a look at files.
+    def record_scan(self, ranges: int, *, waiting: bool) -> None:
+        """Record that a scan of the files has finished.
 
-        `ranges`: acknowledged so far; `waiting`: whether there is one that is not.
+        Args:
+            ranges: Number of ranges acknowledged so far.
+            waiting: Whether any range is waiting for its acknowledgment.
         """
         with self._lock:
             self._scanned_s = self._clock.monotonic_s()
             if not waiting or ranges != self._ranges:
                 self._ranges, self._moved_s = ranges, self._scanned_s
 
-    def reported(self) -> None:
-        """A host report arrived."""
+    def record_report(self) -> None:
+        """Record that a host report was delivered."""
         with self._lock:
             self._reported_s = self._clock.monotonic_s()
 
-    def reasons(self) -> list[str]:
-        """Why it is not well; none where it is."""
+    def unhealthy_reasons(self) -> list[str]:
+        """Return why the tailer is unhealthy, as messages; empty if it is healthy."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             standstills = (
                 (
                     self._scanned_s,
-                    "files were not looked at, or what was found could not be written down,",
+                    "files were not scanned, or the result could not be recorded,",
                 ),
-                (self._reported_s, "no host report arrived at a delivery service"),
-                (self._moved_s, "nothing was acknowledged, though something is on its way,"),
+                (self._reported_s, "no host report was delivered"),
+                (self._moved_s, "nothing was acknowledged although ranges are pending"),
             )
             found = [
                 f"{what} for {now_s - at_s:.0f} s"
                 for at_s, what in standstills
-                if now_s - at_s > self._unwell_s
+                if now_s - at_s > self._stall_limit_s
             ]
         if self._conditions.was_met(CHECKPOINT_KEYS, _MET_WITHIN_S):
             found.append("the checkpoint cannot be written: is the disk full?")

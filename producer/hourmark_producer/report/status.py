@@ -1,4 +1,4 @@
-"""A tailer's status as text, for people."""
+"""The status of a tailer, from its checkpoint and latest snapshot, as data and as text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,28 @@ from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import KnownFile, peek
 from hourmark_producer.counters import Loss, Losses
 from hourmark_producer.files.examination import content_end
-from hourmark_producer.report.standing import EVERY_S, Standing, kept
-from hourmark_producer.send.services import ServiceStanding
+from hourmark_producer.report.snapshot import SAVE_INTERVAL_S, TailerSnapshot, load_snapshot
+from hourmark_producer.send.services import ServiceStatus
 
-_STALE_S = 6 * EVERY_S
+_STALE_S = 6 * SAVE_INTERVAL_S
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """One followed file. `size`: as of now; None where it was not found under its latest name."""
+    """Status of one tracked file.
+
+    Attributes:
+        source: Name of its source.
+        path: Path at which it was found last.
+        file_id: Identifier of the file.
+        generation: Generation of its content; a truncation increments it.
+        offset: Next offset to read, in bytes.
+        size: Current size in bytes; None if the path now leads to no file or another one.
+        pending_bytes: Bytes not read yet.
+        in_flight_bytes: Bytes read and not acknowledged yet.
+        changed_seconds_ago: Seconds since its latest modification; None if unknown.
+        missing: Whether the latest scan did not find it.
+    """
 
     source: str
     path: str
@@ -41,8 +54,17 @@ class FileStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """One source. `bytes`: its books; None where the checkpoint is of a version without.
-    `lag_seconds`: None where unknown.
+    """Status of one source.
+
+    Attributes:
+        name: Name of the source.
+        files: Number of tracked files.
+        pending_bytes: Bytes not read yet.
+        in_flight_bytes: Bytes read and not acknowledged yet.
+        lag_seconds: Seconds since it was last caught up; None if unknown.
+        lost_bytes: Bytes known to be lost.
+        unknown_losses: Occasions on which an unknown amount may have been lost.
+        bytes: Byte counts by outcome; None if the checkpoint is from a version without them.
     """
 
     name: str
@@ -56,25 +78,46 @@ class SourceStatus:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """All of it. `pid`: of the tailer that runs, if one does."""
+class TailerStatus:
+    """Status of a tailer, whether or not it runs.
+
+    Attributes:
+        pid: Process id of the running tailer; None if none runs.
+        state_dir: State folder.
+        host_id: Identifier of this host's installation.
+        at_ms: When this status was read, in Unix milliseconds.
+        standing: Latest snapshot of the tailer's memory; None if there is none.
+        attention: Conditions that an operator should look into.
+        sources: Status of all sources, configured ones first.
+        files: Status of all tracked files.
+        losses: Recorded losses, oldest first.
+    """
 
     pid: int | None
     state_dir: str
     host_id: str
     at_ms: int
-    standing: Standing | None
+    standing: TailerSnapshot | None
     attention: list[str]
     sources: list[SourceStatus]
     files: list[FileStatus]
     losses: list[Loss]
 
 
-def status_of(state_dir: Path, sources: Sequence[str]) -> Status:
-    """`sources`: those of the configuration. UsageError, Unavailable."""
+def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
+    """Read the status of a tailer from its state folder.
+
+    Args:
+        state_dir: State folder of the tailer.
+        sources: Names of the configured sources.
+
+    Raises:
+        UsageError: The folder has no checkpoint, or this user may not read it.
+        Unavailable: The checkpoint cannot be read.
+    """
     pid = StateFolder(state_dir, "tailer").holder()
     known = peek(state_dir / CHECKPOINT)
-    standing, now_ms = kept(state_dir), time.time_ns() // 1_000_000
+    standing, now_ms = load_snapshot(state_dir), time.time_ns() // 1_000_000
     files = [_file(file, now_ms) for file in known.files]
     books = (
         balances(known.books, {file.file_id: file.pending_bytes for file in files})
@@ -92,7 +135,7 @@ def status_of(state_dir: Path, sources: Sequence[str]) -> Status:
         )
         for name in names
     ]
-    return Status(
+    return TailerStatus(
         pid=pid,
         state_dir=str(state_dir),
         host_id=known.host_id,
@@ -109,9 +152,7 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
     size, changed = None, None
     try:
         found = os.stat(file.seen_at)  # noqa: PTH116
-        if (
-            found.st_ino == file.inode
-        ):  # the device's number may be another after a restart of the machine
+        if found.st_ino == file.inode:  # the device number may change when the machine restarts
             size, changed = (
                 _content_size(file, found.st_size),
                 max(0.0, now_ms / 1000 - found.st_mtime),
@@ -121,7 +162,7 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
     end = file.high if size is None else size
     read_to = (
         file.offset if end >= file.offset else 0
-    )  # it was truncated, and the tailer has yet to find out
+    )  # truncated, and the tailer has not noticed yet
     return FileStatus(
         source=file.source,
         path=file.seen_at,
@@ -137,9 +178,6 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
 
 
 def _content_size(file: KnownFile, size: int) -> int:
-    """Return the size without the NULs of a file that was allocated ahead, where this user may read
-    it.
-    """
     if size <= file.offset:
         return size
     with contextlib.suppress(OSError), open(file.seen_at, "rb", opener=_opened) as opened:
@@ -167,7 +205,9 @@ def _source(
     )
 
 
-def _lag_s(standing: Standing | None, source: str, pid: int | None, now_ms: int) -> float | None:
+def _lag_s(
+    standing: TailerSnapshot | None, source: str, pid: int | None, now_ms: int
+) -> float | None:
     if standing is None or (lag_s := standing.lag_seconds.get(source)) is None:
         return None
     return lag_s + (
@@ -177,23 +217,24 @@ def _lag_s(standing: Standing | None, source: str, pid: int | None, now_ms: int)
 
 def _attention(
     pid: int | None,
-    standing: Standing | None,
+    standing: TailerSnapshot | None,
     sources: list[SourceStatus],
     configured: Sequence[str],
     now_ms: int,
 ) -> list[str]:
-    """What somebody should look at."""
     waiting = sum(source.pending_bytes + source.in_flight_bytes for source in sources)
     found = []
     if pid is None and waiting:
-        found.append(f"no tailer runs, and {waiting} bytes wait: `hourmark tail` delivers them")
+        found.append(
+            f"no tailer runs, and {waiting} bytes are waiting: `hourmark tail` delivers them"
+        )
     if pid is not None and standing is not None:
         if standing.pid == pid:
             found += [trouble.message for trouble in standing.troubles]
         if not _is_fresh(standing, now_ms):
             found.append(
-                f"process {pid} has not said for {_age_s(standing, now_ms):.0f} s how it "
-                "stands: is it stopped, or the disk full?"
+                f"process {pid} has not updated its status for "
+                f"{_age_s(standing, now_ms):.0f} s: is it suspended, or is the disk full?"
             )
     for source in sources:
         if source.pending_bytes and source.name not in configured:
@@ -209,11 +250,11 @@ def _attention(
     return found
 
 
-def _age_s(standing: Standing, now_ms: int) -> float:
+def _age_s(standing: TailerSnapshot, now_ms: int) -> float:
     return max(0.0, (now_ms - standing.written_at_ms) / 1000)
 
 
-def _is_fresh(standing: Standing, now_ms: int) -> bool:
+def _is_fresh(standing: TailerSnapshot, now_ms: int) -> bool:
     return _age_s(standing, now_ms) < _STALE_S
 
 
@@ -221,8 +262,14 @@ FILES_SHOWN: Final = 50
 _LOSSES_SHOWN: Final = 10
 
 
-def as_text(status: Status, *, every_file: bool = False) -> Iterator[str]:
-    """Lines. Of many files those with the most to send; of many losses the latest."""
+def format_status(status: TailerStatus, *, every_file: bool = False) -> Iterator[str]:
+    """Yield the lines of a status as text.
+
+    Args:
+        status: The status.
+        every_file: Include all files, not only the `FILES_SHOWN` with the most unacknowledged
+            bytes.
+    """
     running = f"running, process {status.pid}" if status.pid else "not running"
     yield f"{running}; {status.state_dir}, host id {status.host_id}"
     for source in status.sources:
@@ -266,7 +313,7 @@ def _source_text(source: SourceStatus) -> str:
     return f"{text}; {source.lost_bytes} bytes lost, unknown losses: {source.unknown_losses}"
 
 
-def _service(service: ServiceStanding) -> str:
+def _service(service: ServiceStatus) -> str:
     failing = service.failing_seconds
     how = "well" if failing is None else f"failing for {failing:.0f} s: {service.trouble}"
     return f"service {service.service}: {service.ranges} ranges, {how}"

@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""Summary of one run of the tailer, printed at its end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,24 @@ from hourmark_producer.files.tracked_file import TrackedFile
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """`unterminated`: files whose last line has no end yet, and its bytes so far."""
+class RunSummary:
+    """The results of one run of the tailer.
+
+    Attributes:
+        host_id: Identifier of this host's installation.
+        files: Number of tracked files.
+        ranges: Acknowledged ranges.
+        bytes: Bytes of these ranges.
+        events: Events in these ranges.
+        dead_letters: Lines that became dead letters.
+        dead_letter_reasons: Dead letters by source and reason.
+        pending_bytes: Bytes not read yet.
+        lost_bytes: Bytes known to be lost, over all runs.
+        unknown_losses: Occasions on which an unknown amount may have been lost, over all runs.
+        finished: Whether everything was acknowledged and reported.
+        goodbye: Whether a goodbye was reported.
+        unterminated: Length in bytes of the unterminated last line, by path; empty unless finished.
+    """
 
     host_id: str
     files: int
@@ -19,16 +35,16 @@ class Summary:
     bytes: int
     events: int
     dead_letters: int
-    dead_letter_reasons: dict[str, dict[str, int]]  # by source
+    dead_letter_reasons: dict[str, dict[str, int]]
     pending_bytes: int
     lost_bytes: int
-    unknown_losses: int  # occasions on which more may have been lost
-    finished: bool  # all that was there is acknowledged and reported
+    unknown_losses: int
+    finished: bool
     goodbye: bool
     unterminated: dict[str, int]
 
 
-def summed_up(
+def summarize_run(
     host_id: str,
     files: Iterable[TrackedFile],
     counters: Counters,
@@ -36,12 +52,21 @@ def summed_up(
     *,
     finished: bool,
     goodbye: bool,
-) -> Summary:
-    """At the end of a run. `reasons`: of dead letters, by source."""
+) -> RunSummary:
+    """Return the summary of a run at its end.
+
+    Args:
+        host_id: Identifier of this host's installation.
+        files: All tracked files.
+        counters: Counters of the run.
+        reasons: Dead letters by source and reason.
+        finished: Whether everything was acknowledged and reported.
+        goodbye: Whether a goodbye was reported.
+    """
     files = list(files)
     waiting = {file.place.seen_at: file.pending_bytes for file in files if file.pending_bytes}
     losses = counters.losses_in_all()
-    return Summary(
+    return RunSummary(
         host_id=host_id,
         files=len(files),
         ranges=counters.ranges,

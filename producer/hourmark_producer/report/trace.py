@@ -1,24 +1,14 @@
-"""How far one line of a file has come on its log host (`hourmark tail trace`).
+"""`hourmark tail trace`: how far one line of a file has come on its log host.
 
-Where a line begins: by counting.
+The answer comes from the checkpoint and the file alone; nothing is modified. Bytes before a file's
+position have been cut into ranges, and unacknowledged ranges are in the spool. A line before the
+position that is not in the spool is therefore acknowledged or was skipped. The file is read before
+the checkpoint and its size is read after it, so positions that move meanwhile cannot make the
+answer wrong.
 
-A packed file, as a trace sees it: where a line begins in its plain content, and which followed file
-it was packed from.
-
-Names say nothing of that: a file that is known is told by the bytes before its position. As a rule
-it is not known any more, as what was read to its end and is gone is let go.
-
-How far one line of a file has come on its log host, from the checkpoint and the file alone. Nothing
-is changed.
-
-A line is named by its place, and that decides: what lies before a file's position was cut into
-ranges; those that are not acknowledged lie in the spool. So a line before the position that is not
-in the spool is acknowledged, or was passed over.
-
-The file is read before the checkpoint is, and its size after: positions that go on meanwhile make
-no answer wrong.
-
-`hourmark tail trace`: where a line of a file is, on its log host.
+A packed file cannot be matched by name. If the tailer still tracks the original file, it is
+recognized by the bytes before its position. Files that are gone and fully acknowledged are not
+tracked any more.
 """
 
 from __future__ import annotations
@@ -35,7 +25,7 @@ import click
 
 from hourmark.config.loading import config_file_option, load_config
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, printable, say_json
+from hourmark.printing import json_option, print_json, printable
 from hourmark_producer.checkpoint.books import balances
 from hourmark_producer.checkpoint.peek import KnownFile, Peek, peek
 from hourmark_producer.files.compressed import CutOff, Damaged, Plain
@@ -50,8 +40,13 @@ class _Content(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def begin_of_line(content: _Content, line: int) -> int | None:
-    """The offset where `line` (from 1) begins; None where the file has no such line."""
+def find_line_offset(content: _Content, line: int) -> int | None:
+    """Return the offset at which a line begins, or None if the file has no such line.
+
+    Args:
+        content: Reads the file from its start.
+        line: Number of the line, from 1.
+    """
     left, at = line - 1, 0
     while block := content.read(_BLOCK_BYTES):
         count = block.count(b"\n")
@@ -67,70 +62,93 @@ def begin_of_line(content: _Content, line: int) -> int | None:
 _PACKED_BLOCK_BYTES: Final = 1 << 16
 
 
-class Unpacked(NamedTuple):
-    """`begin`: of the line, in plain content of `size` bytes; None: there is no such line.
+class PackedFileScan(NamedTuple):
+    """Result of reading a packed file to its end.
 
-    `file`: the one it holds.
+    Attributes:
+        line_offset: Offset of the line in the uncompressed content; None if there is no such line.
+        size: Size of the uncompressed content in bytes.
+        source_file: The tracked file whose content it holds; None if there is not exactly one.
     """
 
-    begin: int | None
+    line_offset: int | None
     size: int
-    file: KnownFile | None
+    source_file: KnownFile | None
 
 
 def is_packed(path: Path) -> bool:
-    """Whether its name says so."""
+    """Return whether the file name has the suffix of a compressed file."""
     return path.name.endswith(PACKED)
 
 
-def unpacked(
+def scan_packed_file(
     path: Path, files: Sequence[KnownFile], line: int | None, offset: int | None
-) -> Unpacked:
-    """Reads it once, to its end. UsageError where that cannot be; OSError."""
+) -> PackedFileScan:
+    """Read a packed file once to its end, locating a line and matching tracked files.
+
+    Args:
+        path: The packed file.
+        files: Tracked files that it may hold.
+        line: Number of the line, from 1; 1 if both are None.
+        offset: Offset at which the line begins, in place of its number.
+
+    Raises:
+        UsageError: The content is damaged or incomplete.
+        OSError: The file cannot be read.
+    """
     try:
-        watched = _Watched(Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files)
+        watched = _AnchorMatcher(Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files)
         try:
-            begin = offset if offset is not None else begin_of_line(watched, line or 1)
+            begin = offset if offset is not None else find_line_offset(watched, line or 1)
             while watched.read(_PACKED_BLOCK_BYTES):
                 pass
         finally:
             watched.close()
     except (CutOff, Damaged) as error:
         raise UsageError(
-            f"{path} cannot be unpacked: {error}; while it is being written, ask again later"
+            f"{path} cannot be unpacked: {error}; if it is still being written, try again later"
         ) from error
-    return Unpacked(begin, watched.size, watched.held[0] if len(watched.held) == 1 else None)
+    return PackedFileScan(
+        begin, watched.size, watched.matches[0] if len(watched.matches) == 1 else None
+    )
 
 
-class _Watched:
-    """Plain content, and which files' bytes before their positions stand there where they stood."""
-
+class _AnchorMatcher:
     def __init__(self, plain: Plain, files: Sequence[KnownFile]) -> None:
         self._plain, self._tail = plain, b""
         self._files = [
             f for f in files if len(f.anchor) == ANCHOR_BYTES and not are_alike(b"", f.anchor)
         ]
-        self.size, self.held = 0, list[KnownFile]()
+        self.size, self.matches = 0, list[KnownFile]()
 
     def read(self, count: int) -> bytes:
-        """The next bytes; none at the end."""
         block = self._plain.read(count)
         window, start, end = self._tail + block, self.size - len(self._tail), self.size + len(block)
         for file in self._files:
             if self.size < file.offset <= end and window[: file.offset - start].endswith(
                 file.anchor
             ):
-                self.held.append(file)
+                self.matches.append(file)
         self.size, self._tail = end, window[-ANCHOR_BYTES:]
         return block
 
     def close(self) -> None:
-        """Let go of the packed file."""
         self._plain.close()
 
 
-class Stage(enum.Enum):
-    """Where a line is."""
+class TraceStage(enum.Enum):
+    """How far a line has come on its log host. The values are part of the JSON output.
+
+    Attributes:
+        NOT_FOLLOWED: The checkpoint does not know the file.
+        NO_SUCH_LINE: The file ends before the line.
+        TRUNCATED: The file no longer contains the bytes that were read of it.
+        NOT_READ: The line is not read yet, or is incomplete.
+        SPOOLED: The line is durable on this host and not acknowledged yet.
+        ACKNOWLEDGED: A delivery service has acknowledged the line.
+        ACKNOWLEDGED_OR_SKIPPED: As before, or the line was skipped as a copy or by a setting.
+        PACKED: The checkpoint does not know the original of this packed file.
+    """
 
     NOT_FOLLOWED = "not_followed"
     NO_SUCH_LINE = "no_such_line"
@@ -142,18 +160,32 @@ class Stage(enum.Enum):
     PACKED = "packed"
 
     @property
-    def is_found(self) -> bool:
-        """Whether the line is on its way, or about to be."""
-        return self not in (Stage.NOT_FOLLOWED, Stage.NO_SUCH_LINE, Stage.TRUNCATED, Stage.PACKED)
+    def is_deliverable(self) -> bool:
+        """Return whether the line exists and was or will be delivered."""
+        return self not in (
+            TraceStage.NOT_FOLLOWED,
+            TraceStage.NO_SUCH_LINE,
+            TraceStage.TRUNCATED,
+            TraceStage.PACKED,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """An answer. `offset`: None where there is no such line. `losses`: occasions noted of its
-    names.
+class LineTrace:
+    """How far one line of a file has come on its log host.
+
+    Attributes:
+        stage: How far it has come.
+        path: Path of the file as given.
+        offset: Offset at which the line begins; None if there is no such line.
+        host_id: Identifier of this host's installation.
+        source: Source of the file; None if the file is not tracked.
+        file_id: Identifier of the file; None if it is not tracked.
+        generation: Generation of the file; None if it is not tracked.
+        losses: Number of recorded losses under any of the file's names.
     """
 
-    stage: Stage
+    stage: TraceStage
     path: str
     offset: int | None
     host_id: str
@@ -165,41 +197,54 @@ class Trace:
 
 def trace_line(
     state_dir: Path, path: Path, *, line: int | None = None, offset: int | None = None
-) -> Trace:
-    """`line`: from 1. `offset`: where a line begins. UsageError, Unavailable."""
+) -> LineTrace:
+    """Determine how far a line has come, from the checkpoint and the file.
+
+    Args:
+        state_dir: State folder of the tailer.
+        path: Current path of the file.
+        line: Number of the line, from 1; 1 if both are None.
+        offset: Offset at which the line begins, in place of its number.
+
+    Raises:
+        UsageError: The file or the checkpoint cannot be read by this user, or does not exist.
+        Unavailable: The checkpoint cannot be read.
+    """
     try:
         if is_packed(path):
             return _trace_packed(state_dir, path, line, offset)
         with path.open("rb") as content:
-            begin = offset if offset is not None else begin_of_line(content, line or 1)
+            begin = offset if offset is not None else find_line_offset(content, line or 1)
             known = peek(state_dir / "checkpoint.sqlite")
             size = os.fstat(content.fileno()).st_size
             file = _match(known, identify(content.fileno()), path)
             if file is not None and not _is_anchored(content.fileno(), file):
-                size = 0  # truncated, and grown again: what stands there now was not read
+                size = 0  # truncated and grown again: the current content was not read
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}; name the file as it is called now"
+            f"{path} cannot be read: {error.strerror}; give the current name of the file"
         ) from error
-    stage = stage_of(file, begin, size, skipped=file is not None and _skipped(known, file.source))
+    stage = determine_stage(
+        file, begin, size, skipped=file is not None and _has_skipped_bytes(known, file.source)
+    )
     return _traced(known, path, stage, begin, file)
 
 
-def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> Trace:
+def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> LineTrace:
     known = peek(state_dir / "checkpoint.sqlite")
-    begin, size, file = unpacked(path, known.files, line, offset)
+    begin, size, file = scan_packed_file(path, known.files, line, offset)
     if file is not None:
-        stage = stage_of(file, begin, size, skipped=_skipped(known, file.source))
+        stage = determine_stage(file, begin, size, skipped=_has_skipped_bytes(known, file.source))
     else:
-        stage = Stage.NO_SUCH_LINE if begin is None or begin >= size else Stage.PACKED
+        stage = TraceStage.NO_SUCH_LINE if begin is None or begin >= size else TraceStage.PACKED
     return _traced(known, path, stage, begin, file)
 
 
 def _traced(
-    known: Peek, path: Path, stage: Stage, begin: int | None, file: KnownFile | None
-) -> Trace:
+    known: Peek, path: Path, stage: TraceStage, begin: int | None, file: KnownFile | None
+) -> LineTrace:
     noted = {str(path.absolute())} | ({file.path, file.seen_at} if file else set())
-    return Trace(
+    return LineTrace(
         stage=stage,
         path=str(path),
         offset=begin,
@@ -211,28 +256,34 @@ def _traced(
     )
 
 
-def stage_of(file: KnownFile | None, offset: int | None, size: int, *, skipped: bool) -> Stage:
-    """`size`: the file's now.
+def determine_stage(
+    file: KnownFile | None, offset: int | None, size: int, *, skipped: bool
+) -> TraceStage:
+    """Return how far a line has come.
 
-    `skipped`: bytes of its source were passed over, and nobody noted which.
+    Args:
+        file: The tracked file; None if the file is not tracked.
+        offset: Offset at which the line begins; None if there is no such line.
+        size: Current size of the file in bytes.
+        skipped: Whether bytes of its source were skipped, which are not recorded one by one.
     """
     if file is None:
-        return Stage.NOT_FOLLOWED
+        return TraceStage.NOT_FOLLOWED
     if size < file.offset:
-        return Stage.TRUNCATED
+        return TraceStage.TRUNCATED
     if offset is None or offset >= size:
-        return Stage.NO_SUCH_LINE
+        return TraceStage.NO_SUCH_LINE
     if offset >= file.offset:
-        return Stage.NOT_READ
+        return TraceStage.NOT_READ
     if any(
         one.generation == file.generation and one.start <= offset < one.end for one in file.spooled
     ):
-        return Stage.SPOOLED
-    return Stage.ACKNOWLEDGED_OR_SKIPPED if skipped else Stage.ACKNOWLEDGED
+        return TraceStage.SPOOLED
+    return TraceStage.ACKNOWLEDGED_OR_SKIPPED if skipped else TraceStage.ACKNOWLEDGED
 
 
 def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
-    """By inode, as names change; where a restart changed the device's number, by inode and name."""
+    # the device number of a file system may change when the machine restarts
     same = [file for file in known.files if file.inode == identity.inode and not file.missing]
     here = [file for file in same if file.device == identity.device]
     return next(
@@ -245,9 +296,8 @@ def _is_anchored(descriptor: int, file: KnownFile) -> bool:
     return os.pread(descriptor, len(file.anchor), file.offset - len(file.anchor)) == file.anchor
 
 
-def _skipped(known: Peek, source: str) -> bool:
-    """True, too, where the checkpoint is of a version that did not count."""
-    if known.books is None:
+def _has_skipped_bytes(known: Peek, source: str) -> bool:
+    if known.books is None:  # an older version did not count them
         return True
     balance = balances(known.books, {}).get(source)
     return balance is None or balance.skipped > 0
@@ -255,54 +305,54 @@ def _skipped(known: Peek, source: str) -> bool:
 
 _ROTATED: Final = re.compile(
     r"([.-][0-9]+)*\.(gz|bz2|xz|zst)$"
-)  # what logrotate and gzip add to a name
-_TOLD: Final = {
-    Stage.NOT_FOLLOWED: (
+)  # suffixes that logrotate and gzip append to a name
+_STAGE_TEXTS: Final = {
+    TraceStage.NOT_FOLLOWED: (
         "not followed: the checkpoint knows no such file",
         "does a pattern of tailer.sources name it, and has the tailer run since?",
     ),
-    Stage.NO_SUCH_LINE: (
+    TraceStage.NO_SUCH_LINE: (
         "no such line: the file ends before it",
         "count from 1, in the file as it is now",
     ),
-    Stage.TRUNCATED: (
-        "truncated: what was read of the file stands there no more",
+    TraceStage.TRUNCATED: (
+        "truncated: the file no longer contains what was read of it",
         (
-            "`hourmark tail status` shows losses; once the tailer has found out, the lines "
-            "that stand here now can be traced"
+            "`hourmark tail status` shows losses; once the tailer has noticed, the "
+            "current lines can be traced"
         ),
     ),
-    Stage.NOT_READ: (
+    TraceStage.NOT_READ: (
         "not read yet, or its line or record has no end yet",
-        "`hourmark tail status` says whether the tailer runs, and what ails it",
+        "`hourmark tail status` shows whether the tailer runs, and its errors",
     ),
-    Stage.SPOOLED: (
+    TraceStage.SPOOLED: (
         "spooled: read, durable on this host, and not acknowledged yet",
-        "`hourmark tail status` says whether a delivery service answers",
+        "`hourmark tail status` shows whether a delivery service responds",
     ),
-    Stage.ACKNOWLEDGED: (
+    TraceStage.ACKNOWLEDGED: (
         "acknowledged: a delivery service has it, and Kafka before that",
         (
-            "`hourmark trace --from` what --json prints here, where the clusters can be "
-            "reached, says when, and where it is now"
+            "`hourmark trace --from` with the output of --json, on a host that can reach "
+            "the clusters, shows when it was delivered and where it is now"
         ),
     ),
-    Stage.ACKNOWLEDGED_OR_SKIPPED: (
+    TraceStage.ACKNOWLEDGED_OR_SKIPPED: (
+        ("acknowledged or skipped: bytes of this source were skipped, as copies or by a setting"),
         (
-            "acknowledged, or passed over: bytes of this source were skipped, as copies or "
-            "by a setting"
+            "`hourmark trace --from` with the output of --json, on a host that can reach the "
+            "clusters; the tailer's log names the files that it skipped"
         ),
-        "`hourmark trace --from` what --json prints here, where the clusters can be reached; "
-        "the tailer's log names files that "
-        "it passed over",
     ),
-    Stage.PACKED: (
-        "packed: the checkpoint does not know what this was packed from; it lets go of a file "
-        "that is gone, once all of it is "
-        "acknowledged or counted as lost",
-        "where the clusters can be reached, by the path that it was read under: {question}; "
-        "--since and --until tell it from "
-        "others of that name",
+    TraceStage.PACKED: (
+        (
+            "packed: the checkpoint does not know the original of this file; it forgets a "
+            "file that is gone once all of it is acknowledged or counted as lost"
+        ),
+        (
+            "on a host that can reach the clusters, by the path under which it was read: "
+            "{question}; --since and --until distinguish it from others of that name"
+        ),
     ),
 }
 
@@ -313,7 +363,7 @@ _TOLD: Final = {
 @click.option(
     "--offset",
     type=click.IntRange(min=0),
-    help="The byte where the line begins, instead of its number.",
+    help="Offset in bytes at which the line begins, instead of its number.",
 )
 @json_option
 @click.pass_context
@@ -322,7 +372,8 @@ def trace(
 ) -> None:
     """Show how far a line has come on this host, whether or not the tailer runs. Changes nothing.
 
-    FILE as it is named now; LINE from 1, the first where none is given. Exit code 1 where there is no such line to deliver.
+    FILE is the current name of the file. LINE counts from 1, which is the default. The exit code is
+    1 if there is no such line to deliver.
 
     \b
     Examples:
@@ -332,24 +383,27 @@ def trace(
     """
     parent = context.parent.params if context.parent else {}
     config = load_config(config_file or parent.get("config_file"))
-    path, line = placed(place)
+    path, line = parse_line_place(place)
     if offset is not None and line is not None:
-        raise UsageError("name a line or --offset, not both")
+        raise UsageError("give a line or --offset, not both")
     found = trace_line(config.tailer.state_dir, path, line=line, offset=offset)
     if as_json:
-        say_json(
+        print_json(
             {**dataclasses.asdict(found), "stage": found.stage.value, "next": _next_step(found)}
         )
     else:
         click.echo("\n".join(map(printable, _text(found))))
-    if not found.stage.is_found:
+    if not found.stage.is_deliverable:
         raise SystemExit(1)
 
 
-def placed(place: str) -> tuple[Path, int | None]:
-    """The file and the line; a file that is named with a colon and a number is that file.
+def parse_line_place(place: str) -> tuple[Path, int | None]:
+    """Split `FILE[:LINE]` into the path and the line number, which is None if it is not given.
 
-    UsageError.
+    An existing file whose name ends in a colon and a number is that file.
+
+    Raises:
+        UsageError: The line number is 0.
     """
     match = re.fullmatch(r"(.+):([0-9]+)", place, re.DOTALL)
     if match is None or Path(place).exists():
@@ -359,8 +413,8 @@ def placed(place: str) -> tuple[Path, int | None]:
     return Path(match[1]), int(match[2])
 
 
-def _text(found: Trace) -> Iterator[str]:
-    yield _TOLD[found.stage][0]
+def _text(found: LineTrace) -> Iterator[str]:
+    yield _STAGE_TEXTS[found.stage][0]
     if found.file_id is not None:
         at = "" if found.offset is None else f", offset {found.offset}"
         yield (
@@ -370,14 +424,14 @@ def _text(found: Trace) -> Iterator[str]:
         )
     if found.losses:
         yield (
-            f"! losses were noted {found.losses} times under this file's names: `hourmark "
+            f"! {found.losses} losses are recorded under this file's names: `hourmark "
             "tail status` shows them"
         )
     yield f"next: {_next_step(found)}"
 
 
-def _next_step(found: Trace) -> str:
+def _next_step(found: LineTrace) -> str:
     was = _ROTATED.sub("", str(Path(found.path).absolute()))
-    return _TOLD[found.stage][1].replace(
+    return _STAGE_TEXTS[found.stage][1].replace(
         "{question}", f"`hourmark trace {found.host_id}:{was}:{found.offset}`"
     )

@@ -1,1 +1,1 @@
-"""From unread bytes to an acknowledged range."""
+"""Sending: from the unread bytes of a file to an acknowledged range."""

@@ -1,15 +1,16 @@
-"""The delivery service as seen from a log host: its clock, its rules, and what it says to ranges
-and reports.
+"""Client for the delivery services of one tailer: clock readings, ranges, events and host reports.
 
-Every answer carries the service's clock and rules revision. The latest reading is what the next
-range is given, never this host's own clock, never one that is not believed (`service_clocks`), and
-never one that is before a believed reading of any other service: see `ServiceLink.fresh`.
+Every response carries the service's clock and its rules revision. A new range is stamped with a
+trusted clock reading of a service (see `clocks`), never with this host's clock and never with a
+time before an earlier trusted reading of any service.
+
+Exceptions:
 
     HourmarkError
-    ├── Busy       no answer, or one that says: later (429, 5xx). Every service was asked that may be; try again
-    └── Refused    an answer that says: never like this (other than 200, 429, 5xx, or a 200 that is not as agreed), by all
-        ├── NotAllowed  401 or 403: they want another token. Try again until there is one
-        └── TooLarge    413: smaller ranges are taken, perhaps
+    ├── ServiceUnavailable       no response, or 429 or 5xx, from at least one service: retry later
+    └── RequestRefused           every service sent another status, or an invalid 200 response
+        ├── RequestUnauthorized  401 or 403: the token is missing or does not cover the request
+        └── RequestTooLarge      413: a smaller range may be accepted
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config.groups import Tailer as TailerConfig
-from hourmark.config.redaction import shown
+from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark.records.ranges import ByteRange
@@ -33,331 +34,428 @@ from hourmark.records.wire import (
     RANGES_PATH,
     REPORTS_PATH,
     RULES_HEADER,
-    RangeAnswer,
+    RangeResponse,
     range_headers,
     report_to_json,
 )
-from hourmark_producer.send.clocks import ClockFloor, Reading, ServiceClocks
-from hourmark_producer.send.connections import PROBLEMS, Answer, Asked, Connections
+from hourmark_producer.send.clocks import ClockFloor, ClockReading, ServiceClocks
+from hourmark_producer.send.connections import (
+    TRANSPORT_ERRORS,
+    ConnectionPool,
+    HttpResponse,
+    PendingResponse,
+)
 from hourmark_producer.send.credentials import Credentials
-from hourmark_producer.send.services import Service, Services
+from hourmark_producer.send.services import ServiceEndpoint, ServiceSelector
 
-READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
+READING_AGE_MAX_S: Final = 2.0  # an older reading is replaced before a range is stamped with it
 RANGE_TIMEOUT_S: Final = (
-    60.0  # above the service's own delivery timeout (30 s), so that its 503 is heard
+    60.0  # above the service's own delivery timeout (30 s), so that its 503 arrives
 )
 SHORT_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_MAX_S: Final = 60.0
 _JSON: Final = {"Content-Type": "application/json"}
 
 
-class Busy(Unavailable):
-    """Not now. `retry_after_s` is what the service asked for; 0 where it did not."""
+class ServiceUnavailable(Unavailable):
+    """No delivery service can take the request now; the same request can be retried later.
+
+    Attributes:
+        retry_after_s: Seconds from the `Retry-After` header of the response; 0 if there was none.
+    """
 
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
 
-class Refused(HourmarkError):
-    """Not like this: a misconfiguration or a bug on either side."""
+class RequestRefused(HourmarkError):
+    """The services refused the request: a misconfiguration or a bug on either side."""
 
 
-class NotAllowed(Refused):
-    """Not with this token, or not without one."""
+class RequestUnauthorized(RequestRefused):
+    """The services answered 401 or 403: the token is missing or does not cover the request."""
 
 
-class TooLarge(Refused):
-    """Not so much at once."""
+class RequestTooLarge(RequestRefused):
+    """The delivery services answered 413: the request body exceeds their limit."""
 
 
-class _Begun(NamedTuple):
-    """A request to one service.
+class _PendingRequest(NamedTuple):
+    """A request to one service whose response has not been read.
 
-    `before`: how often in a row it had failed. `asked`: why it could not be sent, perhaps.
+    Attributes:
+        service: The service that the request was sent to.
+        path: Request path.
+        failures_before: Consecutive failures of the service before this request.
+        response: The pending response, or the exception that sending raised.
     """
 
-    service: Service
+    service: ServiceEndpoint
     path: str
-    before: int
-    asked: Asked | Exception
+    failures_before: int
+    response: PendingResponse | Exception
 
 
-class RangeSent:
-    """A range that was sent to the first service that may take it. It must end with `answer`."""
+class SentRange:
+    """A byte range that was sent to a delivery service and is not acknowledged yet.
+
+    The owner must call `result` exactly once, which releases the connection.
+    """
 
     def __init__(
-        self, begun: _Begun | None, answered: Callable[[_Begun | None], RangeAnswer]
+        self,
+        pending: _PendingRequest | None,
+        answered: Callable[[_PendingRequest | None], RangeResponse],
     ) -> None:
-        self._begun, self._answered = begun, answered
+        self._pending, self._answered = pending, answered
 
     def fileno(self) -> int | None:
-        """What can be read from once its answer is there; None: nothing is waited for."""
+        """Return the descriptor to poll for the response, or None if no response is pending."""
         return (
-            self._begun.asked.fileno()
-            if self._begun and isinstance(self._begun.asked, Asked)
+            self._pending.response.fileno()
+            if self._pending and isinstance(self._pending.response, PendingResponse)
             else None
         )
 
-    def answer(self) -> RangeAnswer:
-        """Wait until it is acknowledged; where the first service fails, by another.
-        Busy, Refused.
+    def result(self) -> RangeResponse:
+        """Wait for the acknowledgment; if the first service fails, send the range to the others.
+
+        Returns:
+            The number of events and dead letters that the service made of the range.
+
+        Raises:
+            ServiceUnavailable: No service acknowledged the range; send it again later.
+            RequestRefused: Every service refused the range, or an acknowledgment does not match it.
         """
-        return self._answered(self._begun)
+        return self._answered(self._pending)
 
 
-class ServiceLink:
-    """One tailer's connections to its delivery services. Safe to use from several threads."""
+class DeliveryServiceClient:
+    """HTTP client of one tailer for all its delivery services, with failover. Thread-safe.
+
+    Args:
+        config: Settings with the service URLs, token, certificates and maximum backoff.
+        clock: Clock of this host.
+        floor: Highest trusted clock reading of earlier runs; None to start without one.
+
+    Attributes:
+        services: The configured services and their state.
+
+    Raises:
+        ConfigError: A URL, the token or a certificate cannot be used.
+    """
 
     def __init__(self, config: TailerConfig, clock: Clock, floor: ClockFloor | None = None) -> None:
-        self.services = Services(
+        self.services = ServiceSelector(
             config.service_urls, clock, config.backoff_max_seconds, config.token_file
         )
-        self._told = self.services.first  # took the latest report
+        self._report_service = self.services.first  # the service that took the latest report
         self._clock = clock
-        self._rules: str | None = None  # as the latest answer said
+        self._rules: str | None = None  # in the latest response
         self._clocks = ServiceClocks(clock)
-        self._floor = floor or ClockFloor()  # of all that were believed
+        self._floor = floor or ClockFloor()  # of all trusted readings
         self._noting = threading.Lock()
         self._hello = threading.Lock()
         self._credentials = Credentials(config, clock)
-        self._connections = Connections()
+        self._connections = ConnectionPool()
 
     def close(self) -> None:
-        """Of its connections those that are idle now, and the others after their request."""
+        """Close the idle connections; connections in use are closed after their current request."""
         self._connections.close()
 
-    def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
-        """A reading of at most this age; asks where there is none. Busy, Refused.
+    def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
+        """Return a trusted clock reading, requesting a new one if the latest is too old.
 
-        Its clock is not before any that was believed so far, of whatever service: what was claimed
-        to one service is over for ranges that go to others, too.
+        The returned clock never falls behind an earlier trusted reading of any service, unless the
+        two are too far apart for both to be right.
+
+        Args:
+            age_max_s: Maximum age of a cached reading, in seconds.
+
+        Raises:
+            ServiceUnavailable: No service answered, or no service that answered has a trusted
+                clock.
+            RequestRefused: Every service refused the request.
         """
         with self._hello:
-            reading, asked_s = self._newest(), self._clock.monotonic_s()
-            if reading is None or reading.rules is None or asked_s - reading.at_s > age_max_s:
-                reading = self._renewed(asked_s)
+            reading, requested_s = self._newest_reading(), self._clock.monotonic_s()
+            if reading is None or reading.rules is None or requested_s - reading.at_s > age_max_s:
+                reading = self._request_reading(requested_s)
         highest_ms = self._floor.ms
         is_near = (
             highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX
         )  # else one of them is plainly wrong
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
-    def _renewed(self, asked_s: float) -> Reading:
-        """A reading of this moment, of a service that is believed. Busy, Refused."""
-        service, _ = self._first_to_take(self._say_hello, self._preferred())
-        self._hear_others()
-        if service.name in (doubted := self.clock_troubles()):
-            for other in self._well(self._names() - doubted.keys()):
-                with suppress(Busy, Refused):
+    def _request_reading(self, requested_s: float) -> ClockReading:
+        """Return a trusted reading that was received at or after `requested_s` (monotonic seconds).
+
+        Raises:
+            ServiceUnavailable: No service answered, or no service that answered has a trusted
+                clock.
+            RequestRefused: Every service refused the request.
+        """
+        service, _ = self._send_to_any(self._say_hello, self._preferred())
+        self._poll_other_clocks()
+        if service.name in (doubted := self.clock_errors()):
+            for other in self._healthy(self._names() - doubted.keys()):
+                with suppress(ServiceUnavailable, RequestRefused):
                     self._say_hello(other)
                     break
-        reading = self._believed().get(service.name) or self._newest()
+        reading = self._trusted_readings().get(service.name) or self._newest_reading()
         if reading is None:
-            raise Busy(
-                f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery "
-                "service there?"
+            raise ServiceUnavailable(
+                f"the response of {redact_setting(service.url)} has no {CLOCK_HEADER} header; "
+                "check that tailer.service_urls leads to a delivery service"
             )
-        if reading.at_s < asked_s:
-            trouble = self.clock_troubles().get(service.name, "it says no clock")
-            raise Busy(
-                f"{shown(service.name)}: {trouble}, and no other answers; set that clock right"
+        if reading.at_s < requested_s:
+            trouble = self.clock_errors().get(service.name, "it says no clock")
+            raise ServiceUnavailable(
+                f"{redact_setting(service.name)}: {trouble}, and no other service responds; "
+                "correct the clock of that service"
             )
         return reading
 
-    def _say_hello(self, service: Service) -> Answer:
-        return self._ask(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
+    def _say_hello(self, service: ServiceEndpoint) -> HttpResponse:
+        return self._request(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
 
-    def _hear_others(self) -> None:
-        """Where no two clocks agree, this host's among them, services that were not heard are
-        asked, until two do.
-        """
+    def _poll_other_clocks(self) -> None:
         until_s = self._clock.monotonic_s() + SHORT_TIMEOUT_S
         while self._clock.monotonic_s() < until_s and (
-            other := next(self._well(self._worth_asking()), None)
+            other := next(self._healthy(self._unread_services()), None)
         ):
-            with suppress(Busy, Refused):
+            with suppress(ServiceUnavailable, RequestRefused):
                 self._say_hello(other)
 
-    def _worth_asking(self) -> Collection[str]:
+    def _unread_services(self) -> Collection[str]:
         names = self._names()
         with self._noting:
             return (
-                names - self._clocks.heard(names).keys() if self._clocks.is_undecided(names) else ()
+                names - self._clocks.recent_readings(names).keys()
+                if self._clocks.lacks_agreement(names)
+                else ()
             )
 
     def _names(self) -> set[str]:
-        return {service.name for service in self.services.known()}
+        return {service.name for service in self.services.endpoints()}
 
-    def _well(self, names: Collection[str]) -> Iterator[Service]:
-        """Those of these services that did not fail when they were asked last."""
+    def _healthy(self, names: Collection[str]) -> Iterator[ServiceEndpoint]:
         return (
             service
-            for service in self.services.known()
+            for service in self.services.endpoints()
             if service.name in names and not service.failures
         )
 
-    def _believed(self) -> Mapping[str, Reading]:
+    def _trusted_readings(self) -> Mapping[str, ClockReading]:
         names = self._names()
         with self._noting:
-            return self._clocks.believed(names)
+            return self._clocks.trusted_readings(names)
 
-    def _newest(self) -> Reading | None:
-        """Of those that are believed."""
-        return max(self._believed().values(), key=lambda reading: reading.at_s, default=None)
+    def _newest_reading(self) -> ClockReading | None:
+        return max(
+            self._trusted_readings().values(), key=lambda reading: reading.at_s, default=None
+        )
 
-    def _preferred(self) -> Service:
-        """The one that took the latest report; another that is well, where its clock is not
-        believed.
-        """
-        believed = self._believed()
-        return self._told if self._told.name in believed else next(self._well(believed), self._told)
+    def _preferred(self) -> ServiceEndpoint:
+        believed = self._trusted_readings()
+        return (
+            self._report_service
+            if self._report_service.name in believed
+            else next(self._healthy(believed), self._report_service)
+        )
 
-    def send_range(self, byte_range: ByteRange, body: bytes) -> RangeSent:
-        """Send a range, `body` compressed with zstd.
+    def send_range(self, byte_range: ByteRange, body: bytes) -> SentRange:
+        """Send a byte range without waiting for its acknowledgment.
 
-        It must end with `answer`, and fails there alone.
+        Errors are raised by `SentRange.result` and never by this method.
+
+        Args:
+            byte_range: The range, which becomes the request's headers.
+            body: Bytes of the range, compressed with Zstandard.
+
+        Returns:
+            The pending range. The caller must call its `result`.
         """
         headers = range_headers(byte_range) | {
             "Content-Encoding": "zstd",
             "Content-Type": "application/octet-stream",
         }
 
-        def begin(service: Service) -> _Begun:
-            return self._begin(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
+        def begin(service: ServiceEndpoint) -> _PendingRequest:
+            return self._send(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
 
-        def answered(begun: _Begun | None) -> RangeAnswer:
-            service, response = self._first_to_take(
-                lambda service: self._end(begin(service)), begun=begun
+        def answered(pending: _PendingRequest | None) -> RangeResponse:
+            service, response = self._send_to_any(
+                lambda service: self._finish(begin(service)), pending=pending
             )
-            return _answer_to(byte_range, shown(service.url), response)
+            return _parse_range_answer(byte_range, redact_setting(service.url), response)
 
-        first = self.services.next(())
-        return RangeSent(None if first is None else begin(first), answered)
+        first = self.services.select(())
+        return SentRange(None if first is None else begin(first), answered)
 
     def post_events(self, event_type: str, body: bytes) -> Mapping[str, Any]:
-        """What the answer to a batch of events says, once they are acknowledged. Busy, Refused."""
+        """Send a batch of JSON events of one type and wait until a service has acknowledged it.
+
+        Args:
+            event_type: Name of the event type.
+            body: JSON text: one event as an object, or an array of events.
+
+        Returns:
+            The JSON object in the response; its `events` and `dead_letters` are the numbers of
+            accepted and rejected events.
+
+        Raises:
+            ServiceUnavailable: No service acknowledged the batch; send it again later.
+            RequestRefused: Every service refused the batch.
+        """
         path = EVENTS_PATH.format(type=event_type)
-        _, answer = self._first_to_take(
-            lambda service: self._ask(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S)
+        _, answer = self._send_to_any(
+            lambda service: self._request(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S)
         )
         told = json.loads(answer.content)
         assert isinstance(told, dict), "an answer to events is an object"
         return told
 
     def clocks_ms(self) -> dict[str, int]:
-        """What each service's clock read when it answered last, by service."""
+        """Return the latest clock of each service, as Unix milliseconds by service name."""
         with self._noting:
             return self._clocks.clocks_ms()
 
-    def clock_troubles(self) -> dict[str, str]:
-        """What is wrong with the clock of each service that is not believed: no range is given its
-        time.
+    def clock_errors(self) -> dict[str, str]:
+        """Return why the clock of a service is not trusted, by name; empty if all are trusted.
+
+        Ranges are never stamped with the time of a service whose clock is not trusted.
         """
         names = self._names()
         with self._noting:
-            return self._clocks.troubles(names)
+            return self._clocks.errors(names)
 
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
-        """Deliver a host report, made for the service that it goes to. Busy, Refused.
+        """Deliver a host report, preferably to the service that took the previous one.
 
-        It goes where the one before went, as long as that is well: a claim is made by a clock that
-        was read a moment ago.
+        Args:
+            report_to: Returns the report for the service with the given name. Its claims use that
+                service's clock, so a retry with another service needs another report.
+
+        Raises:
+            ServiceUnavailable: No service took the report; the next one can be sent as usual.
+            RequestRefused: Every service refused the report.
         """
-        self.services.look_up()
+        self.services.refresh_addresses()
         with self._noting:
-            self._floor.keep()
+            self._floor.save()
 
-        def tell(service: Service) -> Answer:
-            return self._tell(service, report_to(service.name))
+        def tell(service: ServiceEndpoint) -> HttpResponse:
+            return self._post_report(service, report_to(service.name))
 
-        self._told, _ = self._first_to_take(tell, self._preferred())
+        self._report_service, _ = self._send_to_any(tell, self._preferred())
 
-    def _tell(self, service: Service, report: HostReport) -> Answer:
-        """To a service of a version before `unknown_losses` it goes without them."""
+    def _post_report(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
+        """Send a report to one service, without unknown losses if an older version refuses them."""
         try:
-            return self._ask(
+            return self._request(
                 service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S
             )
-        except Refused as error:
-            if isinstance(error, NotAllowed) or not any(
+        except RequestRefused as error:
+            if isinstance(error, RequestUnauthorized) or not any(
                 s.unknown_losses or s.unrepeatable for s in report.sources
             ):
                 raise
-        return self._ask(
+        return self._request(
             service,
             "POST",
             REPORTS_PATH,
             _JSON,
-            report_to_json(report, tells_unknown=False),
+            report_to_json(report, with_unknown_losses=False),
             SHORT_TIMEOUT_S,
         )
 
-    def _first_to_take(
+    def _send_to_any(
         self,
-        ask: Callable[[Service], Answer],
-        preferred: Service | None = None,
-        begun: _Begun | None = None,
-    ) -> tuple[Service, Answer]:
-        """The answer, which is 200, and whose it is.
+        send: Callable[[ServiceEndpoint], HttpResponse],
+        preferred: ServiceEndpoint | None = None,
+        pending: _PendingRequest | None = None,
+    ) -> tuple[ServiceEndpoint, HttpResponse]:
+        """Send a request to one service after another until a service returns 200.
 
-        Each that may be asked is asked once, after a refusal too: another may be of a newer
-        version. Busy where one of them may yet take it, else Refused. `begun`: one was asked
-        already.
+        Each available service is tried once, also after a refusal, because another service may run
+        a newer version.
+
+        Args:
+            send: Sends the request to one service and returns its response.
+            preferred: The service to try first if it is healthy.
+            pending: A request that is already pending and counts as the first attempt.
+
+        Returns:
+            The service that accepted the request and its response.
+
+        Raises:
+            ServiceUnavailable: A service failed in a way that a retry may resolve.
+            RequestRefused: Every service refused the request.
         """
-        tried, problems = set[Service](), list[Busy | Refused]()
+        tried, problems = set[ServiceEndpoint](), list[ServiceUnavailable | RequestRefused]()
         while (
-            service := begun.service
-            if begun and not tried
-            else self.services.next(tried, preferred)
+            service := pending.service
+            if pending and not tried
+            else self.services.select(tried, preferred)
         ) is not None:
-            begun_here = begun if not tried else None
+            pending_here = pending if not tried else None
             tried.add(service)
             try:
-                return service, self._end(begun_here) if begun_here else ask(service)
-            except (Busy, Refused) as error:
+                return service, self._finish(pending_here) if pending_here else send(service)
+            except (ServiceUnavailable, RequestRefused) as error:
                 problems.append(error)
-        wait_s = self.services.wait_s()
+        wait_s = self.services.retry_after_s()
         if not problems:
-            raise Busy(
-                f"every delivery service has asked to wait: {self.services.troubles()}", wait_s
+            raise ServiceUnavailable(
+                f"all delivery services have sent Retry-After: {self.services.last_errors()}",
+                wait_s,
             )
         worst = min(
             problems,
             key=lambda problem: (
-                not isinstance(problem, Busy),
-                not isinstance(problem, NotAllowed),
+                not isinstance(problem, ServiceUnavailable),
+                not isinstance(problem, RequestUnauthorized),
             ),
         )
-        if isinstance(worst, Busy):
+        if isinstance(worst, ServiceUnavailable):
             worst.retry_after_s = wait_s
         raise worst
 
-    def _ask(
+    def _request(
         self,
-        service: Service,
+        service: ServiceEndpoint,
         method: str,
         path: str,
         headers: Mapping[str, str],
         content: bytes,
         timeout_s: float,
-    ) -> Answer:
-        """One request to one service; the answer, which is 200. Busy, Refused."""
-        return self._end(self._begin(service, method, path, headers, content, timeout_s))
+    ) -> HttpResponse:
+        """Send one request to one service and return its response, which has status 200.
 
-    def _begin(
+        Raises:
+            ServiceUnavailable: There was no response, or its status was 429 or 5xx.
+            RequestRefused: The response has any other status.
+        """
+        return self._finish(self._send(service, method, path, headers, content, timeout_s))
+
+    def _send(
         self,
-        service: Service,
+        service: ServiceEndpoint,
         method: str,
         path: str,
         headers: Mapping[str, str],
         content: bytes,
         timeout_s: float,
-    ) -> _Begun:
-        """Ask one service. It must `_end`."""
-        before, mine = self.services.asked(service), self._credentials.shown()
+    ) -> _PendingRequest:
+        """Start one request to one service. The caller must pass the result to `_finish`.
+
+        A failure to send is kept in the result and raised by `_finish`.
+        """
+        before, mine = self.services.request_started(service), self._credentials.current()
         try:
-            asked: Asked | Exception = self._connections.begin(
+            response: PendingResponse | Exception = self._connections.send(
                 service.address,
                 method,
                 path,
@@ -367,64 +465,80 @@ class ServiceLink:
                 tls=mine.tls,
             )
         except Exception as error:  # noqa: BLE001  # raised at its end
-            asked = error
-        return _Begun(service, path, before, asked)
+            response = error
+        return _PendingRequest(service, path, before, response)
 
-    def _end(self, begun: _Begun) -> Answer:
-        """The answer, which is 200. Busy, Refused."""
-        service, retry_after_s = begun.service, 0.0
-        problem: Busy | Refused | None = Busy("it was given up")
+    def _finish(self, pending: _PendingRequest) -> HttpResponse:
+        """Wait for the response, record the outcome for the service, and return the response.
+
+        The returned response has status 200.
+
+        Raises:
+            ServiceUnavailable: There was no response, or its status was 429 or 5xx.
+            RequestRefused: The response has any other status.
+        """
+        service, retry_after_s = pending.service, 0.0
+        problem: ServiceUnavailable | RequestRefused | None = ServiceUnavailable("it was given up")
         try:
-            answer = self._answer(begun)
-            problem, retry_after_s = _problem(service, begun.path, answer), _retry_after_s(answer)
-        except Busy as error:
+            answer = self._read_response(pending)
+            problem, retry_after_s = (
+                _response_error(service, pending.path, answer),
+                _retry_after_s(answer),
+            )
+        except ServiceUnavailable as error:
             problem = error
             raise
         finally:
             if problem is None:
-                self.services.answered(service, ranges=int(begun.path == RANGES_PATH))
+                self.services.request_succeeded(service, ranges=int(pending.path == RANGES_PATH))
             else:
-                self.services.failed(
-                    service, str(problem), before=begun.before, retry_after_s=retry_after_s
+                self.services.request_failed(
+                    service,
+                    str(problem),
+                    failures_before=pending.failures_before,
+                    retry_after_s=retry_after_s,
                 )
         if problem is not None:
             raise problem
         return answer
 
-    def _answer(self, begun: _Begun) -> Answer:
-        """Whatever its status. Busy where there is none."""
+    def _read_response(self, pending: _PendingRequest) -> HttpResponse:
         try:
-            if isinstance(begun.asked, Exception):
-                raise begun.asked
-            answer = begun.asked.answer()
-        except PROBLEMS as error:
+            if isinstance(pending.response, Exception):
+                raise pending.response
+            answer = pending.response.result()
+        except TRANSPORT_ERRORS as error:
             hint = (
-                "; tailer.tls.ca names who is believed"
+                "; tailer.tls.ca names the trusted certificate authorities"
                 if "certificate verify failed" in str(error)
                 else ""
             )
-            raise Busy(
-                f"{shown(begun.service.url)}{begun.path}: "
+            raise ServiceUnavailable(
+                f"{redact_setting(pending.service.url)}{pending.path}: "
                 f"{str(error) or type(error).__name__}{hint}"
             ) from error
-        self._note(answer, begun.service.name)
+        self._record_headers(answer, pending.service.name)
         return answer
 
-    def _note(self, answer: Answer, service: str) -> None:
-        text = answer.headers.get(CLOCK_HEADER, "")
+    def _record_headers(self, response: HttpResponse, service: str) -> None:
+        text = response.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
             names = self._names()
             with self._noting:
-                self._rules = answer.headers.get(RULES_HEADER) or self._rules
-                self._clocks.note(
-                    service, Reading(int(text), self._rules, self._clock.monotonic_s())
+                self._rules = response.headers.get(RULES_HEADER) or self._rules
+                self._clocks.record(
+                    service, ClockReading(int(text), self._rules, self._clock.monotonic_s())
                 )
-                if service in self._clocks.believed(names):
-                    self._floor.saw(int(text))
+                if service in self._clocks.trusted_readings(names):
+                    self._floor.observe(int(text))
 
 
-def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer:
-    """What a 200 says. Refused."""
+def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse) -> RangeResponse:
+    """Parse the JSON body of a 200 response to a range.
+
+    Raises:
+        RequestRefused: The body is invalid, or acknowledges another end than that of the range.
+    """
     try:
         fields = json.loads(response.content)
         end, events, dead_letters = (
@@ -434,42 +548,43 @@ def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer
             str(reason): int(count)
             for reason, count in fields.get("dead_letter_reasons", {}).items()
         }
-        answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
+        answer = RangeResponse(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = response.content[:200].decode(errors="replace")
-        raise Refused(
+        raise RequestRefused(
             f"{url} answered 200 without end, events and dead_letters: {said!r}"
         ) from error
     if answer.end != byte_range.end:
-        raise Refused(
+        raise RequestRefused(
             f"{url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent"
         )
     return answer
 
 
-def _problem(service: Service, path: str, answer: Answer) -> Busy | Refused | None:
-    """None: it was taken."""
-    if answer.status == 200:
+def _response_error(
+    service: ServiceEndpoint, path: str, response: HttpResponse
+) -> ServiceUnavailable | RequestRefused | None:
+    """Return the exception that a response calls for, or None if its status is 200."""
+    if response.status == 200:
         return None
-    said = f"{shown(service.url)}{path} answered {answer.status}: {_message(answer)}"
-    if answer.status == 429 or answer.status >= 500:
-        return Busy(said, _retry_after_s(answer))
-    if answer.status in (401, 403):
-        return NotAllowed(
-            f"{said}. Put a token that covers this host and its types into tailer.token_file"
+    said = f"{redact_setting(service.url)}{path} answered {response.status}: {_error_message(response)}"
+    if response.status == 429 or response.status >= 500:
+        return ServiceUnavailable(said, _retry_after_s(response))
+    if response.status in (401, 403):
+        return RequestUnauthorized(
+            f"{said}. Write a token that covers this host and its types to tailer.token_file"
         )
-    return TooLarge(said) if answer.status == 413 else Refused(said)
+    return RequestTooLarge(said) if response.status == 413 else RequestRefused(said)
 
 
-def _message(answer: Answer) -> str:
-    """What an answer says went wrong; the service's own errors carry a detail and a next step."""
+def _error_message(response: HttpResponse) -> str:
     try:
-        problem = json.loads(answer.content)
+        problem = json.loads(response.content)
         return f"{problem['detail']}; {problem['next_step']}"[:300]
     except (ValueError, KeyError, TypeError):
-        return answer.content[:300].decode(errors="replace").strip() or answer.reason
+        return response.content[:300].decode(errors="replace").strip() or response.reason
 
 
-def _retry_after_s(answer: Answer) -> float:
-    text = answer.headers.get("Retry-After", "")
+def _retry_after_s(response: HttpResponse) -> float:
+    text = response.headers.get("Retry-After", "")
     return min(float(text), RETRY_AFTER_MAX_S) if text.isascii() and text.isdigit() else 0.0

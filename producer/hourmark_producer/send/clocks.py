@@ -1,19 +1,15 @@
-"""The clocks of the delivery services, which of them are believed, and the highest that was
-believed.
+"""Clocks of the delivery services: which readings are trusted, and the highest trusted reading.
 
-What the clock of each delivery service read last, and which of them are believed.
+Ranges are stamped with the clock of a service and never with the clock of this host. A service
+whose clock is wrong by hours would make valid lines appear to lie in the future. Healthy clocks are
+at most `CLOCKS_APART_MS_MAX` apart, so a service is trusted if at least half of all clocks,
+including this host's, agree with it. If none reaches half, the services with the most agreement are
+trusted; a single service is always trusted.
 
-A range is given a service's clock, never this host's, and a service's may be wrong by hours: then
-good lines would seem to lie in the future. Services whose clocks are further apart than healthy
-ones cannot all be right, so those are believed that half of the clocks agree with, this host's
-among them. Where none is, those are that most agree with: a single service always.
-
-The highest clock of a service that was believed: what may be claimed by it is over for all ranges
-that follow a restart, too.
-
-It is in the file `clock` beside the checkpoint, in decimal digits, put there before each report and
-not synced: it outlives a kill; and after a power cut every clock that is near has gone on beyond
-it.
+`ClockFloor` keeps the highest trusted reading across restarts, in the file `clock` next to the
+checkpoint, as decimal digits. It is written before each host report, because ranges sent after a
+claim must not have an earlier time than the claim. The file is not synced: it survives a kill of
+the process, and after a power failure the clocks of the services are past it anyway.
 """
 
 from __future__ import annotations
@@ -26,93 +22,131 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 
-# nobody waits longer for a service that is gone, though another's clock is contradicted by its last
-HEARD_S: Final = 600.0
+# bounds how long the last reading of a service that is gone can contradict another service's clock
+READING_MAX_AGE_S: Final = 600.0
 
 
-class Reading(NamedTuple):
-    """What an answer said. `at_s`: monotonic, when it was received."""
+class ClockReading(NamedTuple):
+    """The clock and rules revision in one response of a delivery service.
+
+    Attributes:
+        clock_ms: The service's clock, in Unix milliseconds.
+        rules: Rules revision in force at the service; None if it has none.
+        at_s: When the response was received, in seconds of this host's monotonic clock.
+    """
 
     clock_ms: int
     rules: str | None
     at_s: float
 
     @property
-    def ahead_ms(self) -> float:
-        """Of the monotonic clock here: the same while nobody sets that service's clock, and this
-        machine is not paused.
+    def offset_ms(self) -> float:
+        """Return by how many milliseconds the service's clock is ahead of the monotonic clock.
+
+        The value is constant unless the service's clock is set or this machine is suspended.
         """
         return self.clock_ms - 1000 * self.at_s
 
 
 class ServiceClocks:
-    """The latest reading of each service, by its name. Its caller sees to threads."""
+    """The latest clock reading of each delivery service, and which services' clocks are trusted.
+
+    A clock is trusted if at least half of all clocks, including this host's, agree with it, or if
+    no clock has more agreement. Not thread-safe: the caller must hold a lock.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, ClockReading] = {}
 
-    def note(self, service: str, reading: Reading) -> None:
-        """What it answered now."""
+    def record(self, service: str, reading: ClockReading) -> None:
+        """Record the latest reading of a service, replacing its previous one.
+
+        Args:
+            service: Name of the service.
+            reading: The reading in its latest response.
+        """
         self._readings[service] = reading
 
     def clocks_ms(self) -> dict[str, int]:
-        """What each one's clock read when it answered last."""
+        """Return the latest clock of each service, as Unix milliseconds by service name."""
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
-    def heard(self, services: Collection[str]) -> dict[str, Reading]:
-        """Those of `services` that have answered within `HEARD_S`: what is older has no say any
-        longer.
+    def recent_readings(self, services: Collection[str]) -> dict[str, ClockReading]:
+        """Return the readings of the named services that are not older than `READING_MAX_AGE_S`.
+
+        Args:
+            services: Service names.
+
+        Returns:
+            Readings by service name; services without a recent reading are left out.
         """
-        since_s = self._clock.monotonic_s() - HEARD_S
+        since_s = self._clock.monotonic_s() - READING_MAX_AGE_S
         return {
             name: reading
             for name, reading in self._readings.items()
             if name in services and reading.at_s >= since_s
         }
 
-    def is_undecided(self, services: Collection[str]) -> bool:
-        """Whether no two clocks agree, so that others are worth asking."""
-        return max(self._agreeing(self.heard(services)).values(), default=0) == 1
+    def lacks_agreement(self, services: Collection[str]) -> bool:
+        """Return whether no two clocks agree, so that readings of more services are needed.
 
-    def believed(self, services: Collection[str]) -> Mapping[str, Reading]:
-        """The latest readings of those of `services` that are believed."""
-        heard = self.heard(services)
-        agreeing = self._agreeing(heard)
+        Args:
+            services: Names of the services to consider, in addition to this host.
+        """
+        return max(self._agreement_counts(self.recent_readings(services)).values(), default=0) == 1
+
+    def trusted_readings(self, services: Collection[str]) -> Mapping[str, ClockReading]:
+        """Return the recent readings of those named services whose clocks are trusted.
+
+        Args:
+            services: Service names.
+
+        Returns:
+            Readings by service name; empty if none of the services has answered recently.
+        """
+        heard = self.recent_readings(services)
+        agreeing = self._agreement_counts(heard)
         half = (len(agreeing) + 2) // 2  # of all services that were heard, and this host
         least = min(half, max(agreeing.values(), default=0))
         return {name: reading for name, reading in heard.items() if agreeing[name] >= least}
 
-    def _agreeing(self, heard: Mapping[str, Reading]) -> dict[str, int]:
-        """How many clocks agree with each service's, itself among them."""
-        ahead_ms = {name: reading.ahead_ms for name, reading in heard.items()}
+    def _agreement_counts(self, heard: Mapping[str, ClockReading]) -> dict[str, int]:
+        # how many clocks agree with each service's, including itself and this host's
+        ahead_ms = {name: reading.offset_ms for name, reading in heard.items()}
         all_ms = sorted(
             [self._clock.now_ms() - 1000 * self._clock.monotonic_s(), *ahead_ms.values()]
         )
-        return {name: _near(ms, all_ms) for name, ms in ahead_ms.items()}
+        return {name: _count_agreeing(ms, all_ms) for name, ms in ahead_ms.items()}
 
-    def troubles(self, services: Collection[str]) -> dict[str, str]:
-        """What is wrong with the clock of each that is not believed."""
-        believed, troubles = self.believed(services), {}
-        for service, reading in self.heard(services).items():
+    def errors(self, services: Collection[str]) -> dict[str, str]:
+        """Return why the clocks of the named services are not trusted.
+
+        Args:
+            services: Service names.
+
+        Returns:
+            Messages by service name; empty if all clocks are trusted.
+        """
+        believed, troubles = self.trusted_readings(services), {}
+        for service, reading in self.recent_readings(services).items():
             if service not in believed:
                 other, others = next(iter(believed.items()))
-                ahead_s = (reading.ahead_ms - others.ahead_ms) / 1000
+                ahead_s = (reading.offset_ms - others.offset_ms) / 1000
                 apart = (
                     f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} that of "
-                    f"{shown(other)}"
+                    f"{redact_setting(other)}"
                 )
                 troubles[service] = f"its clock is {apart}, which more clocks agree with"
         return troubles
 
 
-def _near(ahead_ms: float, of_all_ms: Sequence[float]) -> int:
-    """How many of these, which ascend, agree with it."""
-    least, most = ahead_ms - CLOCKS_APART_MS_MAX, ahead_ms + CLOCKS_APART_MS_MAX
-    return bisect_right(of_all_ms, most) - bisect_left(of_all_ms, least)
+def _count_agreeing(offset_ms: float, all_offsets_ms: Sequence[float]) -> int:
+    least, most = offset_ms - CLOCKS_APART_MS_MAX, offset_ms + CLOCKS_APART_MS_MAX
+    return bisect_right(all_offsets_ms, most) - bisect_left(all_offsets_ms, least)
 
 
 FILE: Final = "clock"
@@ -120,28 +154,38 @@ _DIGITS: Final = 19
 
 
 class ClockFloor:
-    """Of one tailer; its caller sees to threads. `path`: None: nothing is kept."""
+    """The highest trusted clock reading of any service, kept in a file across restarts.
+
+    Not thread-safe: the caller must hold a lock.
+
+    Args:
+        path: File that keeps the value; None to keep it in memory only.
+
+    Attributes:
+        ms: The highest trusted reading, in Unix milliseconds; 0 before the first.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._kept_ms = self.ms = _read(path) if path is not None else 0
+        self._saved_ms = self.ms = _read(path) if path is not None else 0
 
-    def saw(self, clock_ms: int) -> None:
-        """A service's clock."""
+    def observe(self, clock_ms: int) -> None:
+        """Raise the floor to a trusted reading in Unix milliseconds; never lower it."""
         self.ms = max(self.ms, clock_ms)
 
-    def keep(self) -> None:
-        """Before something is claimed by it.
+    def save(self) -> None:
+        """Write the floor to its file if it has risen.
 
-        What cannot be written is not: then a restart may forget it.
+        Call this before a claim is sent that uses this clock. A write error is ignored: the floor
+        may then be lower after a restart.
         """
-        if self._path is None or self.ms == self._kept_ms:
+        if self._path is None or self.ms == self._saved_ms:
             return
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.pwrite(descriptor, b"%0*d" % (_DIGITS, self.ms), 0)
-                self._kept_ms = self.ms
+                self._saved_ms = self.ms
             finally:
                 os.close(descriptor)
 

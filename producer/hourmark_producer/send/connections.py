@@ -1,11 +1,10 @@
-"""HTTP/1.1 to a few services over connections that are kept open; answers are read by the standard
-library's client.
+"""HTTP/1.1 requests over pooled connections to a few delivery services.
 
-A larger client took more CPU for a range than compressing half of it, and this needs none of what
-it can do more: no redirects, no proxies, no cookies. A request is on its way from `begin` on, and
-nobody need wait for its answer meanwhile. An idle connection that its service has closed is not
-used again; one whose certificates were replaced ends after the request that is under way on it. The
-number of idle ones is that of requests that were under way at the same time.
+The module has no redirects, proxies or cookies: a general HTTP client used more CPU time per range
+than compressing half of it. `ConnectionPool.send` returns once the request is sent, so a thread can
+have several requests in flight. An idle connection that its service has closed is not reused, and a
+connection that was opened with replaced certificates ends after its current request. The pool holds
+as many idle connections as there were concurrent requests.
 """
 
 from __future__ import annotations
@@ -26,13 +25,20 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 CONNECT_TIMEOUT_S: Final = 5.0
-_LEAST_S: Final = 0.001  # an answer that is there is read, however late
-ANSWER_BYTES_MAX: Final = 1 << 20  # answers are some hundred bytes
-PROBLEMS: Final = (OSError, http.client.HTTPException)  # what `Connections.ask` raises
+_LEAST_S: Final = 0.001  # a response that has arrived is read even after the deadline
+ANSWER_BYTES_MAX: Final = 1 << 20  # responses have some hundred bytes
+TRANSPORT_ERRORS: Final = (OSError, http.client.HTTPException)  # what `Connections.ask` raises
 
 
-class Answer(NamedTuple):
-    """A response, whatever its status."""
+class HttpResponse(NamedTuple):
+    """A complete HTTP response with any status.
+
+    Attributes:
+        status: Status code.
+        reason: Reason phrase.
+        headers: Header fields; lookup ignores case.
+        content: The body, at most `ANSWER_BYTES_MAX` bytes.
+    """
 
     status: int
     reason: str
@@ -40,19 +46,33 @@ class Answer(NamedTuple):
     content: bytes
 
 
-class Address(NamedTuple):
-    """Where a service is. `prefix`: what its paths begin with."""
+class ServiceAddress(NamedTuple):
+    """Network address of a delivery service.
+
+    Attributes:
+        is_tls: Whether the service uses https://.
+        host: Host name or IP address of the URL.
+        port: TCP port; 80 or 443 if the URL names none.
+        prefix: Path of the URL, which precedes every request path.
+        headers: Headers for every request, from the user and password of the URL.
+        ip: IP address to connect to; empty to resolve `host` for each connection.
+    """
 
     is_tls: bool
     host: str
     port: int
     prefix: str
-    headers: tuple[tuple[str, str], ...] = ()  # what a user in the URL comes to
-    at: str = ""  # which of the host's addresses; empty: any
+    headers: tuple[tuple[str, str], ...] = ()  # from a user and password in the URL
+    ip: str = ""  # which of the host's addresses; empty for any
 
     @classmethod
-    def of(cls, url: str) -> Address:
-        """ValueError where it is no http:// or https:// URL with a host."""
+    def from_url(cls, url: str) -> ServiceAddress:
+        """Parse the URL of a delivery service.
+
+        Raises:
+            ValueError: It is not an http:// or https:// URL with a host, or has a query or
+                fragment.
+        """
         parts = urlsplit(url)
         if (
             parts.scheme not in ("http", "https")
@@ -60,7 +80,7 @@ class Address(NamedTuple):
             or parts.query
             or parts.fragment
         ):
-            raise ValueError("a URL of a service is http://host:port or https://host:port")
+            raise ValueError("a service URL must be http://host:port or https://host:port")
         headers: tuple[tuple[str, str], ...] = ()
         if parts.username is not None:
             user = ":".join(map(unquote, (parts.username, parts.password or "")))
@@ -75,8 +95,8 @@ class Address(NamedTuple):
         )
 
     @property
-    def is_literal(self) -> bool:
-        """Whether the host is an address already, and no name."""
+    def is_ip_literal(self) -> bool:
+        """Return whether the host is an IP address rather than a name."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:
@@ -84,15 +104,13 @@ class Address(NamedTuple):
         return True
 
 
-class _Kept(NamedTuple):
+class _PooledConnection(NamedTuple):
     tls: ssl.SSLContext
     connection: socket.socket
 
 
-class _Coming(io.RawIOBase):
-    """What comes over a connection until a moment, so that an answer that comes byte by byte holds
-    nobody for ever.
-    """
+class _DeadlineReader(io.RawIOBase):
+    """Socket reader with one deadline for the whole response, however slowly it arrives."""
 
     def __init__(self, connection: socket.socket, until_s: float) -> None:
         self._connection, self._until_s = connection, until_s
@@ -108,13 +126,17 @@ class _Coming(io.RawIOBase):
         return self._connection.recv_into(room)
 
 
-class Asked:
-    """A request that was sent. It must end with `answer`."""
+class PendingResponse:
+    """The pending response to an HTTP request that was sent. Call `result` exactly once."""
 
     def __init__(
-        self, connections: Connections, address: Address, kept: _Kept, method: str, until_s: float
+        self,
+        connections: ConnectionPool,
+        address: ServiceAddress,
+        kept: _PooledConnection,
+        method: str,
+        until_s: float,
     ) -> None:
-        """`until_s`: monotonic, so long its answer is waited for."""
         self._connections, self._address, self._kept, self._method = (
             connections,
             address,
@@ -124,51 +146,57 @@ class Asked:
         self._until_s = until_s
 
     def fileno(self) -> int:
-        """What can be read from once the answer is there, or will never be."""
+        """Return the descriptor to poll for the response or the end of the connection."""
         return self._kept.connection.fileno()
 
-    def answer(self) -> Answer:
-        """Wait for it.
+    def result(self) -> HttpResponse:
+        """Wait for the response and return the connection to its pool.
 
-        OSError, HTTPException: there is none, and whether the request arrived is not known.
+        Raises:
+            OSError, http.client.HTTPException: There is no valid response. Whether the service
+                received the request is unknown.
         """
         is_kept = False
         try:
-            coming = _Coming(self._kept.connection, self._until_s)
+            coming = _DeadlineReader(self._kept.connection, self._until_s)
             with http.client.HTTPResponse(coming, method=self._method) as response:  # type: ignore[arg-type]
                 response.begin()
                 if response.length is None and not response.chunked:
                     raise http.client.HTTPException(
-                        "an answer that does not say where it ends may be half of one"
+                        "the response has neither a length nor chunks, so it may be incomplete"
                     )
                 if response.length is not None and response.length > ANSWER_BYTES_MAX:
                     raise http.client.HTTPException(
-                        f"an answer of {response.length} bytes is none of a delivery service"
+                        f"a response of {response.length} bytes is too large for a delivery service"
                     )
                 content = response.read(ANSWER_BYTES_MAX + 1 if response.chunked else None)
                 if len(content) > ANSWER_BYTES_MAX:
                     raise http.client.HTTPException(
-                        f"an answer of more than {ANSWER_BYTES_MAX} bytes is none of a "
-                        "delivery service"
+                        f"a response of more than {ANSWER_BYTES_MAX} bytes is too large "
+                        "for a delivery service"
                     )
-                answer = Answer(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
+                answer = HttpResponse(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close
         finally:
-            if not (is_kept and self._connections.keep(self._address, self._kept)):
+            if not (is_kept and self._connections.give_back(self._address, self._kept)):
                 self._kept.connection.close()
         return answer
 
 
-class Connections:
-    """Safe to use from several threads."""
+class ConnectionPool:
+    """Pool of keep-alive HTTP/1.1 connections to delivery services. Thread-safe.
+
+    A connection is opened when a request needs one and none is idle. Idle connections that a
+    service has closed are discarded.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: defaultdict[Address, list[_Kept]] = defaultdict(list)
+        self._idle: defaultdict[ServiceAddress, list[_PooledConnection]] = defaultdict(list)
         self._closed = False
 
     def close(self) -> None:
-        """Close the idle ones; those in use are closed after it."""
+        """Close the idle connections; connections in use are closed after their current request."""
         with self._lock:
             self._closed = True
             idle = [kept for several in self._idle.values() for kept in several]
@@ -176,9 +204,9 @@ class Connections:
         for kept in idle:
             kept.connection.close()
 
-    def ask(
+    def request(
         self,
-        address: Address,
+        address: ServiceAddress,
         method: str,
         path: str,
         headers: Mapping[str, str],
@@ -186,18 +214,30 @@ class Connections:
         *,
         timeout_s: float,
         tls: ssl.SSLContext,
-    ) -> Answer:
-        """One request and its answer.
+    ) -> HttpResponse:
+        """Send one request and wait for its response.
 
-        OSError, HTTPException: there is none, and whether it arrived is not known.
+        Args:
+            address: The service.
+            method: HTTP method.
+            path: Request path, without the prefix of the address.
+            headers: Header fields in addition to those of the address.
+            content: Request body.
+            timeout_s: Limit in seconds for sending and for the whole response.
+            tls: TLS settings for https:// addresses.
+
+        Raises:
+            OSError, http.client.HTTPException: There is no valid response. Whether the service
+                received the request is unknown.
+            ValueError: A header value contains an end of line.
         """
-        return self.begin(
+        return self.send(
             address, method, path, headers, content, timeout_s=timeout_s, tls=tls
-        ).answer()
+        ).result()
 
-    def begin(
+    def send(
         self,
-        address: Address,
+        address: ServiceAddress,
         method: str,
         path: str,
         headers: Mapping[str, str],
@@ -205,12 +245,26 @@ class Connections:
         *,
         timeout_s: float,
         tls: ssl.SSLContext,
-    ) -> Asked:
-        """Send one request.
+    ) -> PendingResponse:
+        """Send one request without waiting for its response.
 
-        `timeout_s`: of each wait, for room to send into as for the answer. As `ask`.
+        Args:
+            address: The service.
+            method: HTTP method.
+            path: Request path, without the prefix of the address.
+            headers: Header fields in addition to those of the address.
+            content: Request body.
+            timeout_s: Limit in seconds for sending, and again for the whole response.
+            tls: TLS settings for https:// addresses.
+
+        Returns:
+            The pending response. The caller must call its `result`.
+
+        Raises:
+            OSError: The request could not be sent. Whether the service received it is unknown.
+            ValueError: A header value contains an end of line.
         """
-        kept = self._take(address, tls) or _Kept(
+        kept = self._take(address, tls) or _PooledConnection(
             tls, _connected(address, min(timeout_s, CONNECT_TIMEOUT_S), tls)
         )
         try:
@@ -221,74 +275,76 @@ class Connections:
                 content,
             )
         except ConnectionError:
-            if not _has_news(kept.connection):
+            if not _is_readable(kept.connection):
                 kept.connection.close()
-                raise  # else it refused what it was sent before all of it had come, and says why
+                raise  # else the service refused the incomplete request and sent a response
         except BaseException:
             kept.connection.close()
             raise
-        return Asked(self, address, kept, method, time.monotonic() + timeout_s)
+        return PendingResponse(self, address, kept, method, time.monotonic() + timeout_s)
 
-    def _take(self, address: Address, tls: ssl.SSLContext) -> _Kept | None:
+    def _take(self, address: ServiceAddress, tls: ssl.SSLContext) -> _PooledConnection | None:
         while True:
             with self._lock:
                 kept = self._idle[address].pop() if self._idle[address] else None
             if kept is None:
                 self._drop_closed()
-            if kept is None or (kept.tls is tls and not _has_news(kept.connection)):
+            if kept is None or (kept.tls is tls and not _is_readable(kept.connection)):
                 return kept
             kept.connection.close()
 
     def _drop_closed(self) -> None:
-        """Those that services have closed, of addresses too that are asked no more."""
-        with self._lock:
+        with self._lock:  # connections to addresses that are no longer used, too
             closed = [
                 (several, kept)
                 for several in self._idle.values()
                 for kept in several
-                if _has_news(kept.connection)
+                if _is_readable(kept.connection)
             ]
             for several, kept in closed:
                 several.remove(kept)
         for _, kept in closed:
             kept.connection.close()
 
-    def keep(self, address: Address, kept: _Kept) -> bool:
-        """For requests to come, and whether there may be any."""
+    def give_back(self, address: ServiceAddress, connection: _PooledConnection) -> bool:
+        """Return a connection to the pool for later requests.
+
+        Args:
+            address: The service that it is connected to.
+            connection: The connection, without a pending response.
+
+        Returns:
+            False if the pool is closed; the caller must then close the connection.
+        """
         with self._lock:
             if not self._closed:
-                self._idle[address].append(kept)
+                self._idle[address].append(connection)
             return not self._closed
 
 
 @functools.lru_cache(maxsize=64)
-def _begins(address: Address, method: str, path: str) -> str:
-    """What does not depend on the request; the standard library's client knows how a host is
-    written.
-    """
+def _request_prefix(address: ServiceAddress, method: str, path: str) -> str:
     kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
     client, written = kind(address.host, address.port), bytearray()
-    client.sock = _Written(written)
+    client.sock = _RecordingSocket(written)
     client.putrequest(method, address.prefix + path)
     client.endheaders()
     return written.decode("latin-1").removesuffix("\r\n")
 
 
-class _Written:
-    """A socket for what is only written down."""
-
+class _RecordingSocket:
     def __init__(self, into: bytearray) -> None:
         self.sendall = into.extend
 
 
 def _head(
-    address: Address, method: str, path: str, headers: Mapping[str, str], count: int
+    address: ServiceAddress, method: str, path: str, headers: Mapping[str, str], count: int
 ) -> bytes:
     if any("\n" in value or "\r" in value for value in headers.values()):
-        raise ValueError("a header of a request holds an end of line")
+        raise ValueError("a request header contains an end of line")
     length = f"Content-Length: {count}\r\n" if count or method == "POST" else ""
     fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"{_begins(address, method, path)}{length}{fields}\r\n".encode("latin-1")
+    return f"{_request_prefix(address, method, path)}{length}{fields}\r\n".encode("latin-1")
 
 
 def _send(connection: socket.socket, head: bytes, content: bytes) -> None:
@@ -296,7 +352,7 @@ def _send(connection: socket.socket, head: bytes, content: bytes) -> None:
         connection.sendall(head)
         connection.sendall(content)
         return
-    sent = connection.sendmsg((head, content))  # as one, and copied once
+    sent = connection.sendmsg((head, content))  # one system call, and no copy of the body
     if sent < len(head):
         connection.sendall(head[sent:])
         sent = len(head)
@@ -304,8 +360,8 @@ def _send(connection: socket.socket, head: bytes, content: bytes) -> None:
         connection.sendall(memoryview(content)[sent - len(head) :])
 
 
-def _connected(address: Address, timeout_s: float, tls: ssl.SSLContext) -> socket.socket:
-    plain = socket.create_connection((address.at or address.host, address.port), timeout_s)
+def _connected(address: ServiceAddress, timeout_s: float, tls: ssl.SSLContext) -> socket.socket:
+    plain = socket.create_connection((address.ip or address.host, address.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return tls.wrap_socket(plain, server_hostname=address.host) if address.is_tls else plain
@@ -314,8 +370,7 @@ def _connected(address: Address, timeout_s: float, tls: ssl.SSLContext) -> socke
         raise
 
 
-def _has_news(connection: socket.socket) -> bool:
-    """Whether something came that nobody asked for: mostly, that the service closed it."""
+def _is_readable(connection: socket.socket) -> bool:
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))

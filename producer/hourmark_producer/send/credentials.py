@@ -1,6 +1,7 @@
-"""What the tailer shows to services, and by what it knows them: a token, certificates.
+"""Credentials for the delivery services: the bearer token, and certificates for TLS.
 
-Files that change are read again.
+The files are checked for changes at most once per `CHECK_INTERVAL_S` and read again if they
+changed.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.config.redaction import add_secret
 from hourmark.errors import ConfigError
-from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
+from hourmark.process.certificates import WatchedFiles, load_ca_certificates, load_certificate
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_S: Final = 1.0  # between looks whether files changed
+CHECK_INTERVAL_S: Final = 1.0  # between checks for changed files
 TOKEN_BYTES_MAX: Final = 4096
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750: b64token
 
 
-class Shown(NamedTuple):
-    """In force at the moment.
+class RequestCredentials(NamedTuple):
+    """The credentials in force for one request. A change of the files creates a new instance.
 
-    `headers`: of every request; `tls`: for services of https://. Another one is another object.
+    Attributes:
+        headers: Header fields for every request; empty without a token.
+        tls: TLS settings for services with https:// URLs.
     """
 
     headers: dict[str, str]
@@ -36,9 +39,16 @@ class Shown(NamedTuple):
 
 
 class Credentials:
-    """Safe to use from several threads.
+    """The token and certificates of a tailer, read again when their files change. Thread-safe.
 
-    ConfigError where the files cannot be used at the start; later the old ones stay.
+    If a changed file cannot be used, an error is logged and the previous credentials stay in force.
+
+    Args:
+        config: Settings with the paths of the token and certificates.
+        clock: Clock of this host.
+
+    Raises:
+        ConfigError: A file cannot be used at the start.
     """
 
     def __init__(self, config: TailerConfig, clock: Clock) -> None:
@@ -47,30 +57,32 @@ class Credentials:
         self._lock = threading.Lock()
         tls = config.tls
         self._files = WatchedFiles((config.token_file, tls.ca, tls.certificate, tls.key))
-        self._looked_s = clock.monotonic_s()
-        self._shown = self._read()
+        self._checked_s = clock.monotonic_s()
+        self._current = self._read()
 
-    def shown(self) -> Shown:
-        """What is in force now; files are looked at now and then."""
+    def current(self) -> RequestCredentials:
+        """Return the credentials in force, reading changed files at most once per second."""
         with self._lock:
             now_s = self._clock.monotonic_s()
-            if now_s - self._looked_s >= LOOK_S:
-                self._looked_s = now_s
+            if now_s - self._checked_s >= CHECK_INTERVAL_S:
+                self._checked_s = now_s
                 if self._files.changed():
                     self._renew()
-            return self._shown
+            return self._current
 
     def _renew(self) -> None:
         try:
-            self._shown = self._read()
+            self._current = self._read()
         except ConfigError as error:
-            _LOG.error("token and certificates stay as they were: %s", error)
+            _LOG.error(
+                "token and certificates not reloaded, the previous ones stay in use: %s", error
+            )
         else:
-            _LOG.info("token and certificates were read again")
+            _LOG.info("token and certificates reloaded")
 
-    def _read(self) -> Shown:
+    def _read(self) -> RequestCredentials:
         token = self._config.token_file
-        return Shown(
+        return RequestCredentials(
             {} if token is None else {"Authorization": f"Bearer {_token(token)}"}, self._context()
         )
 
@@ -82,10 +94,10 @@ class Credentials:
             else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         )
         if tls.ca is not None:
-            load_cas(context, "tailer.tls.ca", tls.ca)
+            load_ca_certificates(context, "tailer.tls.ca", tls.ca)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if tls.certificate is not None:
-            load_pair(context, "tailer.tls", tls.certificate, tls.key)
+            load_certificate(context, "tailer.tls", tls.certificate, tls.key)
         return context
 
 
@@ -95,13 +107,13 @@ def _token(file: Path) -> str:
             text = opened.read(TOKEN_BYTES_MAX).decode("latin-1").strip()
     except OSError as error:
         raise ConfigError(
-            f"tailer.token_file = {file}: {error.strerror}; put there what `hourmark "
-            "token create` printed"
+            f"tailer.token_file = {file}: {error.strerror}; write the output of `hourmark "
+            "token create` to it"
         ) from error
     if not _TOKEN.fullmatch(text):
         raise ConfigError(
-            f"tailer.token_file = {file} holds no token; put there what `hourmark token "
-            "create` printed"
+            f"tailer.token_file = {file} contains no valid token; write the output of "
+            "`hourmark token create` to it"
         )
     add_secret(text)
     return text

@@ -1,10 +1,10 @@
-"""Ranges of one file that are on their way at a time: sent one after another, their answers taken
-as they come.
+"""Ranges of one file that are in flight at the same time.
 
-The thread that cuts a file sends its ranges, too. To hand each to another thread took as much CPU
-as an eighth of compressing it: two threads of Python wait for each other. Over all files there are
-as many more on their way as `Lanes` has, beside the one that each sender may have; so memory is
-bounded, whatever the number of files.
+The thread that cuts a file also sends its ranges and collects the responses as they arrive. Handing
+each range to another thread cost as much CPU time as an eighth of compressing it, because of
+contention for the interpreter lock. Besides the one range that each sender may have in flight, all
+files together have at most `IN_FLIGHT_SLOTS` more, which bounds memory whatever the number of
+files.
 """
 
 from __future__ import annotations
@@ -14,81 +14,115 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from hourmark.records.wire import RangeAnswer
+from hourmark.records.wire import RangeResponse
 from hourmark_producer.files.tracked_file import Outgoing
 from hourmark_producer.send.client import RANGE_TIMEOUT_S
 
-LANES: Final = 4  # memory: a compressed range each
+IN_FLIGHT_SLOTS: Final = 4  # memory: a compressed range each
 
 
-class Sent(Protocol):
-    """A range that a service was asked to take."""
+class PendingRange(Protocol):
+    """A range that was sent to a service and whose acknowledgment is pending."""
 
     def fileno(self) -> int | None:
-        """What can be read from once its answer is there; None: nothing is waited for."""
+        """Return the descriptor to poll for the response, or None if no response is pending."""
         ...
 
-    def answer(self) -> RangeAnswer:
-        """Wait for it."""
+    def result(self) -> RangeResponse:
+        """Wait for the acknowledgment of the range.
+
+        Returns:
+            The service's answer.
+
+        Raises:
+            ServiceUnavailable: No service acknowledged the range; send it again later.
+            RequestRefused: Every service refused the range.
+        """
         ...
 
 
-class Lanes:
-    """Safe to use from several threads."""
+class InFlightSlots:
+    """A counting semaphore for additional ranges in flight, shared by all files. Thread-safe.
 
-    def __init__(self, count: int = LANES) -> None:
+    Args:
+        count: Number of slots; each accounts for one compressed range in memory.
+    """
+
+    def __init__(self, count: int = IN_FLIGHT_SLOTS) -> None:
         self._idle = threading.Semaphore(count)
 
-    def take(self) -> bool:
-        """Whether there was one; then it must be given back."""
+    def try_acquire(self) -> bool:
+        """Take a slot if one is free, without waiting, and return whether it was taken.
+
+        A slot that was taken must be returned with `release`.
+        """
         return self._idle.acquire(blocking=False)
 
-    def give_back(self) -> None:
-        """It is free again."""
+    def release(self) -> None:
+        """Return a slot that `try_acquire` granted."""
         self._idle.release()
 
 
-class Flight:
-    """What one step of a file has under way. Used by one thread."""
+class InFlightRanges:
+    """The additional ranges of one file that are in flight during one step.
 
-    def __init__(self, lanes: Lanes) -> None:
-        self._lanes = lanes
-        self._aloft: list[tuple[Outgoing, Sent]] = []
+    Not thread-safe. Each range occupies one slot until `wait_for_next` returns it.
+
+    Args:
+        slots: Slots that all files share.
+    """
+
+    def __init__(self, slots: InFlightSlots) -> None:
+        self._slots = slots
+        self._ranges: list[tuple[Outgoing, PendingRange]] = []
 
     @property
-    def aloft(self) -> int:
-        """How many are."""
-        return len(self._aloft)
+    def count(self) -> int:
+        """Return the number of ranges in flight."""
+        return len(self._ranges)
 
-    def start(self, outgoing: Outgoing, send: Callable[[], Sent]) -> bool:
-        """Whether there is a lane, and it is sent; then it must `land`."""
-        if not self._lanes.take():
+    def try_send(self, outgoing: Outgoing, send: Callable[[], PendingRange]) -> bool:
+        """Send a range if a slot is free.
+
+        Args:
+            outgoing: The spooled range.
+            send: Sends it and returns the pending range.
+
+        Returns:
+            Whether it was sent. If so, `wait_for_next` returns it later.
+        """
+        if not self._slots.try_acquire():
             return False
         try:
-            self._aloft.append((outgoing, send()))
+            self._ranges.append((outgoing, send()))
         except BaseException:
-            self._lanes.give_back()
+            self._slots.release()
             raise
         return True
 
     @property
-    def has_landed(self) -> bool:
-        """Whether `land` returns at once."""
-        return bool(self._aloft) and self._landed(0.0) is not None
+    def has_result(self) -> bool:
+        """Return whether `wait_for_next` would return without blocking."""
+        return bool(self._ranges) and self._find_ready(0.0) is not None
 
-    def land(self) -> tuple[Outgoing, RangeAnswer | Exception]:
-        """Wait for one, whichever is first."""
-        outgoing, sent = self._aloft.pop(self._landed(RANGE_TIMEOUT_S) or 0)
+    def wait_for_next(self) -> tuple[Outgoing, RangeResponse | Exception]:
+        """Wait for the first range whose response arrives and free its slot.
+
+        Call only if `count` is not 0.
+
+        Returns:
+            The range, and its acknowledgment or the exception that sending it raised.
+        """
+        outgoing, sent = self._ranges.pop(self._find_ready(RANGE_TIMEOUT_S) or 0)
         try:
-            return outgoing, sent.answer()
-        except Exception as error:  # noqa: BLE001  # raised by whom it concerns
+            return outgoing, sent.result()
+        except Exception as error:  # noqa: BLE001  # the caller raises it
             return outgoing, error
         finally:
-            self._lanes.give_back()
+            self._slots.release()
 
-    def _landed(self, wait_s: float) -> int | None:
-        """Which answer can be read."""
-        numbers, poll = [sent.fileno() for _, sent in self._aloft], select.poll()
+    def _find_ready(self, wait_s: float) -> int | None:
+        numbers, poll = [sent.fileno() for _, sent in self._ranges], select.poll()
         for at, number in enumerate(numbers):
             if number is None:
                 return at

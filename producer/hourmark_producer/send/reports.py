@@ -1,22 +1,18 @@
-"""Host reports, and the time up to which a source is known to be acknowledged.
+"""Host reports, and the time up to which a source is fully acknowledged.
 
-Host reports: what the closing of buckets knows of this host.
+A host report tells the closing of buckets how far this host is. The first report precedes the first
+range of the host, and a report with `goodbye` is the last. Every report has its own sequence
+number, whether or not it was delivered, so two different reports never share one.
 
-The first report precedes the host's first range: until `arrived` is called, nothing is sent. A
-goodbye is the last. Each report has its own number, whether or not it arrived, so that two
-different ones never share it.
+A claim for a source states: every line that ended in one of its files before the service's clock
+read T is acknowledged, or its bytes are counted as lost. T is a reading that was received before a
+full scan began. The scan then found every file with its size, and the claim holds once every file
+was examined after the scan, up to that size, and no range up to there is unacknowledged. An attempt
+is kept until it succeeds, so a source that is always busy is caught up again and again. Buckets are
+called complete because of these claims.
 
-Since when a source is known to be read and acknowledged to its end. A bucket is called complete on
-this word.
-
-What is claimed: every line end that was written to a file of the source before the service's clock
-read T is acknowledged, or its bytes are counted as lost. T is a reading received *before* the scan
-began; the scan then found every file and its size; and the claim is made only when each was
-examined after that, up to that size, and nothing of it is unacknowledged. An attempt is kept until
-it succeeds, so that a source that is always busy is caught up again and again.
-
-Clocks of services differ. A claim is made to each by its own clock, and to one that was not heard
-before the scan none.
+Clocks of services differ, so each service receives the claim by its own clock. A service whose
+clock was not read before the scan receives none.
 """
 
 from __future__ import annotations
@@ -28,76 +24,102 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.files.tracked_file import TrackedFile
-from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.client import DeliveryServiceClient
 
 
 @dataclasses.dataclass(kw_only=True)
-class Reporter:
-    """Sends one incarnation's reports, one after another."""
+class HostReporter:
+    """Sender of the host reports of one run of the tailer.
 
-    client: ServiceLink
-    describe: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
+    A host report states up to when each source of this host is fully acknowledged.
+
+    Attributes:
+        client: Client for the delivery services.
+        source_reports: Returns the state of all sources by the clock of the named service.
+        throttle: Log of the conditions that keep reports from being delivered.
+        host_id: Identifier of this host's installation.
+        host_name: Name of this host.
+        on_delivered: Called by `run` after each delivered report.
+        clock: Clock of this host.
+        delivered_at_ms: Unix milliseconds of the latest delivered report; None before the first.
+    """
+
+    client: DeliveryServiceClient
+    source_reports: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
     throttle: Throttle
     host_id: str
     host_name: str
-    arrived: Callable[[], None]
+    on_delivered: Callable[[], None]
     clock: Clock
 
     def __post_init__(self) -> None:
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
-        self.arrived_at_ms: int | None = None
+        self.delivered_at_ms: int | None = None
 
     def run(self, every_s: float, stop: threading.Event) -> None:
-        """Ask for the service's clock and rules, then report until `stop`, beginning now."""
-        while not stop.is_set() and not self._is_heard():
+        """Wait until a service answers, then send reports until `stop` is set.
+
+        Args:
+            every_s: Seconds between reports; the first one is sent at once.
+            stop: Ends the loop.
+        """
+        while not stop.is_set() and not self._has_service():
             stop.wait(min(every_s, 1.0))
         while not stop.is_set():
             if self.send():
-                self.arrived()
-            self._tell_of_clocks()
+                self.on_delivered()
+            self._log_clock_errors()
             stop.wait(every_s)
 
-    def _is_heard(self) -> bool:
+    def _has_service(self) -> bool:
         try:
-            self.client.fresh()
+            self.client.current_reading()
         except HourmarkError as error:
             self.throttle.warn(
-                "hello", f"no delivery service yet: {error}; asked again until there is one"
+                "hello", f"no delivery service is available: {error}; retried until one responds"
             )
             return False
         self.throttle.over("hello")
         return True
 
-    def _tell_of_clocks(self) -> None:
-        troubles = self.client.clock_troubles()
-        for service in self.client.services.known():
+    def _log_clock_errors(self) -> None:
+        troubles = self.client.clock_errors()
+        for service in self.client.services.endpoints():
             key = f"clock {service.name}"
             if trouble := troubles.get(service.name):
                 self.throttle.warn(
                     key,
-                    f"{shown(service.name)}: {trouble}; no range is given its time. Set it right",
+                    f"{redact_setting(service.name)}: {trouble}; ranges are not stamped with its "
+                    "time. Correct its clock",
                 )
             else:
                 self.throttle.over(key)
 
     def send(self, *, goodbye: bool = False) -> bool:
-        """One report; whether it arrived."""
+        """Send one report and return whether it was delivered; a failure is logged, not raised.
+
+        Args:
+            goodbye: Report that this host sends nothing more.
+        """
         sequence, self._sequence = self._sequence, self._sequence + 1
         try:
             self.client.send_report(
                 lambda service: self._report(service, sequence, goodbye=goodbye)
             )
         except HourmarkError as error:
-            self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
+            self.throttle.warn(
+                "report",
+                f"a host report was not delivered: {error}; the next one follows on schedule",
+            )
             return False
         self.throttle.over("report")
-        self.arrived_at_ms = self.clock.now_ms()
+        self.delivered_at_ms = self.clock.now_ms()
         return True
 
     def _report(self, service: str, sequence: int, *, goodbye: bool) -> HostReport:
@@ -109,12 +131,19 @@ class Reporter:
             sequence=sequence,
             received_at_ms=0,  # the service's to say
             goodbye=goodbye,
-            sources=self.describe(service),
+            sources=self.source_reports(service),
         )
 
 
-class Target(NamedTuple):
-    """How far one file must be acknowledged."""
+class AcknowledgmentTarget(NamedTuple):
+    """The size up to which one file must be acknowledged before its source counts as caught up.
+
+    Attributes:
+        file: The tracked file.
+        generation: Generation of the file when it was scanned; a truncation increments it.
+        size: Size that the scan observed, in bytes.
+        due: Number of the scan that must have examined the file.
+    """
 
     file: TrackedFile
     generation: int
@@ -122,12 +151,15 @@ class Target(NamedTuple):
     due: int
 
     @classmethod
-    def of(cls, file: TrackedFile) -> Target:
-        """Up to what the scan saw of it."""
+    def from_file(cls, file: TrackedFile) -> AcknowledgmentTarget:
+        """Return the target at the size that the latest scan observed."""
         return cls(file, file.progress.position.generation, file.observed.size, file.due)
 
     def is_met(self) -> bool:
-        """Whether all up to there is acknowledged, an unterminated last line excepted."""
+        """Return whether all bytes up to the target are acknowledged.
+
+        An unterminated last line is not waited for.
+        """
         progress = self.file.progress  # one consistent moment
         sent = progress.in_flight
         if self.file.is_gone:
@@ -141,8 +173,8 @@ class Target(NamedTuple):
             )
         return progress.quiet_to >= self.size
 
-    def is_void(self) -> bool:
-        """Whether it can never be met: the file was truncated since."""
+    def is_unreachable(self) -> bool:
+        """Return whether the target can never be met because the file was truncated since."""
         file = self.file
         return (
             file.progress.position.generation != self.generation
@@ -150,46 +182,77 @@ class Target(NamedTuple):
         )
 
 
-class CaughtUp:
-    """One source's claim. Safe to use from several threads."""
+class CaughtUpClaim:
+    """The time up to which all lines of one source are acknowledged. Thread-safe.
+
+    Each full scan starts an attempt, which succeeds once every file that the scan found is
+    acknowledged up to its size. The claimed time is then the start of that scan, by the clock of
+    each service and by this host's monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._at_ms: dict[str, int] = {}  # by service
-        self._attempt: tuple[Mapping[str, int], list[Target], float] | None = None
+        self._attempt: tuple[Mapping[str, int], list[AcknowledgmentTarget], float] | None = None
         self._at_s: float | None = None
 
-    def begin(
-        self, readings_ms: Mapping[str, int], targets: Iterable[Target], at_s: float = 0.0
+    def start_attempt(
+        self,
+        readings_ms: Mapping[str, int],
+        targets: Iterable[AcknowledgmentTarget],
+        at_s: float = 0.0,
     ) -> None:
-        """After a full scan that began after the clocks of services read so, by service, and this
-        one `at_s`.
+        """Start an attempt to move the claim forward after a full scan.
+
+        An attempt that is pending continues instead, unless one of its targets has become
+        unreachable.
+
+        Args:
+            readings_ms: Clock of each service before the scan, as Unix milliseconds by service
+                name.
+            targets: The files that the scan found with their sizes.
+            at_s: Monotonic clock of this host before the scan, in seconds.
         """
         with self._lock:
-            self._settle()
-            if self._attempt is None or any(target.is_void() for target in self._attempt[1]):
+            self._complete_attempt()
+            if self._attempt is None or any(target.is_unreachable() for target in self._attempt[1]):
                 self._attempt = (dict(readings_ms), list(targets), at_s)
-                self._settle()
+                self._complete_attempt()
 
-    def at_ms(self, service: str) -> int | None:
-        """Since when, by the clock of this service; None: never yet."""
+    def service_time_ms(self, service: str) -> int | None:
+        """Return the time up to which the source is acknowledged, by the clock of one service.
+
+        Args:
+            service: Name of the service.
+
+        Returns:
+            Unix milliseconds; None if no attempt with this service has succeeded yet.
+        """
         with self._lock:
-            self._settle()
+            self._complete_attempt()
             return self._at_ms.get(service)
 
-    def at_s(self) -> float | None:
-        """Since when, by this host's monotonic clock; None: never yet."""
+    def monotonic_time_s(self) -> float | None:
+        """Return the time up to which the source is acknowledged, by this host's monotonic clock.
+
+        Returns:
+            Seconds; None if no attempt has succeeded yet.
+        """
         with self._lock:
-            self._settle()
+            self._complete_attempt()
             return self._at_s
 
-    def is_made(self, *, since_s: float | None = None) -> bool:
-        """Whether it was ever caught up; or since this moment, monotonic."""
+    def is_caught_up(self, *, since_s: float | None = None) -> bool:
+        """Return whether the source has been caught up since a given time.
+
+        Args:
+            since_s: Seconds of the monotonic clock; None for any time since the start.
+        """
         with self._lock:
-            self._settle()
+            self._complete_attempt()
             return self._at_s is not None and (since_s is None or self._at_s >= since_s)
 
-    def _settle(self) -> None:
+    def _complete_attempt(self) -> None:
         if self._attempt is None:
             return
         readings_ms, targets, at_s = self._attempt

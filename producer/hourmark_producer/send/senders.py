@@ -1,5 +1,6 @@
-"""The sender threads: each takes the next file, or several small ones, does the step, and says when
-to try again.
+"""The sender threads: each takes the next file, or several small ones, and steps it.
+
+A step that failed is repeated after a delay.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from hourmark_producer.conditions import Throttle
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.send.client import Busy, NotAllowed, Refused
-from hourmark_producer.send.follower import Follower
-from hourmark_producer.send.services import pause_after
+from hourmark_producer.send.client import RequestRefused, RequestUnauthorized, ServiceUnavailable
+from hourmark_producer.send.file_shipper import FileShipper
+from hourmark_producer.send.services import backoff_delay_s
 
 # they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
 SENDERS: Final = 8
@@ -27,16 +28,22 @@ TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 
 @dataclasses.dataclass(kw_only=True)
-class Senders:
-    """A fixed number of threads. `failed` is called with an error that is nobody's to retry:
-    a bug.
+class SenderPool:
+    """A fixed number of threads that ship the scheduled files and retry failed ones.
+
+    Attributes:
+        shipper: Ships a file by one step.
+        schedule: Files that are due.
+        throttle: Log of the conditions that delay files.
+        backoff_max_s: Maximum delay before a retry, in seconds.
+        on_error: Called with an unexpected exception, which ends the thread.
     """
 
-    follower: Follower
+    shipper: FileShipper
     schedule: Schedule
     throttle: Throttle
     backoff_max_s: float
-    failed: Callable[[Exception], None]
+    on_error: Callable[[Exception], None]
 
     def __post_init__(self) -> None:
         self._rng = random.Random()  # noqa: S311  # jitter is no secret
@@ -47,16 +54,23 @@ class Senders:
         ]
 
     def start(self) -> None:
-        """Begin; nothing is sent before `allow`."""
+        """Start the threads, which wait until `allow_sending` is called."""
         for thread in self._threads:
             thread.start()
 
-    def allow(self) -> None:
-        """A report has arrived, so the first one has."""
+    def allow_sending(self) -> None:
+        """Allow the threads to send, because the first host report has been delivered."""
         self._may_send.set()
 
     def stop(self, within_s: float) -> bool:
-        """End after the steps under way; whether all did in time."""
+        """Stop the threads after their current steps.
+
+        Args:
+            within_s: Maximum time to wait, in seconds.
+
+        Returns:
+            Whether all threads ended in time.
+        """
         self.schedule.close()
         self._may_send.set()
         until_s = time.monotonic() + within_s
@@ -68,13 +82,12 @@ class Senders:
         self._may_send.wait()
         try:
             while (file := self.schedule.take()) is not None:
-                self._step([file, *self._further(file)])
+                self._step([file, *self._take_small_files(file)])
         except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
-            self.failed(error)
+            self.on_error(error)
 
-    def _further(self, file: TrackedFile) -> list[TrackedFile]:
-        """Return small files that share their transactions with this one."""
-        is_small = self.follower.is_small
+    def _take_small_files(self, file: TrackedFile) -> list[TrackedFile]:
+        is_small = self.shipper.is_small
         return (
             self.schedule.take_more(is_small, TOGETHER_MAX - 1, SENDERS) if is_small(file) else []
         )
@@ -82,20 +95,21 @@ class Senders:
     def _step(self, files: list[TrackedFile]) -> None:
         results: dict[TrackedFile, bool | Exception]
         if len(files) > 1:
-            results = self.follower.step_together(files)
+            results = self.shipper.step_together(files)
         else:
             try:
-                results = {files[0]: self.follower.step(files[0])}
+                results = {files[0]: self.shipper.step(files[0])}
             except (HourmarkError, OSError) as error:
                 results = {files[0]: error}
         for file, result in results.items():
-            self._ended(file, result)
+            self._finish_step(file, result)
 
-    def _ended(self, file: TrackedFile, result: bool | Exception) -> None:
-        """`result`: whether there may be more, or why the step failed."""
+    def _finish_step(self, file: TrackedFile, result: bool | Exception) -> None:
         if isinstance(result, Exception):
             file.failures += 1
-            pause = pause_s(result, failures=file.failures, max_s=self.backoff_max_s, rng=self._rng)
+            pause = retry_delay_s(
+                result, failures=file.failures, max_s=self.backoff_max_s, rng=self._rng
+            )
             self._log(file, result, pause)
             self.schedule.retry(file, pause)
             return
@@ -112,20 +126,19 @@ class Senders:
             if sent
             else f"from byte {file.progress.position.offset}"
         )
-        if isinstance(error, NotAllowed):
+        if isinstance(error, RequestUnauthorized):
             self.throttle.warn(
                 # another reason is another condition, with another next step
                 f"not allowed {error}",
-                f"{error}. Nothing is dropped. Waiting: {where}, perhaps others; tried "
-                f"again every {pause:.0f} s",
+                f"{error}. Nothing is dropped. Waiting: {where} and possibly other files; "
+                f"retried every {pause:.0f} s",
                 logging.ERROR,
             )
-        elif isinstance(error, Refused):
+        elif isinstance(error, RequestRefused):
             self.throttle.warn(
                 f"refused {file.file_id}",
-                f"{error}. This holds up {where}; other files go on. Compare the limits and "
-                "types of service and tailer; "
-                f"tried again every {pause:.0f} s",
+                f"{error}. This blocks {where}; other files continue. Compare the limits "
+                f"and types of service and tailer; retried every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, OSError):
@@ -133,24 +146,26 @@ class Senders:
             level = logging.INFO if is_expected else logging.WARNING
             self.throttle.warn(
                 f"read {file.file_id}",
-                f"cannot read {where}: {error}; tried again in {pause:.1f} s",
+                f"cannot read {where}: {error}; retried in {pause:.1f} s",
                 level,
             )
         else:
             self.throttle.warn(
                 f"{type(error).__name__}",
-                f"{error}. Waiting: {where}, perhaps others; tried again in {pause:.1f} s",
+                f"{error}. Waiting: {where} and possibly other files; retried in {pause:.1f} s",
             )
 
 
-def pause_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
-    """How long to wait before a failed step is tried again.
+def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
+    """Return the delay before a failed step is repeated, in seconds. Retries never end.
 
-    Retries never end; only the pause is bounded.
-
-    `failures`: in a row, this one included. Every service that may be asked was asked.
+    Args:
+        error: Why the step failed.
+        failures: Consecutive failures including this one; at least 1.
+        max_s: Maximum delay; `Retry-After` of a service can exceed it.
+        rng: Source of the jitter.
     """
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return max_s  # asking again soon would not help
-    pause = pause_after(failures, max_s, rng)
-    return max(pause, error.retry_after_s) if isinstance(error, Busy) else pause
+    pause = backoff_delay_s(failures, max_s, rng)
+    return max(pause, error.retry_after_s) if isinstance(error, ServiceUnavailable) else pause

@@ -1,13 +1,12 @@
-"""Which delivery service is asked next, and how each of them stands: an even spread over those that
-answer.
+"""Selection of the delivery service for the next request, and the state of each service.
 
-Of those that are well the one with the fewest requests under way is asked, and of these the one
-that was not asked for longest. One that failed is asked again after a pause that grows with each
-failure, by one request; until then only where no other is left, because what failed may have been
-the request's own fault. One that said Retry-After is not asked before that.
+Of the healthy services the one with the fewest requests in flight is selected, and among those the
+least recently selected. A failed service is retried by a single request after a backoff that grows
+with each failure; before that it is selected only if no other service is left, because the request
+itself may be the cause. A service that sent `Retry-After` is not selected before that time.
 
-A name that stands for several addresses is as many services: each has a clock of its own, and may
-be down alone.
+A host name with several addresses counts as several services: each has a clock of its own and can
+fail alone.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config.groups import LOOPBACK_HOSTS
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import ConfigError
-from hourmark_producer.send.connections import Address
+from hourmark_producer.send.connections import ServiceAddress
 
 FIRST_S: Final = 0.1  # the pause after a first failure
 RESOLVE_EVERY_S: Final = 30.0
@@ -32,32 +31,51 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
-class Service:
-    """One address. Changed by `Services` alone. Times are monotonic."""
+class ServiceEndpoint:
+    """One address of a delivery service and its state. Modified only by `ServiceSelector`.
+
+    Attributes:
+        url: Configured URL without a trailing slash.
+        address: Address to connect to.
+        in_flight: Number of requests in flight.
+        last_turn: Number of the latest selection; higher is more recent.
+        failures: Consecutive failures.
+        backoff_until_s: Until when other services are preferred, in monotonic seconds.
+        retry_after_until_s: Until when no request is sent, in monotonic seconds (`Retry-After`).
+        failed_at_s: When the first of `failures` occurred, in monotonic seconds.
+        last_error: Why the latest request failed; empty if it succeeded.
+        acknowledged_ranges: Number of ranges that it acknowledged.
+    """
 
     url: str
-    address: Address
-    under_way: int = 0  # requests
-    turn: int = 0  # the higher, the later it was asked
+    address: ServiceAddress
+    in_flight: int = 0  # requests
+    last_turn: int = 0  # the higher, the later it was asked
     failures: int = 0  # in a row
-    doubted_until_s: float = float("-inf")
-    closed_until_s: float = float("-inf")  # it said Retry-After
+    backoff_until_s: float = float("-inf")
+    retry_after_until_s: float = float("-inf")  # from Retry-After
     failed_at_s: float = 0.0  # the first of `failures`
-    trouble: str = (
+    last_error: str = (
         ""  # what its latest answer, or the want of one, came to; empty where that was well
     )
-    ranges: int = 0  # acknowledged
+    acknowledged_ranges: int = 0  # acknowledged
 
     @property
     def name(self) -> str:
-        """What its clock is known by, and how it is told from others of the same URL."""
-        return f"{self.url} at {self.address.at}" if self.address.at else self.url
+        """Return the unique name: the URL, with the IP address if the host has several."""
+        return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceStanding:
-    """How one stands. `failing_seconds`: None where its latest answer was well, or it was never
-    asked.
+class ServiceStatus:
+    """State of one delivery service as shown to operators.
+
+    Attributes:
+        service: Redacted URL, with the IP address if the host has several.
+        ranges: Number of ranges that it acknowledged since the start.
+        failing_seconds: Seconds since it began to fail; None if the latest request succeeded or
+            none was sent.
+        trouble: Why the latest request failed; empty if it succeeded.
     """
 
     service: str
@@ -66,23 +84,47 @@ class ServiceStanding:
     trouble: str
 
 
-def pause_after(failures: int, max_s: float, rng: random.Random) -> float:
-    """Exponential with jitter, so that many tailers do not come back together.
+def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
+    """Return an exponential backoff delay with jitter, in seconds.
 
-    `failures`: in a row, this one included.
+    Args:
+        failures: Consecutive failures including this one; at least 1.
+        max_s: Maximum delay in seconds.
+        rng: Source of the jitter.
     """
     assert failures >= 1, "there is no pause without a failure"
     return min(max_s, FIRST_S * (1 << min(failures - 1, 30))) * rng.uniform(0.5, 1.0)
 
 
-def resolve(host: str, port: int) -> list[str]:
-    """The addresses that a name stands for now. OSError."""
+def resolve_host(host: str, port: int) -> list[str]:
+    """Return the IP addresses of a host name, without duplicates.
+
+    Args:
+        host: Host name.
+        port: Port number.
+
+    Raises:
+        OSError: The name cannot be resolved.
+    """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
-class Services:
-    """Safe to use from several threads."""
+class ServiceSelector:
+    """The delivery services of one tailer and the choice between them. Thread-safe.
+
+    A healthy service with the fewest requests in flight is preferred; a failed one is retried after
+    an exponential backoff.
+
+    Args:
+        urls: Configured service URLs, at least one.
+        clock: Clock of this host.
+        backoff_max_s: Maximum backoff in seconds.
+        token_file: File with the bearer token; None if requests carry no token.
+
+    Raises:
+        ConfigError: A URL is invalid, or the token would be sent unencrypted to another machine.
+    """
 
     def __init__(
         self,
@@ -95,7 +137,8 @@ class Services:
         self._backoff_max_s = backoff_max_s
         self._lock = threading.Lock()
         self._services = [
-            Service(url=url.rstrip("/"), address=_address(url, token_file)) for url in urls
+            ServiceEndpoint(url=url.rstrip("/"), address=_parse_service_url(url, token_file))
+            for url in urls
         ]
         self._urls = [(service.url, service.address) for service in self._services]
         self._rng = random.Random()  # noqa: S311  # jitter is no secret
@@ -103,144 +146,186 @@ class Services:
         self._resolved_s = float("-inf")
 
     @property
-    def first(self) -> Service:
-        """In the order of the configuration."""
+    def first(self) -> ServiceEndpoint:
+        """Return the first service of the configuration."""
         return self._services[0]
 
-    def known(self) -> list[Service]:
-        """In the order of the configuration."""
+    def endpoints(self) -> list[ServiceEndpoint]:
+        """Return all services in the order of the configuration."""
         with self._lock:
             return list(self._services)
 
-    def next(self, tried: Collection[Service], preferred: Service | None = None) -> Service | None:
-        """Whom to ask, but those `tried`; `preferred` where it is well, which is no turn of it.
+    def select(
+        self, tried: Collection[ServiceEndpoint], preferred: ServiceEndpoint | None = None
+    ) -> ServiceEndpoint | None:
+        """Select the service for the next request.
 
-        None: nobody at the moment.
+        Args:
+            tried: Services to leave out, because they failed this request already.
+            preferred: Service to select if it is available and healthy; this does not count as its
+                turn.
+
+        Returns:
+            The service, or None if all others have sent `Retry-After`.
         """
         with self._lock:
             now_s = self._clock.monotonic_s()
             free = [
-                one for one in self._services if one not in tried and one.closed_until_s <= now_s
+                one
+                for one in self._services
+                if one not in tried and one.retry_after_until_s <= now_s
             ]
             if not free:
                 return None
             if preferred is not None and preferred in free and not preferred.failures:
                 return preferred
             chosen = min(
-                free, key=lambda one: (one.doubted_until_s > now_s, one.under_way, one.turn)
+                free, key=lambda one: (one.backoff_until_s > now_s, one.in_flight, one.last_turn)
             )
             self._turns += 1
-            chosen.turn = self._turns
-            if chosen.failures:  # this request finds out: others need not
-                chosen.doubted_until_s = now_s + pause_after(
+            chosen.last_turn = self._turns
+            if chosen.failures:  # this request probes the service; others wait for its outcome
+                chosen.backoff_until_s = now_s + backoff_delay_s(
                     chosen.failures + 1, self._backoff_max_s, self._rng
                 )
             return chosen
 
-    def asked(self, service: Service) -> int:
-        """A request is under way, that must end with `answered` or `failed`; how often in a row it
-        has failed so far.
+    def request_started(self, service: ServiceEndpoint) -> int:
+        """Record a request in flight and return the number of consecutive failures before it.
+
+        Each call must be followed by `request_succeeded` or `request_failed`.
         """
         with self._lock:
-            service.under_way += 1
+            service.in_flight += 1
             return service.failures
 
-    def answered(self, service: Service, *, ranges: int = 0) -> None:
-        """As it should."""
+    def request_succeeded(self, service: ServiceEndpoint, *, ranges: int = 0) -> None:
+        """Record that a service accepted a request.
+
+        Args:
+            service: The service.
+            ranges: Number of ranges that it acknowledged with this response.
+        """
         with self._lock:
-            service.under_way -= 1
-            service.failures, service.trouble, service.ranges = 0, "", service.ranges + ranges
-            service.doubted_until_s = float(
+            service.in_flight -= 1
+            service.failures, service.last_error, service.acknowledged_ranges = (
+                0,
+                "",
+                service.acknowledged_ranges + ranges,
+            )
+            service.backoff_until_s = float(
                 "-inf"
             )  # while it is closed nothing is asked: this was before
 
-    def failed(
-        self, service: Service, trouble: str, *, before: int, retry_after_s: float = 0.0
+    def request_failed(
+        self,
+        service: ServiceEndpoint,
+        error: str,
+        *,
+        failures_before: int,
+        retry_after_s: float = 0.0,
     ) -> None:
-        """It did not take the request.
+        """Record that a service did not accept a request.
 
-        `before`: its failures when it was asked, as those of one moment count once.
+        Args:
+            service: The service.
+            error: Why the request failed.
+            failures_before: Result of `request_started`; concurrent failures count as one.
+            retry_after_s: Seconds from the `Retry-After` header; 0 if there was none.
         """
         with self._lock:
             now_s = self._clock.monotonic_s()
-            service.under_way -= 1
-            service.trouble = trouble
+            service.in_flight -= 1
+            service.last_error = error
             if not service.failures:
                 service.failed_at_s = now_s
-            service.failures = max(service.failures, before + 1)
-            pause_s = pause_after(service.failures, self._backoff_max_s, self._rng)
-            service.doubted_until_s = max(service.doubted_until_s, now_s + pause_s)
+            service.failures = max(service.failures, failures_before + 1)
+            pause_s = backoff_delay_s(service.failures, self._backoff_max_s, self._rng)
+            service.backoff_until_s = max(service.backoff_until_s, now_s + pause_s)
             if retry_after_s:
-                service.closed_until_s = max(service.closed_until_s, now_s + retry_after_s)
+                service.retry_after_until_s = max(
+                    service.retry_after_until_s, now_s + retry_after_s
+                )
 
-    def wait_s(self) -> float:
-        """How long nobody may be asked; 0 where somebody may be."""
+    def retry_after_s(self) -> float:
+        """Return the seconds until any service accepts requests again; 0 if one does now."""
         with self._lock:
             return max(
-                0.0, min(one.closed_until_s for one in self._services) - self._clock.monotonic_s()
+                0.0,
+                min(one.retry_after_until_s for one in self._services) - self._clock.monotonic_s(),
             )
 
-    def troubles(self) -> str:
-        """What all of them said last."""
+    def last_errors(self) -> str:
+        """Return the latest errors of all services, without duplicates, separated by semicolons."""
         with self._lock:
-            return "; ".join(dict.fromkeys(one.trouble for one in self._services if one.trouble))
+            return "; ".join(
+                dict.fromkeys(one.last_error for one in self._services if one.last_error)
+            )
 
-    def look_up(self, resolve: Resolve = resolve) -> None:
-        """Find what names stand for now, where that was long ago.
+    def refresh_addresses(self, resolve: Resolve = resolve_host) -> None:
+        """Resolve the host names again if the last resolution is too old (`RESOLVE_EVERY_S`).
 
-        It may take seconds; meanwhile others go on.
+        May block for seconds without blocking other threads. A name that cannot be resolved keeps
+        its addresses.
+
+        Args:
+            resolve: Returns the IP addresses of a host name and port.
         """
         if self._clock.monotonic_s() - self._resolved_s < RESOLVE_EVERY_S:
             return
         found = [
-            (url, address._replace(at=at))
+            (url, address._replace(ip=at))
             for url, address in self._urls
-            for at in self._places(url, address, resolve)
+            for at in self._resolve_ips(url, address, resolve)
         ]
         with self._lock:
             self._resolved_s = self._clock.monotonic_s()
             known = {(one.url, one.address): one for one in self._services}
             self._services = [
-                known.get(each) or Service(url=each[0], address=each[1])
+                known.get(each) or ServiceEndpoint(url=each[0], address=each[1])
                 for each in dict.fromkeys(found)
             ]
 
-    def _places(self, url: str, address: Address, resolve: Resolve) -> list[str]:
-        """Empty text: whatever the name stands for when a connection is made."""
-        if address.is_literal:
+    def _resolve_ips(self, url: str, address: ServiceAddress, resolve: Resolve) -> list[str]:
+        if address.is_ip_literal:
             return [""]
         try:
             return list(resolve(address.host, address.port)) or [""]
         except (OSError, UnicodeError):
             with self._lock:
-                return [one.address.at for one in self._services if one.url == url]
+                return [one.address.ip for one in self._services if one.url == url]
 
-    def standings(self) -> list[ServiceStanding]:
-        """In the order of the configuration."""
+    def statuses(self) -> list[ServiceStatus]:
+        """Return the state of all services in the order of the configuration."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             return [
-                ServiceStanding(
-                    service=shown(one.url) + (f" at {one.address.at}" if one.address.at else ""),
-                    ranges=one.ranges,
+                ServiceStatus(
+                    service=redact_setting(one.url)
+                    + (f" at {one.address.ip}" if one.address.ip else ""),
+                    ranges=one.acknowledged_ranges,
                     failing_seconds=max(0.0, now_s - one.failed_at_s) if one.failures else None,
-                    trouble=one.trouble,
+                    trouble=one.last_error,
                 )
                 for one in self._services
             ]
 
 
-def _address(url: str, token_file: Path | None) -> Address:
-    """ConfigError if it is none, or would carry the token where others can read it."""
+def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
+    """Parse a configured service URL.
+
+    Raises:
+        ConfigError: The URL is invalid, or the token would be sent unencrypted to another machine.
+    """
     try:
-        address = Address.of(url)
+        address = ServiceAddress.from_url(url)
     except ValueError as error:
         raise ConfigError(
-            f"tailer.service_urls = {shown(url)!r}: allowed: http://host:port or https://host:port"
+            f"tailer.service_urls = {redact_setting(url)!r}: allowed: http://host:port or https://host:port"
         ) from error
     if token_file is not None and not address.is_tls and address.host not in LOOPBACK_HOSTS:
         raise ConfigError(
-            f"tailer.service_urls = {shown(url)!r}: tailer.token_file would go there in "
-            "clear; use https://"
+            f"tailer.service_urls = {redact_setting(url)!r}: the token in tailer.token_file would "
+            "be sent unencrypted; use https://"
         )
     return address

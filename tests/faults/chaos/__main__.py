@@ -19,7 +19,7 @@ from tests.faults.chaos.trials import Trial, append, put, read, table
 from tests.faults.chaos.workloads import WORKLOADS
 
 from hourmark.clock import SystemClock
-from hourmark.config.loading import home
+from hourmark.config.loading import stack_state_dir
 from hourmark.errors import HourmarkError, UsageError
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.locks import one_at_a_time
@@ -116,7 +116,7 @@ def run(
     minutes = minutes or (
         NIGHTLY_MINUTES if schedule.tier == "nightly" and replay is None else None
     )
-    folder = home() / "chaos"
+    folder = stack_state_dir() / "chaos"
     passed = played(folder, schedule, results or folder / "trials.jsonl", minutes)
     sys.exit(0 if passed else 1)
 

@@ -46,7 +46,7 @@ def close_without(world: World, event_type: str, until_ms: int) -> None:
             end_ms = own.closed_until_ms()
             if end_ms >= until_ms:
                 return True
-            hour = Hour.of(end_ms, BUCKET_SECONDS)
+            hour = Hour.containing(end_ms, BUCKET_SECONDS)
             if others.closed_until_ms() >= hour.end_ms:
                 since_s = waiting.setdefault(hour, clock.monotonic_s())
                 if clock.monotonic_s() - since_s >= _PATIENCE_S:

@@ -20,12 +20,20 @@ from typing import Any
 import fastavro
 
 from hourmark.avro.framing import event_schema, fingerprint, unframe
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.records import dead_letters
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
-from hourmark.records.ranges import ByteRange, Part, file_id, range_fields
+from hourmark.records.manifest import (
+    BucketEvidence,
+    BucketFile,
+    BucketOffset,
+    Grade,
+    HourTotals,
+    Manifest,
+    PreviousMarker,
+)
+from hourmark.records.ranges import ByteRange, Part, encode_range_fields, file_id
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse_range
@@ -153,7 +161,7 @@ class World:
             host_name=told.get("host", "host"),
             part=part,
             record_start=told.get("record_start", ""),
-            fields=range_fields(told.get("fields", {})),
+            fields=encode_range_fields(told.get("fields", {})),
             format=told.get("format", ""),
         )
         records = parse_range(sent, body, compiled).records
@@ -217,7 +225,7 @@ class World:
 
     def plan_at(self, event_type: str, time_ms: int) -> BucketPlan:
         """The bucket of a type's events of this time."""
-        hour = Hour.of(time_ms, 60)
+        hour = Hour.containing(time_ms, 60)
         found = next((p for p in self.plans if (p.event_type, p.hour) == (event_type, hour)), None)
         if found is None:
             found = BucketPlan(event_type, hour)
@@ -242,12 +250,14 @@ class World:
             self._follow(plan)
 
     def _follow(self, plan: BucketPlan) -> None:
-        before = plan.hour.before()
+        before = plan.hour.previous()
         last, marker = (
             self.root / hour.bucket_path(plan.event_type) / "_SUCCESS"
             for hour in (before, plan.hour)
         )
-        previous = Previous.of(str(before), last.read_bytes()) if last.exists() else None
+        previous = (
+            PreviousMarker.from_marker(str(before), last.read_bytes()) if last.exists() else None
+        )
         said = {"previous": previous and previous.model_dump()}
         marker.write_text(
             json.dumps(json.loads(marker.read_bytes()) | said)
@@ -267,10 +277,10 @@ class World:
             for kind, rows in parts
             for file in self._write_files(folder, kind, plan.event_type, rows)
         ]
-        late = Counter(str(Hour.of(row["event_time"], 60)) for row in plan.late)
+        late = Counter(str(Hour.containing(row["event_time"], 60)) for row in plan.late)
         origins = Counter({str(plan.hour): len(plan.rows)}) + late
         ids = [EventId(row["event_id"]) for row in (*plan.rows, *plan.late)]
-        evidence = Evidence(
+        evidence = BucketEvidence(
             method="sums" if ids else "empty",
             cut_at_ms=plan.hour.end_ms + 1,
             audit_records=min(1, len(ids)),
@@ -289,11 +299,12 @@ class World:
             duplicates_removed=0,
             unaudited=0,
             books={
-                hour: Book(rows=n, events=n, promised=n, unaudited=0) for hour, n in origins.items()
+                hour: HourTotals(rows=n, events=n, promised=n, unaudited=0)
+                for hour, n in origins.items()
             },
             id_sum=f"{sum(event_id.low64 for event_id in ids) % 2**64:016x}",
             offsets=[
-                Offsets(
+                BucketOffset(
                     topic=f"edge.events.{plan.event_type}",
                     topic_id="t",
                     partition=0,
@@ -373,7 +384,7 @@ class World:
             sequence=self._sequence,
             types={t.name: TypeVersion(t, n) for n, t in enumerate(types, 1)},
             sources={"s": source},
-            parsing=Parsing(bucket_seconds=60),
+            parsing=ParsingSettings(bucket_seconds=60),
         )
         return CompiledRules(rules), rules
 

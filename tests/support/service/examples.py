@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 
 from hourmark.avro.framing import unframe
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.records.ranges import ByteRange, Part
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
@@ -63,7 +63,7 @@ SOURCES = (
 
 
 @functools.cache
-def rules_of(sequence: int = 1, parsing: Parsing = Parsing()) -> Rules:  # noqa: B008  # frozen
+def rules_of(sequence: int = 1, parsing: ParsingSettings = ParsingSettings()) -> Rules:  # noqa: B008  # frozen
     """A revision with all of the types above; schema ids count from 1."""
     versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(TYPES, 1)}
     return Rules(

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.service.examples import NOW_MS, decoded, range_of
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse_range
@@ -21,7 +21,7 @@ class Tried:
         self,
         types: list[EventType],
         source: Source,
-        parsing: Parsing = Parsing(),  # noqa: B008
+        parsing: ParsingSettings = ParsingSettings(),  # noqa: B008
     ) -> None:  # frozen
         versions = {
             t.name: TypeVersion(t, schema_id)

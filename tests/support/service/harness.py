@@ -17,7 +17,7 @@ from tests.support.memory_queue import MemoryQueue
 from tests.support.revisions import encoded
 from tests.support.service.examples import NOW_MS, range_of, rules_of
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.clock import Clock
 from hourmark.config.loading import Config
 from hourmark.records.wire import range_headers
@@ -45,7 +45,9 @@ class Harness:
         self.service = DeliveryService(
             self.config, clock or self.clock, self.queue, self.rules, self.metrics
         )
-        self.service.framing = Framing({True: frame(101), False: frame(103)}, frame(102))
+        self.service.framing = Framing(
+            {True: framing_header(101), False: framing_header(103)}, framing_header(102)
+        )
         self.service.first_report_sent = True
         transport = httpx.ASGITransport(create_app(self.service), raise_app_exceptions=False)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://service")

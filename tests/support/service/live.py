@@ -37,8 +37,8 @@ from hourmark.rules.event_types import (
     LineRule,
     Source,
 )
-from hourmark_declare.apply import apply
-from hourmark_declare.servers import applied_rules, servers
+from hourmark_declare.apply import apply_declarations
+from hourmark_declare.servers import open_targets, read_applied_rules
 from hourmark_infra.stack import Stack
 
 RUN = uuid.uuid4().hex[:8]  # types of this run: the stack may be an older one's
@@ -59,7 +59,7 @@ def apply_types(config: Config, ledger: Path, *more: Source) -> str:
     """Apply this run's types, and perhaps `more` sources of built-in ones, beside those in force;
     the revision's id.
     """
-    latest = applied_rules(config)
+    latest = read_applied_rules(config)
     types = (
         {t.declaration.name: t.declaration for t in latest.types.values()}
         if latest is not None
@@ -73,9 +73,9 @@ def apply_types(config: Config, ledger: Path, *more: Source) -> str:
         update={"root": f"file://{ledger.parent}/root"}
     )  # the stack's is another ledger's
     mine = config.model_copy(update={"etl": etl, "storage": storage})
-    first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
-    with servers(mine, lambda _: None) as outside:
-        return apply(
+    first = Hour.containing(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
+    with open_targets(mine, lambda _: None) as outside:
+        return apply_declarations(
             outside, Declarations(list(types.values()), list(sources.values())), first
         ).revision
 

@@ -101,7 +101,7 @@ class PlainProof:
         found: dict[_Key, tuple[int, int]] = {}
         for path, named in paths:
             site = named or FIRST_SITE
-            settled, cut = f.settled_next.at(site), below.at(site)
+            settled, cut = f.settled_next.offset_of(site), below.offset_of(site)
             with self.storage.open(path) as file:
                 rows = pq.read_table(file).to_pylist()
             for row in rows:

@@ -13,12 +13,12 @@ from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import FakeMirror
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, VALUE_CHANGED, Broken, Event, Range
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, Grade, Manifest, Previous
+from hourmark.records.manifest import MARKER, Grade, Manifest, PreviousMarker
 from hourmark.records.record_key import RecordKey
 
 WOKEN = "closer woken"  # as the world counts it
@@ -87,25 +87,27 @@ class Judge:
 
         A closer that woke may have looked before.
         """
-        path = f"{hour.before().bucket_path(event_type)}/{MARKER}"
+        path = f"{hour.previous().bucket_path(event_type)}/{MARKER}"
         if path in self._losses.markers and self._seen[WOKEN] == self._woken:
             raise Broken(
                 f"{event_type} {hour} was closed while the marker before it was damaged or gone"
             )
-        return self.closed[event_type, hour.before()][path]
+        return self.closed[event_type, hour.previous()][path]
 
     def _take_in(self, event_type: str, hour: Hour, content: dict[str, bytes]) -> None:
         folder = hour.bucket_path(event_type)
         if f"{folder}/_SUCCESS" not in content:
             raise Broken(f"{folder} stands without a marker")
         manifest = Manifest.decode(content[f"{folder}/_SUCCESS"])
-        if hour > FIRST_HOUR and (event_type, hour.before()) not in self.closed:
+        if hour > FIRST_HOUR and (event_type, hour.previous()) not in self.closed:
             raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
         first = hour == FIRST_HOUR
         if manifest.previous != (
             None
             if first
-            else Previous.of(str(hour.before()), self._marker_before(event_type, hour))
+            else PreviousMarker.from_marker(
+                str(hour.previous()), self._marker_before(event_type, hour)
+            )
         ):
             raise Broken(
                 f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}"
@@ -126,7 +128,7 @@ class Judge:
                 raise Broken(
                     f"line {event.line} is in {self.where[event_id]} and in {event_type} {hour}"
                 )
-            if event.event_type != event_type or Hour.of(event.time_ms) > hour:
+            if event.event_type != event_type or Hour.containing(event.time_ms) > hour:
                 raise Broken(
                     f"line {event.line} is in {event_type} {hour}, where it does not belong"
                 )
@@ -199,7 +201,7 @@ class Judge:
             }
             told = any(str(x.id) in text for text in waived)
             for e in {*x.events, *x.otherwise} if len(readings) > 1 else ():
-                if e.id in ids and (Hour.of(e.time_ms) == hour or not told):
+                if e.id in ids and (Hour.containing(e.time_ms) == hour or not told):
                     raise Broken(
                         f"{event_type} {hour} is {manifest.grade.value} with line {e.line} of "
                         f"the range {x.id}, which was "
@@ -230,9 +232,11 @@ class Judge:
             reading for y in self._producers.ranges if y is not x for reading in y.recorded
         )
         promised = [*self._promised_by(x, *records), *(e for reading in of_others for e in reading)]
-        keys = {(e.event_type, Hour.of(e.time_ms)) for e in self._promised_by(x, *records)}
+        keys = {(e.event_type, Hour.containing(e.time_ms)) for e in self._promised_by(x, *records)}
         brought = {e for e in {*x.events, *x.otherwise} if e.id in x.appended}
-        return {e for e in brought - {*promised} if (e.event_type, Hour.of(e.time_ms)) in keys}
+        return {
+            e for e in brought - {*promised} if (e.event_type, Hour.containing(e.time_ms)) in keys
+        }
 
     def _check_listed(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
         """Whatever its grade, `forced` too: what was staged at its freeze is inside, or before,
@@ -260,7 +264,7 @@ class Judge:
             for e in (self._producers.events[RecordKey.decode(key).event_id] for key in keys):
                 if e.id in self.where or e.id in self.given_up or bytes(e.id) in gone:
                     continue
-                if Hour.of(e.time_ms) <= hour:
+                if Hour.containing(e.time_ms) <= hour:
                     raise Broken(
                         f"{event_type} {hour} is {manifest.grade.value} without line "
                         f"{e.line}, which was staged"
@@ -291,7 +295,7 @@ class Judge:
             for e in self._promised_by(by_id[record.key], record.value):
                 if (
                     e.event_type != event_type
-                    or Hour.of(e.time_ms) > hour
+                    or Hour.containing(e.time_ms) > hour
                     or e.id in self.where
                     or e.id in self.given_up
                 ):
@@ -316,7 +320,7 @@ class Judge:
     def _promised_by(self, sent: Range, value: bytes) -> tuple[Event, ...]:
         other = (
             sent.otherwise
-            and frame(1) + self._producers._audit(sent, sent.otherwise).encode() == value
+            and framing_header(1) + self._producers._audit(sent, sent.otherwise).encode() == value
         )
         return sent.otherwise if other else sent.events
 
@@ -398,7 +402,7 @@ class Judge:
         later = (
             m
             for (t, hour), m in self.manifests.items()
-            if t == e.event_type and hour >= Hour.of(e.time_ms)
+            if t == e.event_type and hour >= Hour.containing(e.time_ms)
         )
         return any(
             word in text

@@ -18,9 +18,9 @@ from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.lost_ends import LostEnds
+from hourmark_etl.recovery.lost_ends import LostEndDetector
 from hourmark_etl.recovery.markers import check_older_copy
-from hourmark_etl.recovery.offset_records import OffsetRecorder, take_over_gaps
+from hourmark_etl.recovery.offset_records import OffsetRecorder, import_recorded_gaps
 
 if TYPE_CHECKING:
     from tests.support.simulator.world import World
@@ -89,17 +89,19 @@ class LedgerFaults:
         losses.go_back(self._staged)
         world.pipeline.consumer = database.acquire("consumer:default")
         record_first_hours(world.storage, database, FIRST_HOUR.length_s)
-        take_over_gaps(world.storage, database)
+        import_recorded_gaps(world.storage, database)
         world.start_closer()
         self.look_for_lost_ends()
 
     def look_for_lost_ends(self) -> None:
         """As a driver does before the closer's first step, which waits for leaders of promises."""
         world, pipeline = self._world, self._world.pipeline
-        lost_ends = LostEnds(world.storage, world.database, pipeline.central, pipeline.topics)
+        lost_ends = LostEndDetector(
+            world.storage, world.database, pipeline.central, pipeline.topics
+        )
         while not lost_ends.is_done:
             try:
-                lost_ends.look(world.closer.lease, world.clock.now_ms())
+                lost_ends.poll(world.closer.lease, world.clock.now_ms())
             except Unavailable:
                 pipeline.mirror_all(0)  # it does not wait
             if not lost_ends.is_done:
@@ -108,7 +110,7 @@ class LedgerFaults:
     def keep_checks(self, _: int) -> None:
         """The driver writes to storage where the mirrors stood."""
         world = self._world
-        OffsetRecorder(world.storage, world.database, world.clock).keep(world.closer.lease)
+        OffsetRecorder(world.storage, world.database, world.clock).update(world.closer.lease)
 
     def lose_ledger(self, draw: int) -> None:
         """The ledger is gone, and rebuilt from what is left; markers that cannot be read are

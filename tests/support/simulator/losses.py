@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from tests.support.simulator.sites import FakeCluster
 
 from hourmark.kafka.clients import Partition
-from hourmark_etl.model import Position, Span
+from hourmark_etl.model import OffsetSpan, StagingPosition
 
 Place = tuple[Partition, int, bytes]  # with the whole key of what stood there
 ID_BYTES = (
@@ -24,7 +24,9 @@ class Losses:
     passed: list[tuple[Partition, int, int]] = dataclasses.field(
         default_factory=list
     )  # retention was before staging
-    damaged: dict[str, tuple[Span, ...]] = dataclasses.field(default_factory=dict)  # staged files
+    damaged: dict[str, tuple[OffsetSpan, ...]] = dataclasses.field(
+        default_factory=dict
+    )  # staged files
     healed: set[str] = dataclasses.field(
         default_factory=set
     )  # those that were staged again: an older ledger knows nothing of it
@@ -49,7 +51,7 @@ class Losses:
         files = self.damaged and any(log.start for log in self.central.logs.values())
         return bool(self.passed or files or self.unaudited or self.restored or self.shortest)
 
-    def pass_over(self, positions: Mapping[Partition, Position]) -> None:
+    def pass_over(self, positions: Mapping[Partition, StagingPosition]) -> None:
         """Staging goes on from these positions; what the logs no longer hold behind them is not
         staged.
         """

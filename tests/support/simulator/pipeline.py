@@ -29,7 +29,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, HOSTS, central_topic, events_topic
 from hourmark.records.event_id import SIZE as EVENT_ID_BYTES
 from hourmark.records.record_key import RecordKey
-from hourmark_etl.closing.cut.clusters import Clusters
+from hourmark_etl.closing.cut.clusters import KafkaSiteClusters
 from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches
@@ -38,7 +38,7 @@ from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.schemas import SchemaCheck
 from hourmark_etl.ledger.staged_files import KnownFile
-from hourmark_etl.model import Position, Span, StagedBatch
+from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging import plan as planning
 from hourmark_etl.staging.consumer import batch_of, unread_of
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
@@ -62,7 +62,7 @@ class Pipeline:
             producers.ranges,
             dict[int, SchemaCheck](),
         )
-        self.topics = CentralTopics.of(config.kafka, TYPES)
+        self.topics = CentralTopics.from_settings(config.kafka, TYPES)
         aliases = [alias or "" for alias in self.topics.aliases.values()]
         self.central = FakeCluster(
             "central",
@@ -82,7 +82,7 @@ class Pipeline:
         self.consumer = database.acquire("consumer:default")
         infos = self.central.topics({p.topic for p in self.central.logs})
         begun = [
-            Position(
+            StagingPosition(
                 cluster_id=CLUSTER,
                 topic_id=infos[p.topic].topic_id,
                 topic=p.topic,
@@ -93,7 +93,7 @@ class Pipeline:
         ]
         batches.begin_positions(database, self.consumer, begun)
 
-    def clusters(self, database: Database, lease: Lease, clock: Clock) -> Clusters:
+    def clusters(self, database: Database, lease: Lease, clock: Clock) -> KafkaSiteClusters:
         """What closing asks, by the closer's ledger and clock."""
         edges = [
             EdgeSite(
@@ -107,7 +107,7 @@ class Pipeline:
             )
             for site, mirror in zip(self.topics.aliases, self.mirrors, strict=True)
         ]
-        return Clusters(edges, self.central, database, lease)
+        return KafkaSiteClusters(edges, self.central, database, lease)
 
     def mirror_some(self, draw: int) -> None:
         """The mirror copies a few records of one partition."""
@@ -303,7 +303,7 @@ class Pipeline:
         """A micro-batch of all there is."""
         self._stage({p: len(self.central.logs[p].records) for p in self.positions()}, 1.0)
 
-    def positions(self) -> dict[Partition, Position]:
+    def positions(self) -> dict[Partition, StagingPosition]:
         """Where staging goes on."""
         return {
             Partition(p.topic, p.partition): p for p in batches.positions(self.database, CLUSTER)
@@ -340,7 +340,7 @@ class Pipeline:
             self.losses.staged |= {(p, offset, r.key) for offset, r in read if r is not None}
         self.seen["staged"] += 1
 
-    def _lost_its_end(self, log: Log, s: Position) -> bool:
+    def _lost_its_end(self, log: Log, s: StagingPosition) -> bool:
         """As the planner sees it by the end, and a reader by the leader epoch."""
         if len(log.records) < s.next_offset:
             return True
@@ -365,13 +365,13 @@ class Pipeline:
         self.seen["another leader"] += 1
 
     def _batch(
-        self, folder: str, starts: dict[Partition, Position], ends: dict[Partition, int]
+        self, folder: str, starts: dict[Partition, StagingPosition], ends: dict[Partition, int]
     ) -> tuple[StagedBatch, list[ReadError]]:
         """What one task stages of these spans, and partitions that it must leave."""
         moved = {p: s for p, s in starts.items() if p in ends}
         last = {p: self.central.logs[p].last_of(s.next_offset, ends[p]) for p, s in moved.items()}
         spans = tuple(
-            Span(
+            OffsetSpan(
                 topic=s.topic,
                 topic_id=s.topic_id,
                 partition=s.partition,
@@ -398,12 +398,12 @@ class Pipeline:
         )
 
     def staged(
-        self, folder: str, spans: Sequence[Span], schemas: Schemas | None = None
+        self, folder: str, spans: Sequence[OffsetSpan], schemas: Schemas | None = None
     ) -> StagedPiece:
         """The real staging function over what the central cluster has there."""
         return stage_table(self.records(spans), spans, self.plan(folder, schemas), self.storage)
 
-    def records(self, spans: Sequence[Span]) -> pa.Table:
+    def records(self, spans: Sequence[OffsetSpan]) -> pa.Table:
         """What the central cluster has there, as staging reads it."""
         rows = [
             (record.key, record.value, s.topic, s.partition, offset)
@@ -454,10 +454,12 @@ class PlayedRestager(Restager):
         self._pipeline, self._logs = pipeline, pipeline.central.logs
         self.made: list[str] = []
 
-    def _refuse_lost(self, spans: Sequence[Span]) -> None:
+    def _refuse_lost(self, spans: Sequence[OffsetSpan]) -> None:
         pass
 
-    def _stage(self, known: KnownFile, spans: Sequence[Span], schemas: Schemas) -> StagedPiece:
+    def _stage(
+        self, known: KnownFile, spans: Sequence[OffsetSpan], schemas: Schemas
+    ) -> StagedPiece:
         for s in spans:
             log = self._logs[Partition(s.topic, s.partition)]
             if s.start < log.start or s.end > len(log.records):

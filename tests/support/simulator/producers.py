@@ -28,11 +28,11 @@ from tests.support.simulator.truth import (
     Service,
 )
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.avro.value_hash import value_hash
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
-from hourmark.records.audit import AuditRecord, Promise, digest_of_ids, promises
+from hourmark.records.audit import AuditRecord, Promise, digest_ids, promises
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.host_reports import API_SOURCE, HostReport, SourceReport
 from hourmark.records.hours import Hour
@@ -84,13 +84,13 @@ class Producers:
             )
             strange = RecordKey(event_id, RangeId(b"\0" * 8)).encode()
             of_type = [e.value for e in self.events.values() if e.event_type == event_type]
-            own = frame(SCHEMA_IDS[event_type])
+            own = framing_header(SCHEMA_IDS[event_type])
             records = [
                 (b"k%d" % draw, b"text"),
                 (strange, b"text"),
                 (strange, own),
                 (strange, own + b"\xff" * 40),
-                (strange, frame(SCHEMA_IDS[other]) + b"\0" * 40),
+                (strange, framing_header(SCHEMA_IDS[other]) + b"\0" * 40),
                 (
                     strange,
                     r.choice(of_type) if of_type else own,
@@ -166,7 +166,9 @@ class Producers:
     def promise(self, sent: Range, reading: tuple[Event, ...]) -> None:
         """The audit record of a range, as it was read."""
         self._append(
-            Partition(AUDIT, 0), bytes(sent.id), frame(1) + self._audit(sent, reading).encode()
+            Partition(AUDIT, 0),
+            bytes(sent.id),
+            framing_header(1) + self._audit(sent, reading).encode(),
         )
         sent.recorded.add(reading)
 
@@ -225,7 +227,7 @@ class Producers:
         in_an_hour = (
             time_ms >= FIRST_HOUR.start_s * 1000
             if how == "hour"
-            else Hour.of(time_ms) == Hour.of(first.time_ms)
+            else Hour.containing(time_ms) == Hour.containing(first.time_ms)
         )
         if how in ("hour", "moment") and in_an_hour:
             return (
@@ -394,7 +396,7 @@ class Producers:
             goodbye=goodbye,
             sources=(SourceReport(source, caught_up_at_ms, 0, 0),),
         )
-        self._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + report.encode())
+        self._append(Partition(HOSTS, 0), host_id.encode(), framing_header(1) + report.encode())
 
     def _event(
         self, line: int, host: int, event_type: str, time_ms: int, *, place: int | None = None
@@ -416,7 +418,7 @@ class Producers:
             event_type=event_type,
             time_ms=time_ms,
             id=event_id,
-            value=frame(schema_id) + buffer.getvalue(),
+            value=framing_header(schema_id) + buffer.getvalue(),
         )
         self.events[event_id] = event
         return event
@@ -456,7 +458,7 @@ class Producers:
             path="/log",
             lines=len(sent.events) + (blanks or 0),
             promised=self._promised(sent, reading),
-            ids=digest_of_ids(e.id for e in reading),
+            ids=digest_ids(e.id for e in reading),
             blanks=blanks,
         )
 
@@ -465,7 +467,7 @@ class Producers:
         says the same.
         """
         promised = promises(
-            (e.event_type, Hour.of(e.time_ms).start_s, e.id, value_hash(e.id, e.value))
+            (e.event_type, Hour.containing(e.time_ms).start_s, e.id, value_hash(e.id, e.value))
             for e in reading
         )
         if sent.has_checksums:

@@ -1,4 +1,4 @@
-"""Kafka clusters as lists, and mirrors that copy from edges to the central one: what `Clusters` and
+"""Kafka clusters as lists, and mirrors that copy from edges to the central one: what `KafkaSiteClusters` and
 staging are given.
 
 Offsets behave as in Kafka where closing depends on it: the mirror writes in transactions whose

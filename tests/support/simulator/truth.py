@@ -9,7 +9,7 @@ import fastavro
 from tests.support.rules import put_rules
 
 from hourmark.avro.framing import Schema, event_schema
-from hourmark.config.groups import Etl, Kafka, KafkaCluster
+from hourmark.config.groups import EtlSettings, KafkaCluster, KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
@@ -101,8 +101,10 @@ class Service:
 
 def config_of(ledger: Path, *further: str) -> Config:
     """An edge, perhaps `further` ones, and a central cluster; a bucket is an hour."""
-    kafka = Kafka(central=KafkaCluster(), further_edges=dict.fromkeys(further, KafkaCluster()))
-    return Config(kafka=kafka, etl=Etl(ledger=f"sqlite:///{ledger}"))
+    kafka = KafkaSettings(
+        central=KafkaCluster(), further_edges=dict.fromkeys(further, KafkaCluster())
+    )
+    return Config(kafka=kafka, etl=EtlSettings(ledger=f"sqlite:///{ledger}"))
 
 
 def make_template(folder: Path) -> Path:

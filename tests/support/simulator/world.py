@@ -360,7 +360,7 @@ class World:
         self.points.disarm()
         self.damages.bring_back_markers()
         self.pipeline.leaders_come_back()
-        end_s = Hour.of(self.clock.now_ms()).end_s
+        end_s = Hour.containing(self.clock.now_ms()).end_s
         for round_number in range(60):
             self.wake_all()
             self.producers.serve()

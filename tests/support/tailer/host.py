@@ -10,11 +10,11 @@ from typing import Any
 
 from hourmark.clock import SystemClock
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.installation import locked, open_installation
 from hourmark_producer.files.identity import Identity, identify
-from hourmark_producer.report.summary import Summary
+from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.tailer import Tailer
 
 
@@ -89,14 +89,14 @@ report_seconds = 0.05
             finally:
                 checkpoint.close()
 
-    def drain(self, content: bytes | None = None, *, reread: bool = False) -> Summary:
+    def drain(self, content: bytes | None = None, *, reread: bool = False) -> RunSummary:
         """Deliver all there is; `content` is appended before."""
         if content is not None:
             self.append(content)
         with self.tailer(reread=reread) as (tailer, _):
             return tailer.run(threading.Event(), drain=True)
 
-    def once(self, content: bytes | None = None, *, give_up_s: float = 30) -> Summary:
+    def once(self, content: bytes | None = None, *, give_up_s: float = 30) -> RunSummary:
         """Deliver all there is, and say no goodbye; `content` is appended before."""
         if content is not None:
             self.append(content)

@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             if status == 200:
                 report = report_from_json(body)
                 recorder.on_report(report)
-                recorder.reports.append(report.received(recorder.clock()))
+                recorder.reports.append(report.stamped(recorder.clock()))
             self._answer(status, {})
         elif self.path == RANGES_PATH:
             self._range(body)

@@ -32,7 +32,8 @@ def install() -> None:
     from hourmark.clock import SystemClock
     from hourmark_producer.receive import sockets
 
-    vars(sockets)["_KERNEL_BYTES"] = KERNEL_BYTES
+    assert "_DATAGRAM_KERNEL_BYTES" in vars(sockets), "else bursts would lose nothing"
+    vars(sockets)["_DATAGRAM_KERNEL_BYTES"] = KERNEL_BYTES
     with Path(os.environ[CLOCK]).open("rb") as file:
         ahead = mmap.mmap(file.fileno(), _AHEAD_MS.size, access=mmap.ACCESS_READ)
     real = SystemClock.now_ms

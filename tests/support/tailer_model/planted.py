@@ -48,15 +48,15 @@ def forgets_losses() -> None:
 @fault("append", "take_a_service_down", "append")
 def claims_what_it_has_not_sent() -> None:
     """Every target is met at once."""
-    _put("hourmark_producer.send.reports.Target.is_met", lambda _: True)
+    _put("hourmark_producer.send.reports.AcknowledgmentTarget.is_met", lambda _: True)
 
 
 @fault("settle", *8 * ["append"])
 def claims_with_an_own_clock() -> None:
     """The machine's clock for the services'."""
-    before = _now("hourmark_producer.send.client.ServiceLink.clocks_ms")
+    before = _now("hourmark_producer.send.client.DeliveryServiceClient.clocks_ms")
     _put(
-        "hourmark_producer.send.client.ServiceLink.clocks_ms",
+        "hourmark_producer.send.client.DeliveryServiceClient.clocks_ms",
         lambda link: dict.fromkeys(before(link), time.time_ns() // 1_000_000),
     )
 
@@ -64,7 +64,7 @@ def claims_with_an_own_clock() -> None:
 @fault("settle", *3 * ["take_a_service_down"], *3 * ["append"], "kill")
 def moves_on_before_it_is_durable() -> None:
     """The spool keeps nothing: what was on its way is not sent again after a kill."""
-    _put("hourmark_producer.send.follower.spool", lambda *_: ("SELECT 1", ()))
+    _put("hourmark_producer.send.file_shipper.spool", lambda *_: ("SELECT 1", ()))
 
 
 @fault("settle", "kill", "start")
@@ -101,7 +101,7 @@ def takes_growth_for_growth() -> None:
         lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head),
     )
     _put("hourmark_producer.files.examination.is_anchored", lambda *_: True)
-    _put("hourmark_producer.send.follower.is_anchored", lambda *_: True)
+    _put("hourmark_producer.send.file_shipper.is_anchored", lambda *_: True)
 
 
 @fault("settle", "truncate")
@@ -117,7 +117,7 @@ def counts_losses_twice() -> None:
 @fault("settle", "copy_and_truncate", "settle")
 def sends_copies_again() -> None:
     """A copy is a file like any other."""
-    _put("hourmark_producer.send.follower.origin_of", lambda *_: None)
+    _put("hourmark_producer.send.file_shipper.origin_of", lambda *_: None)
 
 
 @fault("settle", "append", "settle", "kill", *3 * ["damage_the_checkpoint", "kill"])
@@ -169,8 +169,8 @@ def forgets_a_range_once_a_later_one_is_taken() -> None:
         sent = file.progress.in_flight
         return () if any(one.acknowledged for one in sent) else sent
 
-    _put("hourmark_producer.send.follower._acknowledged", acknowledged)
-    _put("hourmark_producer.send.follower._on_their_way", on_their_way)
+    _put("hourmark_producer.send.file_shipper._removal_changes", acknowledged)
+    _put("hourmark_producer.send.file_shipper._unacknowledged", on_their_way)
 
 
 @fault("settle", "ask_to_wait", "take_a_service_down", *40 * ["append"])
@@ -244,10 +244,10 @@ def takes_any_configuration() -> None:
     """It begins anew, whether or not it can."""
 
     def ask(reloading: Any) -> None:
-        reloading._begins_anew = True
+        reloading._restart_requested = True
         reloading._stop()
 
-    _put("hourmark_producer.reloading.Reloading.ask", ask)
+    _put("hourmark_producer.reloading.ReloadHandler.request_reload", ask)
 
 
 @fault("settle", "reload_what_a_start_refuses", "settle")
@@ -300,7 +300,7 @@ def takes_what_is_older_for_unchanged() -> None:
 @fault("settle", "reload", "settle")
 def ends_where_it_should_begin_anew() -> None:
     """SIGHUP is as SIGTERM."""
-    _put("hourmark_producer.reloading.Reloading.wanted", False)
+    _put("hourmark_producer.reloading.ReloadHandler.is_restart_requested", False)
 
 
 @fault("settle", *5 * ["append", "append", "copy_and_truncate", "settle"])
@@ -348,13 +348,13 @@ def calls_lost_what_copies_hold() -> None:
 )
 def takes_the_first_entry_that_is_left_for_the_next() -> None:
     """It is not looked at whether the entry that was read last is there."""
-    real = _now("hourmark_producer.receive.journal.Journal._start")
+    real = _now("hourmark_producer.receive.journal.JournalInput._start")
 
     def start(journal: Any, *, follow: bool) -> None:
         real(journal, follow=follow)
         journal._awaited = ""
 
-    _put("hourmark_producer.receive.journal.Journal._start", start)
+    _put("hourmark_producer.receive.journal.JournalInput._start", start)
 
 
 @fault(
@@ -374,8 +374,8 @@ def does_not_read_a_journal_that_was_made_again() -> None:
         journal._is_lost = True
         journal._start(follow=True)
 
-    _put("hourmark_producer.receive.journal.Journal._read_all", read_on)
-    _put("hourmark_producer.receive.journal.Journal._is_known", lambda *_: True)
+    _put("hourmark_producer.receive.journal.JournalInput._read_all", read_on)
+    _put("hourmark_producer.receive.journal.JournalInput._is_known", lambda *_: True)
 
 
 @fault(
@@ -389,19 +389,19 @@ def does_not_read_a_journal_that_was_made_again() -> None:
 )
 def reads_the_journal_from_its_start_each_time() -> None:
     """No cursor is known."""
-    _put("hourmark_producer.receive.journal.cursor_of", lambda _: "")
+    _put("hourmark_producer.receive.journal.line_cursor", lambda _: "")
 
 
 @fault("settle", "send_datagrams", "settle", "flood_with_datagrams", "settle")
 def does_not_ask_the_kernel_what_it_dropped() -> None:
     """Datagrams that came are all there were."""
-    _put("hourmark_producer.receive.sockets.Datagrams._count_dropped", lambda _: None)
+    _put("hourmark_producer.receive.sockets.SyslogDatagramInput._count_dropped", lambda _: None)
 
 
 @fault("settle", "send_datagrams", "settle", "stop", "settle")
 def does_not_say_that_nobody_listened() -> None:
     """A start is as the first."""
-    _put("hourmark_producer.receive.segments.Segments.was_left_open", lambda _: False)
+    _put("hourmark_producer.receive.segments.SegmentStore.was_left_open", lambda _: False)
 
 
 @fault("settle", *3 * ["append", "set_the_clock"])

@@ -20,7 +20,7 @@ from tests.support import buckets
 from tests.support.etl import own_settings
 
 from hourmark.avro.framing import unframe
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark.config.loading import load_config
 from hourmark.records.audit import AuditRecord
 from hourmark.records.hours import Hour

@@ -16,7 +16,7 @@ from hourmark import native
 def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
     monkeypatch.setitem(sys.modules, "hourmark._native", other)
     monkeypatch.setattr("hourmark._native", other)
-    module, why_not = native.load()
+    module, why_not = native.load_native_module()
     assert module is None
     assert "made of other sources" in why_not
 

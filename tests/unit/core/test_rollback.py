@@ -15,27 +15,27 @@ from tests.contract.test_kept_formats import FILE, KEPT, RULES
 from tests.support.known import known, setting_names
 from tests.support.tailer.spooled import spooled
 
-from hourmark.config.groups import Kafka, KafkaCluster, Mirror, Tailer
+from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings, TailerSettings
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark.rollback import rooms
 from hourmark.rollback.cli import check
-from hourmark.rollback.obstacle import NothingHere, Obstacle
-from hourmark.rollback.rooms import look
+from hourmark.rollback.obstacle import NothingToCheck, Obstacle
+from hourmark.rollback.rooms import find_obstacles
 from hourmark.rollback.rules import unusable_rules
-from hourmark.rollback.settings import not_known, unknown_settings
-from hourmark.rollback.version import VERSIONS, Older
+from hourmark.rollback.settings import is_unknown, unknown_settings
+from hourmark.rollback.version import VERSIONS, OlderVersion
 from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_mirror import rollback as of_mirror
-from hourmark_mirror.verify.checks import Checks
+from hourmark_mirror.verify.verification_state import VerificationState
 from hourmark_producer import rollback as of_tailer
 from hourmark_producer.checkpoint.installation import locked
 from hourmark_producer.files.tracked_file import Place, TrackedFile
 
 OLDER = VERSIONS["0.2.0"]
-KNOWS_ALL = Older(
+KNOWS_ALL = OlderVersion(
     name="now",
     ledger=99,
     checkpoints=(1, 2, 3),
@@ -69,7 +69,7 @@ def test_what_came_after_a_version_is_told_of_it(version: str) -> None:
         known(),
     )
     later = {what: {*names} - {*then[what]} for what, names in now.items()}
-    assert {name for name in now["settings"] if not_known(name, older)} == later["settings"]
+    assert {name for name in now["settings"] if is_unknown(name, older)} == later["settings"]
     assert {*older.no_marker_fields} == later["marker fields"]
     assert {*older.no_range_fields} == later["range fields"]
 
@@ -112,7 +112,7 @@ def test_a_configuration_of_what_it_knows_is_well() -> None:
         "tailer": {"state_dir": "/x", "sources": [{"name": "app", "paths": ["/y"], "zone": "UTC"}]}
     }
     assert seen(unknown_settings("hourmark.toml", known, OLDER)) == []
-    assert not not_known("tailer.sources.name", OLDER)
+    assert not is_unknown("tailer.sources.name", OLDER)
 
 
 # The tailer
@@ -122,7 +122,7 @@ def checkpoint(
     state_dir: Path, *files: TrackedFile, several: bool = False, **extras: str
 ) -> Config:
     spooled(state_dir, *files, several=several, **extras)
-    return Config(tailer=Tailer(state_dir=state_dir))
+    return Config(tailer=TailerSettings(state_dir=state_dir))
 
 
 def test_a_tailer_that_ended_with_one_range_a_file_on_its_way_may_go_back(tmp_path: Path) -> None:
@@ -130,14 +130,17 @@ def test_a_tailer_that_ended_with_one_range_a_file_on_its_way_may_go_back(tmp_pa
 
 
 def test_a_machine_without_a_tailer_has_nothing_to_say(tmp_path: Path) -> None:
-    with pytest.raises(NothingHere, match=f"no checkpoint at {tmp_path}"):
-        seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), OLDER))
+    with pytest.raises(NothingToCheck, match=f"no checkpoint at {tmp_path}"):
+        seen(of_tailer.obstacles(Config(tailer=TailerSettings(state_dir=tmp_path)), OLDER))
 
 
 def test_several_ranges_of_a_file_on_their_way_are_in_the_way(tmp_path: Path) -> None:
     (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path, several=True), OLDER))
     assert found.startswith("it has format 2: several ranges of a file are on their way")
-    assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), KNOWS_ALL)) == []
+    assert (
+        seen(of_tailer.obstacles(Config(tailer=TailerSettings(state_dir=tmp_path)), KNOWS_ALL))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +151,10 @@ def test_ranges_that_say_more_are_in_the_way(tmp_path: Path, field: str, value: 
         of_tailer.obstacles(checkpoint(tmp_path, several=False, **{field: value}), OLDER)
     )
     assert found == f"1 ranges on their way say {field}, which 0.2.0 cannot send"
-    assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), KNOWS_ALL)) == []
+    assert (
+        seen(of_tailer.obstacles(Config(tailer=TailerSettings(state_dir=tmp_path)), KNOWS_ALL))
+        == []
+    )
 
 
 def test_while_a_tailer_runs_nothing_is_promised(tmp_path: Path) -> None:
@@ -182,7 +188,11 @@ def test_files_that_are_read_in_a_way_that_came_later_are_in_the_way(tmp_path: P
         (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path / folder, file), OLDER))
         assert found.startswith(said)
         assert (
-            seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path / folder)), KNOWS_ALL))
+            seen(
+                of_tailer.obstacles(
+                    Config(tailer=TailerSettings(state_dir=tmp_path / folder)), KNOWS_ALL
+                )
+            )
             == []
         )
 
@@ -213,13 +223,15 @@ def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
 
 def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     one = KafkaCluster()
-    config = Config(mirror=Mirror(work_dir=tmp_path), kafka=Kafka(edge=one, central=one))
-    with pytest.raises(NothingHere, match=f"remembers nothing at {tmp_path}"):
+    config = Config(
+        mirror=MirrorSettings(work_dir=tmp_path), kafka=KafkaSettings(edge=one, central=one)
+    )
+    with pytest.raises(NothingToCheck, match=f"remembers nothing at {tmp_path}"):
         seen(of_mirror.obstacles(config, OLDER))
-    checks = Checks(tmp_path, "edge")
+    checks = VerificationState(tmp_path, "edge")
     checks.save()
     assert seen(of_mirror.obstacles(config, OLDER)) == []
-    checks.raised(
+    checks.raise_alarms(
         [
             Alarm(
                 AlarmName.OVERTAKEN,
@@ -280,7 +292,7 @@ def test_each_thing_in_the_way_is_told_with_what_to_do(config_file: Path, tmp_pa
         "start with it"
     ) in done.stdout
     assert (
-        "do: start the tailer, wait until `hourmark tail status` has nothing in flight"
+        "do: start the tailer, wait until `hourmark tail status` shows nothing in flight"
         in done.stdout
     )
 
@@ -311,11 +323,11 @@ def test_a_component_that_there_is_not_is_refused(config_file: Path) -> None:
     assert isinstance(done.exception, UsageError) and "taler" in str(done.exception)
 
 
-def breaks(_: Config, __: Older) -> list[Obstacle]:
+def breaks(_: Config, __: OlderVersion) -> list[Obstacle]:
     raise RuntimeError("not foreseen")
 
 
-def is_away(_: Config, __: Older) -> list[Obstacle]:
+def is_away(_: Config, __: OlderVersion) -> list[Obstacle]:
     raise Unavailable("gone")
 
 
@@ -327,7 +339,7 @@ def test_one_that_breaks_keeps_none_from_answering(config_file: Path) -> None:
         "third": rooms.ROOMS["tailer"],
         "fourth": "no_room:at_all",
     }
-    told = look(load_config(config_file), OLDER, table=table)
+    told = find_obstacles(load_config(config_file), OLDER, table=table)
     assert [told[name].not_asked for name in table] == [
         "RuntimeError: not foreseen",
         "gone",

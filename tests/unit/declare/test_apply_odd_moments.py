@@ -40,14 +40,20 @@ from hourmark.rules import rules_topic
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, Source
 from hourmark.rules.line_rule import DECLARED
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
-from hourmark_declare.apply import Applied, Outside, Repaired, apply, repair
+from hourmark_declare.apply import (
+    ApplyResult,
+    ApplyTargets,
+    RepairResult,
+    apply_declarations,
+    repair_rules,
+)
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import carriers
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import _Rebuild
-from hourmark_etl.recovery.rebuilt import Outside as RebuildOutside
+from hourmark_etl.recovery.rebuild_result import RebuildSources as RebuildOutside
 
 At = Callable[[str], None] | None
 
@@ -78,19 +84,19 @@ class Site:
             topic or MemoryTopic(),
         )
 
-    def outside(self, at: At = None, **changes: Any) -> Outside:
+    def outside(self, at: At = None, **changes: Any) -> ApplyTargets:
         """What declarations are applied to."""
         return dataclasses.replace(outside(self.ledger, self.registry, self.topic, at), **changes)
 
     def apply(
         self, *types: EventType, sources: Sequence[Source] = (APP,), at: At = None, **may: Any
-    ) -> Applied:
+    ) -> ApplyResult:
         """These types and dead letters."""
-        return apply(self.outside(at), declared(*types, sources=sources), HOUR, **may)
+        return apply_declarations(self.outside(at), declared(*types, sources=sources), HOUR, **may)
 
-    def repair(self, at: At = None, **may: bool) -> Repaired:
+    def repair(self, at: At = None, **may: bool) -> RepairResult:
         """Write again what was lost."""
-        return repair(self.outside(at), HOUR, **may)
+        return repair_rules(self.outside(at), HOUR, **may)
 
     @property
     def latest(self) -> Rules:
@@ -135,7 +141,7 @@ def test_what_the_topic_may_hold_can_be_produced(monkeypatch: pytest.MonkeyPatch
     version = TypeVersion(huge(), 3)
     assert 1_000_000 < len(version.text) < Config().kafka.max_message_bytes
     with pytest.raises(Unavailable):  # there is no broker: all that is expected
-        rules_topic.publish(
+        rules_topic.publish_rules(
             KafkaCluster(bootstrap="127.0.0.1:1"), [(version.key, version.text)], 8 << 20
         )
 
@@ -147,7 +153,7 @@ def test_declarations_that_cannot_be_published_are_refused_before_anything_is_pu
     with pytest.raises(
         UsageError, match=r"type/huge/\w+ has \d+ bytes, kafka.max_message_bytes allows 1000000"
     ):
-        apply(site.outside(record_bytes_max=1_000_000), declared(CLICK, huge()), HOUR)
+        apply_declarations(site.outside(record_bytes_max=1_000_000), declared(CLICK, huge()), HOUR)
     assert (site.registry.by_id, site.latest) == (registered, latest)
     site.apply(CLICK, huge())
 
@@ -202,7 +208,7 @@ def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_
         ),
         say=lambda _: None,
     )
-    assert work._declared("click")[0] == {"app", "web"}
+    assert work._declared_sources("click")[0] == {"app", "web"}
 
 
 APPLY_OR_REPAIR = pytest.mark.parametrize(
@@ -305,7 +311,7 @@ def test_the_topic_of_rules_is_repaired_though_a_topic_of_events_is_not_as_decla
         )
 
     with pytest.raises(Finding):
-        repair(site.outside(make_topics=other_settings), HOUR)
+        repair_rules(site.outside(create_topics=other_settings), HOUR)
     assert site.topic.read().latest is not None
 
 
@@ -487,9 +493,9 @@ def test_rules_are_published_at_every_edge_and_again_where_one_was_away(
     both = site.outside(topics=[site.topic, further])
     with monkeypatch.context() as patch, pytest.raises(Unavailable):
         patch.setattr(further, "publish", away)
-        apply(both, declared(CLICK, VIEW), HOUR)
+        apply_declarations(both, declared(CLICK, VIEW), HOUR)
     assert further.read().latest is None and site.topic.read().latest == site.latest
-    apply(both, declared(CLICK, VIEW), HOUR)
+    apply_declarations(both, declared(CLICK, VIEW), HOUR)
     assert further.read().records == site.topic.read().records
 
 

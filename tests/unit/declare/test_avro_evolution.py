@@ -11,7 +11,7 @@ import pytest
 from hourmark.avro.framing import Schema
 from hourmark.rules.event_types import EventType
 from hourmark.rules.line_rule import DECLARED
-from hourmark_declare.avro_evolution import why_unreadable
+from hourmark_declare.avro_evolution import find_incompatibility
 
 LONG = {"name": "n", "type": "long"}
 
@@ -45,7 +45,7 @@ def test_a_field_keeps_what_its_numbers_mean(old: dict[str, Any], new: dict[str,
     """Avro's Java reads 1.23 as 0.123, and 2026-01-01 as 1970-01-21; the specification wants scales
     to match.
     """
-    assert why_unreadable(schema(old), schema(new)) is not None
+    assert find_incompatibility(schema(old), schema(new)) is not None
 
 
 NEW, GONE = {"name": "new", "type": "long"}, {"name": "old", "type": "long"}
@@ -58,7 +58,7 @@ def test_a_field_does_not_take_two_fields_of_one_version(order: tuple[dict[str, 
     """
     written, reader = schema(*order), schema({**NEW, "aliases": ["old"]})
     assert "it would take new and old, which were both written" in str(
-        why_unreadable(written, reader)
+        find_incompatibility(written, reader)
     )
 
 
@@ -67,12 +67,12 @@ def test_bytes_that_are_no_text_do_not_become_text() -> None:
         schema({"name": "new", "type": "bytes"}),
         schema({"name": "new", "type": "string"}),
     )
-    assert "bytes need be no text" in str(why_unreadable(written, reader))
-    assert why_unreadable(reader, written) is None
+    assert "bytes need be no text" in str(find_incompatibility(written, reader))
+    assert find_incompatibility(reader, written) is None
 
 
 def test_a_named_type_may_be_renamed_with_its_old_name_as_alias() -> None:
     """Relative to its namespace, as Avro has it; Java takes it."""
     old = {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A"]}}
     new = {"name": "e", "type": {"type": "enum", "name": "F", "aliases": ["E"], "symbols": ["A"]}}
-    assert why_unreadable(schema(old), schema(new)) is None
+    assert find_incompatibility(schema(old), schema(new)) is None

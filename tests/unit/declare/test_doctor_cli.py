@@ -15,9 +15,14 @@ from click.testing import CliRunner, Result
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark_declare.doctor import cli
+from hourmark_declare.doctor.check_result import (
+    CheckResult,
+    CheckStatus,
+    passed_result,
+    skipped_result,
+)
+from hourmark_declare.doctor.check_runner import CHECKS, run_checks
 from hourmark_declare.doctor.cli import doctor
-from hourmark_declare.doctor.examination import CHECKS, examine
-from hourmark_declare.doctor.finding import Answer, Verdict, not_asked, well
 
 AWAY = """
 [kafka.edge]
@@ -81,8 +86,11 @@ def test_a_kind_that_does_not_exist_is_refused() -> None:
 def test_where_nothing_is_found_it_ends_well(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         cli,
-        "examine",
-        lambda *_: [well("kafka", "edge", "3 brokers"), not_asked("machine", "Java", "no mirror")],
+        "run_checks",
+        lambda *_: [
+            passed_result("kafka", "edge", "3 brokers"),
+            skipped_result("machine", "Java", "no mirror"),
+        ],
     )
     done = run("--config", str(away))
     assert done.exit_code == 0
@@ -93,24 +101,24 @@ def test_where_nothing_is_found_it_ends_well(away: Path, monkeypatch: pytest.Mon
 
 
 def test_what_was_said_before_a_server_went_away_is_told_and_the_others_too() -> None:
-    def goes_away(_: Config) -> Iterator[Answer]:
-        yield well("first", "one", "it answers")
+    def goes_away(_: Config) -> Iterator[CheckResult]:
+        yield passed_result("first", "one", "it answers")
         raise Unavailable("gone")
 
-    def breaks(_: Config) -> Iterator[Answer]:
-        yield well("second", "one", "it answers")
+    def breaks(_: Config) -> Iterator[CheckResult]:
+        yield passed_result("second", "one", "it answers")
         raise RuntimeError("not foreseen")
 
-    def answers(_: Config) -> Iterator[Answer]:
-        yield well("third", "one", "it answers")
+    def answers(_: Config) -> Iterator[CheckResult]:
+        yield passed_result("third", "one", "it answers")
 
-    told = examine(Config(), table={"first": goes_away, "second": breaks, "third": answers})
+    told = run_checks(Config(), table={"first": goes_away, "second": breaks, "third": answers})
     assert [(a.check, a.verdict) for a in told] == [
-        ("first", Verdict.WELL),
-        ("first", Verdict.FINDING),
-        ("second", Verdict.WELL),
-        ("second", Verdict.FINDING),
-        ("third", Verdict.WELL),
+        ("first", CheckStatus.PASSED),
+        ("first", CheckStatus.FINDING),
+        ("second", CheckStatus.PASSED),
+        ("second", CheckStatus.FINDING),
+        ("third", CheckStatus.PASSED),
     ]
     assert "gone" in told[1].seen and "RuntimeError: not foreseen" in told[3].seen
 
@@ -118,19 +126,19 @@ def test_what_was_said_before_a_server_went_away_is_told_and_the_others_too() ->
 def test_one_that_hangs_is_a_finding_after_its_time() -> None:
     over = threading.Event()
 
-    def hangs(_: Config) -> Iterator[Answer]:
+    def hangs(_: Config) -> Iterator[CheckResult]:
         over.wait(60)
-        yield well("first", "one", "too late")
+        yield passed_result("first", "one", "too late")
 
-    def answers(_: Config) -> Iterator[Answer]:
-        yield well("second", "one", "it answers")
+    def answers(_: Config) -> Iterator[CheckResult]:
+        yield passed_result("second", "one", "it answers")
 
     try:
-        told = examine(Config(), table={"first": hangs, "second": answers}, seconds=0.5)
+        told = run_checks(Config(), table={"first": hangs, "second": answers}, seconds=0.5)
     finally:
         over.set()
     assert [(a.check, a.verdict) for a in told] == [
-        ("first", Verdict.FINDING),
-        ("second", Verdict.WELL),
+        ("first", CheckStatus.FINDING),
+        ("second", CheckStatus.PASSED),
     ]
     assert told[0].seen == "no answer within 0.5 s"

@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 from tests.support.http_server import Answering, serving
 
-from hourmark.config.groups import Registry, Storage, TailedSource, Tailer
+from hourmark.config.groups import RegistrySettings, StorageSettings, TailedSource, TailerSettings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
-from hourmark_declare.doctor import clocks_asked, retention_asked, services_asked
-from hourmark_declare.doctor.clocks_judged import APART_MS_MAX, clock_judged
-from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.retention_judged import retention_judged
+from hourmark_declare.doctor import clocks_check, retention_check, services_check
+from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.clocks_evaluation import APART_MS_MAX, evaluate_clock
+from hourmark_declare.doctor.retention_evaluation import evaluate_retention
 
 H_MS = 3_600_000
 NOW_MS = 1_800_000_000_000 // H_MS * H_MS
 SOURCES = [TailedSource(name="app", paths=["/var/log/app"])]
 
 
-def findings(answers: Iterable[Answer]) -> list[str]:
-    found = [answer for answer in answers if answer.verdict is Verdict.FINDING]
+def findings(answers: Iterable[CheckResult]) -> list[str]:
+    found = [answer for answer in answers if answer.verdict is CheckStatus.FINDING]
     assert all(answer.to_do for answer in found)
     return [answer.seen for answer in found]
 
@@ -46,7 +46,7 @@ def findings(answers: Iterable[Answer]) -> list[str]:
     ],
 )
 def test_a_clock_that_is_wrong_is_found(clock_ms: int, said: str) -> None:
-    found = findings([clock_judged("one", clock_ms, NOW_MS, NOW_MS + 200, tick_ms=1000)])
+    found = findings([evaluate_clock("one", clock_ms, NOW_MS, NOW_MS + 200, tick_ms=1000)])
     assert (found == []) if not said else found[0].startswith(said)
 
 
@@ -80,15 +80,15 @@ class NotReady(Clock):
 def of_servers(address: str) -> Config:
     url = f"http://{address}"
     return Config(
-        registry=Registry(url=url),
-        storage=Storage(root="hdfs://namenode/x", webhdfs=url),
-        tailer=Tailer(service_urls=[url], sources=SOURCES),
+        registry=RegistrySettings(url=url),
+        storage=StorageSettings(root="hdfs://namenode/x", webhdfs=url),
+        tailer=TailerSettings(service_urls=[url], sources=SOURCES),
     )
 
 
 def test_servers_of_another_time_are_found_each() -> None:
     with serving(Ahead) as address:
-        answers = list(clocks_asked.ask(of_servers(address)))
+        answers = list(clocks_check.check_clocks(of_servers(address)))
     assert [answer.subject for answer in answers] == [
         "registry.url",
         "storage.webhdfs",
@@ -103,21 +103,27 @@ def test_servers_of_another_time_are_found_each() -> None:
 def test_servers_of_this_time_are_well_and_those_away_are_not_asked() -> None:
     with serving(Clock) as address:
         config = of_servers(address)
-        assert {answer.verdict for answer in clocks_asked.ask(config)} == {Verdict.WELL}
-    assert {answer.verdict for answer in clocks_asked.ask(config)} == {Verdict.NOT_ASKED}
+        assert {answer.verdict for answer in clocks_check.check_clocks(config)} == {
+            CheckStatus.PASSED
+        }
+    assert {answer.verdict for answer in clocks_check.check_clocks(config)} == {CheckStatus.SKIPPED}
 
 
 # Delivery services
 
 
-def of_service(url: str) -> list[Answer]:
-    return list(services_asked.ask(Config(tailer=Tailer(service_urls=[url], sources=SOURCES))))
+def of_service(url: str) -> list[CheckResult]:
+    return list(
+        services_check.check_services(
+            Config(tailer=TailerSettings(service_urls=[url], sources=SOURCES))
+        )
+    )
 
 
 def test_a_service_that_is_ready_is_well() -> None:
     with serving(Clock) as address:
         (answer,) = of_service(f"http://{address}")
-    assert answer.verdict is Verdict.WELL
+    assert answer.verdict is CheckStatus.PASSED
 
 
 def test_a_service_that_takes_nothing_is_found_with_its_reasons() -> None:
@@ -135,7 +141,7 @@ def test_a_service_that_does_not_answer_is_found_but_for_one_of_this_machine_tha
         of_service(f"http://{address}"),
         of_service("http://nowhere.invalid:8780"),
     )
-    assert (here.verdict, elsewhere.verdict) == (Verdict.NOT_ASKED, Verdict.FINDING)
+    assert (here.verdict, elsewhere.verdict) == (CheckStatus.SKIPPED, CheckStatus.FINDING)
     assert elsewhere.seen.startswith("it does not answer: ")
 
 
@@ -146,8 +152,8 @@ def test_a_service_whose_certificate_is_not_trusted_is_found() -> None:
 
 
 def test_without_sources_no_service_is_asked() -> None:
-    (answer,) = services_asked.ask(Config())
-    assert answer.verdict is Verdict.NOT_ASKED
+    (answer,) = services_check.check_services(Config())
+    assert answer.verdict is CheckStatus.SKIPPED
 
 
 # Retention
@@ -157,7 +163,7 @@ def test_without_sources_no_service_is_asked() -> None:
     ("age_h", "kept_h", "said"),
     [
         (84, 168, ""),
-        (85, 168, "soon what was not staged is deleted"),
+        (85, 168, "unstaged records will be deleted soon"),
         (169, 168, "what was not staged may be deleted already"),
         (9999, None, ""),
     ],
@@ -167,7 +173,7 @@ def test_an_open_hour_that_outlives_its_topic_is_found(
 ) -> None:
     hours = {"click": Hour(NOW_MS // 1000 - age_h * 3600)}
     kept = {"click": -1 if kept_h is None else kept_h * H_MS}
-    found = findings(retention_judged("edge", hours, kept, NOW_MS))
+    found = findings(evaluate_retention("edge", hours, kept, NOW_MS))
     assert (found == []) if not said else found[0].endswith(said) or said in found[0]
 
 
@@ -178,4 +184,6 @@ def test_without_a_ledger_or_brokers_it_is_not_asked(tmp_path: Path) -> None:
             "storage": {"root": f"file://{tmp_path}"},
         }
     )
-    assert [answer.verdict for answer in retention_asked.ask(config)] == [Verdict.NOT_ASKED]
+    assert [answer.verdict for answer in retention_check.check_retention(config)] == [
+        CheckStatus.SKIPPED
+    ]

@@ -10,27 +10,27 @@ from typing import Any
 
 import pytest
 
-from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.kafka.clients import TopicAccess
 from hourmark.kafka.topic_names import TYPES, events_topic
-from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.kafka.topic_setup import TopicSpec
 from hourmark.rules.event_types import DEAD_LETTERS
-from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.kafka_judged import (
+from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.kafka_evaluation import (
     TopicFacts,
-    access_judged,
-    brokers_judged,
-    mirrored_judged,
-    topics_judged,
+    evaluate_access,
+    evaluate_brokers,
+    evaluate_mirrored_topics,
+    evaluate_topics,
 )
 from hourmark_declare.topics import edge_topics
 
 EDGE = KafkaCluster()
 EVENTS = events_topic(DEAD_LETTERS.name)
-WANTED = {topic.name: topic for topic in edge_topics(Kafka(), [DEAD_LETTERS])}
+WANTED = {topic.name: topic for topic in edge_topics(KafkaSettings(), [DEAD_LETTERS])}
 
 
-def facts_of(wanted: WantedTopic) -> TopicFacts:
+def facts_of(wanted: TopicSpec) -> TopicFacts:
     """As `types apply` makes it."""
     return TopicFacts(
         partitions=wanted.partitions,
@@ -42,16 +42,14 @@ def facts_of(wanted: WantedTopic) -> TopicFacts:
 WELL = {name: facts_of(wanted) for name, wanted in WANTED.items()}
 
 
-def findings(answers: Iterable[Answer]) -> list[str]:
-    found = [answer for answer in answers if answer.verdict is Verdict.FINDING]
+def findings(answers: Iterable[CheckResult]) -> list[str]:
+    found = [answer for answer in answers if answer.verdict is CheckStatus.FINDING]
     assert all(answer.to_do for answer in found)
     return [f"{answer.subject}: {answer.seen}" for answer in found]
 
 
-def judged(
-    topics: Mapping[str, TopicFacts], wanted: Mapping[str, WantedTopic] = WANTED
-) -> list[str]:
-    return findings(topics_judged("edge", EDGE, topics, wanted))
+def judged(topics: Mapping[str, TopicFacts], wanted: Mapping[str, TopicSpec] = WANTED) -> list[str]:
+    return findings(evaluate_topics("edge", EDGE, topics, wanted))
 
 
 def with_settings(topic: str, **changed: str) -> dict[str, TopicFacts]:
@@ -64,11 +62,11 @@ def with_settings(topic: str, **changed: str) -> dict[str, TopicFacts]:
 
 def test_a_cluster_as_it_is_to_be_has_no_finding() -> None:
     assert judged(WELL) == []
-    assert [str(a) for a in topics_judged("edge", EDGE, WELL, WANTED)] == [
+    assert [str(a) for a in evaluate_topics("edge", EDGE, WELL, WANTED)] == [
         "well       kafka: edge topics: 4 topics, replicated and set as configured"
     ]
-    assert findings(brokers_judged("edge", EDGE, 3)) == []
-    assert findings(mirrored_judged(WELL, WELL)) == []
+    assert findings(evaluate_brokers("edge", EDGE, 3)) == []
+    assert findings(evaluate_mirrored_topics(WELL, WELL)) == []
 
 
 @pytest.mark.parametrize(
@@ -180,12 +178,12 @@ def test_of_a_topic_that_no_type_in_force_has_all_is_judged_but_how_long_it_is_k
 
 
 def test_fewer_brokers_than_replicas_are_found() -> None:
-    (found,) = findings(brokers_judged("edge", EDGE, 2))
+    (found,) = findings(evaluate_brokers("edge", EDGE, 2))
     assert found == "edge: 2 brokers are up, and topics are to have 3 replicas"
 
 
 def test_an_ack_that_can_never_come_is_found() -> None:
-    (found,) = findings(brokers_judged("edge", KafkaCluster(replication_factor=1), 1))
+    (found,) = findings(evaluate_brokers("edge", KafkaCluster(replication_factor=1), 1))
     assert found == "edge: min_insync_replicas = 2, of 1 replicas: nothing is ever acknowledged"
 
 
@@ -202,13 +200,13 @@ def test_an_ack_that_can_never_come_is_found() -> None:
 def test_a_central_topic_that_takes_less_than_the_edges_is_found(
     changed: dict[str, str], said: str
 ) -> None:
-    (found,) = findings(mirrored_judged(WELL, with_settings(EVENTS, **changed)))
+    (found,) = findings(evaluate_mirrored_topics(WELL, with_settings(EVENTS, **changed)))
     assert found.startswith(f"central {EVENTS}: {said}")
 
 
 def test_a_central_topic_with_fewer_partitions_is_found() -> None:
     more = {**WELL, EVENTS: dataclasses.replace(WELL[EVENTS], partitions=4)}
-    (found,) = findings(mirrored_judged(more, WELL))
+    (found,) = findings(evaluate_mirrored_topics(more, WELL))
     assert found == f"central {EVENTS}: 1 partitions, the edge's topic has 4"
 
 
@@ -233,15 +231,15 @@ def with_access(access: TopicAccess) -> dict[str, TopicFacts]:
 def test_a_right_that_a_component_needs_and_has_not_is_found(
     cluster: str, right: str, who: str
 ) -> None:
-    (found,) = findings(access_judged(cluster, with_access(TopicAccess(may=ALL - {right}))))
+    (found,) = findings(evaluate_access(cluster, with_access(TopicAccess(may=ALL - {right}))))
     assert found.startswith(f"{cluster}: this user has not the right {right} on {EVENTS}: {who}")
 
 
 def test_topics_without_ids_are_found() -> None:
-    (found,) = findings(access_judged("edge", with_access(TopicAccess(may=ALL, has_id=False))))
-    assert found.startswith(f"edge: it tells no id of {EVENTS}")
+    (found,) = findings(evaluate_access("edge", with_access(TopicAccess(may=ALL, has_id=False))))
+    assert found.startswith(f"edge: it reports no id for {EVENTS}")
 
 
 @pytest.mark.parametrize("may", [ALL, None])
 def test_who_may_all_or_is_not_told_has_no_finding(may: frozenset[str] | None) -> None:
-    assert findings(access_judged("edge", with_access(TopicAccess(may=may)))) == []
+    assert findings(evaluate_access("edge", with_access(TopicAccess(may=may)))) == []

@@ -20,21 +20,21 @@ from tests.support.http_server import Answering, serving
 from tests.support.postgres import Postgres
 from tests.support.rules_servers import MemoryRegistry
 
-from hourmark.config.groups import Etl, Storage
+from hourmark.config.groups import EtlSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark.rules.revision import KnownSchema
-from hourmark_declare.doctor import clocks_asked, ledger_asked, services_asked, storage_asked
-from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.ledger_judged import (
+from hourmark_declare.doctor import clocks_check, ledger_check, services_check, storage_check
+from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.ledger_evaluation import (
     RIGHTS,
     SETTINGS,
     VERSION,
-    postgresql_judged,
-    rights_judged,
+    evaluate_postgresql,
+    evaluate_privileges,
 )
-from hourmark_declare.doctor.registry_asked import schemas_judged
-from hourmark_declare.doctor.storage_judged import namenode_judged
+from hourmark_declare.doctor.registry_check import evaluate_schemas
+from hourmark_declare.doctor.storage_evaluation import evaluate_namenode
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.engines import open_engine
 
@@ -44,7 +44,7 @@ NAMENODE = {
     "LiveNodes": json.dumps({"one": {}, "two": {}, "three": {}}),
     "NumberOfMissingBlocks": 0,
 }
-LETTERS = KnownSchema.of(DEAD_LETTERS.name, DEAD_LETTERS.schema())
+LETTERS = KnownSchema.from_schema(DEAD_LETTERS.name, DEAD_LETTERS.schema())
 OTHER = {"type": "record", "name": "other", "fields": []}
 
 
@@ -54,40 +54,40 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-def findings(answers: Iterable[Answer]) -> list[str]:
-    found = [answer for answer in answers if answer.verdict is Verdict.FINDING]
+def findings(answers: Iterable[CheckResult]) -> list[str]:
+    found = [answer for answer in answers if answer.verdict is CheckStatus.FINDING]
     assert all(answer.to_do for answer in found)
     return [answer.seen for answer in found]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_postgresql_that_loses_or_damages_commits_is_found(setting: str) -> None:
-    (found,) = findings(postgresql_judged({**ON, setting: "off"}))
+    (found,) = findings(evaluate_postgresql({**ON, setting: "off"}))
     assert found.startswith(f"{setting} = off: ")
 
 
 def test_a_postgresql_that_keeps_what_it_commits_is_well() -> None:
-    assert findings(postgresql_judged(ON)) == []
-    assert findings(postgresql_judged({**ON, "synchronous_commit": "remote_apply"})) == []
+    assert findings(evaluate_postgresql(ON)) == []
+    assert findings(evaluate_postgresql({**ON, "synchronous_commit": "remote_apply"})) == []
 
 
 def test_a_postgresql_that_is_too_old_is_found() -> None:
-    assert findings(postgresql_judged({**ON, VERSION: "90624"})) == ["version 9, needed is 10"]
+    assert findings(evaluate_postgresql({**ON, VERSION: "90624"})) == ["version 9, needed is 10"]
 
 
 @pytest.mark.parametrize("question", RIGHTS)
 def test_a_right_that_the_ledger_needs_and_has_not_is_found(question: str) -> None:
-    (found,) = findings(rights_judged({**dict.fromkeys(RIGHTS, True), question: False}))
+    (found,) = findings(evaluate_privileges({**dict.fromkeys(RIGHTS, True), question: False}))
     assert found.startswith("this user may make no ")
-    assert findings(rights_judged(dict.fromkeys(RIGHTS, True))) == []
+    assert findings(evaluate_privileges(dict.fromkeys(RIGHTS, True))) == []
 
 
-def asked_of_ledger(tmp_path: Path) -> list[Answer]:
+def asked_of_ledger(tmp_path: Path) -> list[CheckResult]:
     etl, storage = (
-        Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"),
-        Storage(root=f"file://{tmp_path}/root"),
+        EtlSettings(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"),
+        StorageSettings(root=f"file://{tmp_path}/root"),
     )
-    return list(ledger_asked.ask(Config(etl=etl, storage=storage)))
+    return list(ledger_check.check_ledger(Config(etl=etl, storage=storage)))
 
 
 def test_a_database_without_a_ledger_is_found_and_stays_without(tmp_path: Path) -> None:
@@ -110,29 +110,32 @@ def test_a_ledger_that_answers_is_well(tmp_path: Path) -> None:
     with closing(Database(f"sqlite:///{tmp_path}/ledger.sqlite")) as ledger:
         identity, commit = ledger.identity()
     (answer,) = asked_of_ledger(tmp_path)
-    assert (answer.verdict, answer.seen) == (Verdict.WELL, f"ledger {identity}, commit {commit}")
+    assert (answer.verdict, answer.seen) == (
+        CheckStatus.PASSED,
+        f"ledger {identity}, commit {commit}",
+    )
 
 
 def test_a_real_postgresql_is_asked_for_version_and_rights(postgres: Postgres) -> None:
     url = postgres.new_database()
     Database(url).close()
     config = Config(
-        etl=Etl(ledger=url.replace("//hourmark@", "//nobody_much@")),
-        storage=Storage(root="file:///nonexistent"),
+        etl=EtlSettings(ledger=url.replace("//hourmark@", "//nobody_much@")),
+        storage=StorageSettings(root="file:///nonexistent"),
     )
     engine, _ = open_engine(url)
     with engine.begin() as connection:
         connection.execute(text("CREATE ROLE nobody_much LOGIN"))
         connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO nobody_much"))
     engine.dispose()
-    found = findings(ledger_asked.ask(config))
+    found = findings(ledger_check.check_ledger(config))
     assert [said.partition(":")[0] for said in found if said.startswith("this user")] == [
         "this user may make no tables",
         "this user may make no schema, in which the ledger is copied before it is migrated",
     ]
     assert not any(said.startswith("version") for said in found)
-    *_, of_clock = clocks_asked.ask(config)
-    assert (of_clock.subject, of_clock.verdict) == ("PostgreSQL", Verdict.WELL)
+    *_, of_clock = clocks_check.check_clocks(config)
+    assert (of_clock.subject, of_clock.verdict) == ("PostgreSQL", CheckStatus.PASSED)
 
 
 def registry_of(*schemas: Any, topic: str = LETTERS.topic) -> MemoryRegistry:
@@ -150,18 +153,18 @@ def registry_of(*schemas: Any, topic: str = LETTERS.topic) -> MemoryRegistry:
             registry_of(LETTERS.schema, topic="events.other"),
             "it is not registered under subject events.dead-letters-value",
         ),
-        (registry_of(OTHER), "it stands for another schema, other"),
+        (registry_of(OTHER), "it belongs to another schema, other"),
     ],
 )
 def test_a_schema_that_the_registry_lost_or_changed_is_found(
     registry: MemoryRegistry, said: str
 ) -> None:
-    assert findings(schemas_judged(registry, {1: LETTERS})) == [said]
+    assert findings(evaluate_schemas(registry, {1: LETTERS})) == [said]
 
 
 def test_a_registry_that_has_what_the_ledger_knows_is_well() -> None:
-    (answer,) = schemas_judged(registry_of(LETTERS.schema), {1: LETTERS})
-    assert answer.verdict is Verdict.WELL
+    (answer,) = evaluate_schemas(registry_of(LETTERS.schema), {1: LETTERS})
+    assert answer.verdict is CheckStatus.PASSED
 
 
 @pytest.mark.parametrize(
@@ -177,11 +180,11 @@ def test_a_registry_that_has_what_the_ledger_knows_is_well() -> None:
     ],
 )
 def test_a_namenode_that_cannot_keep_files_is_found(changed: dict[str, Any], said: str) -> None:
-    assert findings(namenode_judged({**NAMENODE, **changed}, 3)) == [said]
+    assert findings(evaluate_namenode({**NAMENODE, **changed}, 3)) == [said]
 
 
 def test_a_namenode_that_can_is_well() -> None:
-    assert findings(namenode_judged(NAMENODE, 3)) == []
+    assert findings(evaluate_namenode(NAMENODE, 3)) == []
 
 
 class NameNode(Answering):
@@ -217,31 +220,33 @@ class Gateway(NameNode):
 
 
 @pytest.mark.parametrize(
-    ("server", "last"), [(NameNode, Verdict.FINDING), (Gateway, Verdict.NOT_ASKED)]
+    ("server", "last"), [(NameNode, CheckStatus.FINDING), (Gateway, CheckStatus.SKIPPED)]
 )
 def test_a_namenode_is_asked_how_it_stands_where_it_tells(
-    server: type[Answering], last: Verdict
+    server: type[Answering], last: CheckStatus
 ) -> None:
     with serving(server) as address:
-        storage = Storage(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
-        answers = list(storage_asked.ask(Config(storage=storage)))
-    assert answers[0].verdict is Verdict.WELL
+        storage = StorageSettings(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
+        answers = list(storage_check.check_storage(Config(storage=storage)))
+    assert answers[0].verdict is CheckStatus.PASSED
     assert [said.partition(":")[0] for said in findings(iter(answers))][:2] == [
         "nothing can be written",
-        "what was tried cannot be deleted",
+        "the test folder cannot be deleted",
     ]
     assert next(answer.verdict for answer in answers if answer.subject == "NameNode") is last
 
 
 def test_a_root_where_nothing_was_written_yet_is_well(tmp_path: Path) -> None:
-    (answer,) = storage_asked.ask(Config(storage=Storage(root=f"file://{tmp_path}/none")))
-    assert answer.verdict is Verdict.WELL
+    (answer,) = storage_check.check_storage(
+        Config(storage=StorageSettings(root=f"file://{tmp_path}/none"))
+    )
+    assert answer.verdict is CheckStatus.PASSED
 
 
-@pytest.mark.parametrize("ask", [services_asked.ask, clocks_asked.ask])
+@pytest.mark.parametrize("ask", [services_check.check_services, clocks_check.check_clocks])
 @pytest.mark.parametrize("url", ["http://me:geheim@127.0.0.1:1", "http://me:geheim@127.0.0.1"])
 def test_a_password_in_a_service_url_is_not_shown(
-    ask: Callable[[Config], Iterator[Answer]], url: str, tmp_path: Path
+    ask: Callable[[Config], Iterator[CheckResult]], url: str, tmp_path: Path
 ) -> None:
     source = {"name": "app", "paths": [f"{tmp_path}/*.log"]}
     config = Config.model_validate(
@@ -272,7 +277,7 @@ def test_a_server_that_speaks_no_http_is_told_of_and_the_next_is_asked(tmp_path:
                 }
             }
         )
-        assert [answer.verdict for answer in services_asked.ask(config)] == [
-            Verdict.FINDING,
-            Verdict.NOT_ASKED,
+        assert [answer.verdict for answer in services_check.check_services(config)] == [
+            CheckStatus.FINDING,
+            CheckStatus.SKIPPED,
         ]

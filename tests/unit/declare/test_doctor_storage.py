@@ -12,11 +12,11 @@ import pytest
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Storage as Settings
+from hourmark.config.groups import StorageSettings as Settings
 from hourmark.config.loading import Config
-from hourmark_declare.doctor import storage_asked
-from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.storage_probed import probed
+from hourmark_declare.doctor import storage_check
+from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.storage_probe import probe_storage
 from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, entries_of
 
 
@@ -76,16 +76,16 @@ class ReadOnly(MemoryStorage):
 @pytest.mark.parametrize(
     ("storage", "said"),
     [
-        (WritesOver(), "a file that stands is written over"),
-        (RefusesAfterwards(), "a file that stands is written over"),
-        (RenamesInto(), "a folder is renamed onto one that stands, or into it"),
-        (RenamesOntoEmpty(), "a folder is renamed onto an empty one that stands"),
+        (WritesOver(), "an existing file is overwritten"),
+        (RefusesAfterwards(), "an existing file is overwritten"),
+        (RenamesInto(), "a folder is renamed onto an existing one, or into it"),
+        (RenamesOntoEmpty(), "a folder is renamed onto an existing empty one"),
         (ReadOnly(), "nothing can be written: "),
         (Full(), "nothing can be written: "),
     ],
 )
 def test_a_storage_that_closing_cannot_rest_on_is_found(storage: MemoryStorage, said: str) -> None:
-    found = [answer for answer in probed(storage) if answer.verdict is Verdict.FINDING]
+    found = [answer for answer in probe_storage(storage) if answer.verdict is CheckStatus.FINDING]
     assert found and all(answer.to_do for answer in found)
     assert found[0].seen.startswith(said)
     assert entries_of(storage, "") == []
@@ -93,17 +93,20 @@ def test_a_storage_that_closing_cannot_rest_on_is_found(storage: MemoryStorage, 
 
 def test_one_that_refuses_is_well_and_nothing_is_left() -> None:
     storage = MemoryStorage()
-    (answer,) = probed(storage)
-    assert answer.verdict is Verdict.WELL
+    (answer,) = probe_storage(storage)
+    assert answer.verdict is CheckStatus.PASSED
     assert entries_of(storage, "") == []
 
 
-def asked(root: Path) -> list[Answer]:
-    return list(storage_asked.ask(Config(storage=Settings(root=f"file://{root}"))))
+def asked(root: Path) -> list[CheckResult]:
+    return list(storage_check.check_storage(Config(storage=Settings(root=f"file://{root}"))))
 
 
 def test_a_local_root_is_tried(tmp_path: Path) -> None:
-    assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.WELL]
+    assert [answer.verdict for answer in asked(tmp_path)] == [
+        CheckStatus.PASSED,
+        CheckStatus.PASSED,
+    ]
     assert [
         path for path in tmp_path.rglob("*") if path.is_file() or path.name.startswith("_doctor")
     ] == []
@@ -112,7 +115,10 @@ def test_a_local_root_is_tried(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
 def test_a_root_of_another_user_is_not_tried_as_files_would_be_this_ones(tmp_path: Path) -> None:
     os.chown(tmp_path, 4242, 4242)
-    assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.NOT_ASKED]
+    assert [answer.verdict for answer in asked(tmp_path)] == [
+        CheckStatus.PASSED,
+        CheckStatus.SKIPPED,
+    ]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,10 +126,13 @@ def test_what_a_doctor_that_was_ended_left_behind_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "_doctor-1").mkdir()  # of one that may be at work
-    assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.WELL]
+    assert [answer.verdict for answer in asked(tmp_path)] == [
+        CheckStatus.PASSED,
+        CheckStatus.PASSED,
+    ]
     later_ms = time.time_ns() // 1_000_000 + 3_700_000
     monkeypatch.setattr(SystemClock, "now_ms", lambda _: later_ms)
-    (found,) = [answer for answer in asked(tmp_path) if answer.verdict is Verdict.FINDING]
+    (found,) = [answer for answer in asked(tmp_path) if answer.verdict is CheckStatus.FINDING]
     assert (
         found.seen == "a doctor that was ended left _doctor-1 behind"
         and f"{tmp_path}/_doctor-1" in found.to_do

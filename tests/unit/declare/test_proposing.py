@@ -14,19 +14,19 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.config.groups import Buckets, Types
+from hourmark.config.groups import BucketSettings, TypesSettings
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
-from hourmark_declare.cli import first_hour_of
-from hourmark_declare.folder import declarations
+from hourmark_declare.cli import resolve_first_hour
+from hourmark_declare.folder import load_declarations
 from hourmark_declare.init_cli import init
-from hourmark_declare.proposing.beginning import first_hour
-from hourmark_declare.proposing.choosing import Proposal, propose
-from hourmark_declare.proposing.sample import read_sample
-from hourmark_declare.proposing.structured import time_form
-from hourmark_declare.proposing.times import stamped
-from hourmark_declare.proposing.value_types import json_type, text_type
+from hourmark_declare.proposing.file_sample import read_sample
+from hourmark_declare.proposing.first_hours import choose_first_hour
+from hourmark_declare.proposing.selection import Proposal, propose
+from hourmark_declare.proposing.structured import detect_time_format
+from hourmark_declare.proposing.timestamps import find_timestamp
+from hourmark_declare.proposing.value_types import infer_json_type, infer_text_type
 from hourmark_declare.try_cli import try_
 from hourmark_declare.zones import machine_zone
 
@@ -124,7 +124,7 @@ def test_what_is_written_is_read_and_takes_the_lines(tmp_path: Path, form: str) 
     log.write_text("".join(f"{line}\n" for line in FORMS[form]))
     done = invoked(str(log), "--out", str(out), "--zone", "Europe/Vienna", "--yes")
     assert done.exit_code == 0
-    assert declarations(out / "types").sources[0].name == "my-app"
+    assert load_declarations(out / "types").sources[0].name == "my-app"
     config = load_config(out / "hourmark.toml")
     assert config.types.dir == out / "types"
     (source,) = config.tailer.sources
@@ -172,17 +172,19 @@ def test_old_lines_are_events_and_the_limit_is_told(tmp_path: Path) -> None:
     log.write_text("2020-01-01 10:00:00 long ago\n")
     done = invoked(str(log), "--out", str(tmp_path / "out"), "--yes")
     assert "days old, for the oldest that is there" in done.output
-    assert declarations(tmp_path / "out/types").limits.lateness_seconds > 6 * 365 * 86_400
+    assert load_declarations(tmp_path / "out/types").limits.lateness_seconds > 6 * 365 * 86_400
 
 
 def test_buckets_begin_with_the_oldest_line_and_not_too_many_ago(tmp_path: Path) -> None:
     now_ms = 1_795_255_205_000  # 2026-11-21T10:00:05Z
     recent, old = "2026-11-21T09:30:59Z", "2020-01-01T00:00:00+00:00"
-    assert str(first_hour([recent, None], now_ms, 60)) == "2026-11-21T09:30"
-    assert str(first_hour([recent], now_ms, 3600)) == "2026-11-21T09"
-    assert str(first_hour([recent, old], now_ms, 60)) == "2026-11-21T05:00", "300 of a minute"
-    assert str(first_hour([None], now_ms, 60)) == "2026-11-21T10:00"
-    assert str(first_hour(["2026-11-21T12:00:00Z"], now_ms, 60)) == "2026-11-21T10:00", (
+    assert str(choose_first_hour([recent, None], now_ms, 60)) == "2026-11-21T09:30"
+    assert str(choose_first_hour([recent], now_ms, 3600)) == "2026-11-21T09"
+    assert str(choose_first_hour([recent, old], now_ms, 60)) == "2026-11-21T05:00", (
+        "300 of a minute"
+    )
+    assert str(choose_first_hour([None], now_ms, 60)) == "2026-11-21T10:00"
+    assert str(choose_first_hour(["2026-11-21T12:00:00Z"], now_ms, 60)) == "2026-11-21T10:00", (
         "a clock ahead moves nothing"
     )
 
@@ -196,9 +198,9 @@ def test_the_first_bucket_is_shown_written_and_can_be_chosen(tmp_path: Path) -> 
     assert "buckets of 1 minute from 2026-11-20T05:07 on" in done.output
     config = load_config(tmp_path / "out/hourmark.toml")
     assert config.types.first_hour == "2026-11-20T05:07"
-    assert str(first_hour_of(config, None, is_new=True)) == "2026-11-20T05:07"
-    assert str(first_hour_of(config, "2026-11-20T06", is_new=True)) == "2026-11-20T06:00"
-    assert first_hour_of(config, None, is_new=False) > Hour.parse("2026-11-20T05:07", 60), (
+    assert str(resolve_first_hour(config, None, is_new=True)) == "2026-11-20T05:07"
+    assert str(resolve_first_hour(config, "2026-11-20T06", is_new=True)) == "2026-11-20T06:00"
+    assert resolve_first_hour(config, None, is_new=False) > Hour.parse("2026-11-20T05:07", 60), (
         "types that come later begin now"
     )
     with pytest.raises(
@@ -209,10 +211,11 @@ def test_the_first_bucket_is_shown_written_and_can_be_chosen(tmp_path: Path) -> 
 
 def test_a_first_hour_that_is_none_is_refused_by_its_setting() -> None:
     config = Config(
-        parsing=Buckets(bucket_seconds=3600), types=Types(first_hour="2026-11-20T05:07")
+        parsing=BucketSettings(bucket_seconds=3600),
+        types=TypesSettings(first_hour="2026-11-20T05:07"),
     )
     with pytest.raises(UsageError, match=r"types.first_hour: .* is not the start of a bucket"):
-        first_hour_of(config, None, is_new=True)
+        resolve_first_hour(config, None, is_new=True)
 
 
 def test_a_record_whose_first_line_is_its_time_alone_has_a_message_that_begins_with_text(
@@ -272,7 +275,7 @@ def test_what_closes_a_time_is_no_message(tmp_path: Path, between: str, rest: st
 @pytest.mark.parametrize("stamp", STAMPS)
 def test_times_are_seen_wherever_they_begin(stamp: str) -> None:
     for before in ("", "[", "some-program "):
-        found = stamped(f"{before}{stamp} INFO text".encode())
+        found = find_timestamp(f"{before}{stamp} INFO text".encode())
         assert found is not None
         assert (found.form.format, found.start, found.end) == (
             STAMPS[stamp],
@@ -283,7 +286,7 @@ def test_times_are_seen_wherever_they_begin(stamp: str) -> None:
 
 @pytest.mark.parametrize("line", ["", "no time", "2026-11-21", f"{'x' * 200} 2026-11-21 10:00:00"])
 def test_what_is_no_time_is_none(line: str) -> None:
-    assert stamped(line.encode()) is None
+    assert find_timestamp(line.encode()) is None
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
@@ -293,7 +296,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")}
     with pytest.raises(
         UsageError,
-        match=r"a.log is followed already, as source a of .*hourmark.toml; `hourmark run` goes on",
+        match=r"a.log is followed already, as source a of .*hourmark.toml; `hourmark run` continues",
     ):
         invoked(*arguments)
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")} == before
@@ -360,7 +363,7 @@ def test_names_are_types_names_and_differ(tmp_path: Path) -> None:
     )
 )
 def test_a_type_of_json_takes_all_of_its_values(values: list[Any]) -> None:
-    of = json_type(values)
+    of = infer_json_type(values)
     kinds = {"boolean": (bool,), "long": (int,), "double": (int, float), "string": (str,)}
     assert of is None or all(value is None or isinstance(value, kinds[of]) for value in values)
 
@@ -376,7 +379,7 @@ def test_a_type_of_json_takes_all_of_its_values(values: list[Any]) -> None:
     ],
 )
 def test_text_is_typed_by_all_of_its_values(values: list[str], of: str) -> None:
-    assert text_type(values) == of
+    assert infer_text_type(values) == of
 
 
 @pytest.mark.parametrize(
@@ -391,7 +394,7 @@ def test_text_is_typed_by_all_of_its_values(values: list[str], of: str) -> None:
     ],
 )
 def test_times_of_fields(values: list[Any], of: str | None) -> None:
-    assert time_form(values) == of
+    assert detect_time_format(values) == of
 
 
 def test_a_record_that_the_sample_cuts_in_two_is_no_bad_one(tmp_path: Path) -> None:

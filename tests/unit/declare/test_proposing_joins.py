@@ -16,7 +16,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import load_config
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
-from hourmark.rules.event_types import read_folder
+from hourmark.rules.event_types import read_declarations
 from hourmark_declare.init_cli import init
 
 
@@ -53,7 +53,7 @@ def test_a_second_file_has_its_source_and_type_beside_the_first(out: Path) -> No
     )
     assert (out / "hourmark.toml").read_text().startswith(before), "what is there stays as it was"
     assert (out / "types/app.toml").read_bytes() == type_before
-    config, declared = load_config(out / "hourmark.toml"), read_folder(out / "types")
+    config, declared = load_config(out / "hourmark.toml"), read_declarations(out / "types")
     assert [source.name for source in config.tailer.sources] == ["app", "app-2"]
     assert [source.name for source in declared.sources] == ["app", "app-2"]
     assert {"app", "app-2"} <= {of.name for of in declared.types}
@@ -113,13 +113,13 @@ def test_a_first_hour_that_is_none_is_named(out: Path) -> None:
 
 
 def test_an_older_line_is_allowed_for(out: Path) -> None:
-    before = read_folder(out / "types").limits.lateness_seconds
+    before = read_declarations(out / "types").limits.lateness_seconds
     join(out, "old.log", "2020-01-01 10:00:00 old\n")
-    older = read_folder(out / "types").limits.lateness_seconds
+    older = read_declarations(out / "types").limits.lateness_seconds
     assert older > before
     join(out, "older.log", "2010-01-01 10:00:00 older\n")
     text = (out / "types/sources.toml").read_text()
-    assert read_folder(out / "types").limits.lateness_seconds > older
+    assert read_declarations(out / "types").limits.lateness_seconds > older
     assert text.count("lateness_seconds") == 1
     (out / "types/sources.toml").write_text(text.replace("is an event.", "is one."))
     with pytest.raises(UsageError, match=r"limits.lateness_seconds is \d+, and must be \d+"):

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.support.service.examples import range_of
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.errors import UsageError
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
-from hourmark.rules.narrowing import check_lines
+from hourmark.rules.narrowing import check_refused_lines
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse_range
 
@@ -36,7 +36,9 @@ def rules_of(kind: EventType, source: Source = APP) -> Rules:
         t.name: TypeVersion(t, schema_id)
         for schema_id, t in enumerate((kind, *others, DEAD_LETTERS), 1)
     }
-    return Rules(sequence=1, types=versions, sources={source.name: source}, parsing=Parsing())
+    return Rules(
+        sequence=1, types=versions, sources={source.name: source}, parsing=ParsingSettings()
+    )
 
 
 def dead(line: bytes, rules: Rules) -> int:
@@ -133,10 +135,10 @@ def declarations(rules: Rules) -> Declarations:
 def test_what_makes_dead_letters_of_live_lines_is_refused_and_can_be_meant(name: str) -> None:
     before, after, line, says = REFUSED[name]
     assert (dead(line, before), dead(line, after)) == (0, 1), "as the parser has it"
-    with pytest.raises(UsageError, match="mean it with --refuse-lines") as refused:
-        check_lines(before, declarations(after), may_refuse=False)
+    with pytest.raises(UsageError, match="confirm with --refuse-lines") as refused:
+        check_refused_lines(before, declarations(after), may_refuse=False)
     assert says in str(refused.value)
-    check_lines(before, declarations(after), may_refuse=True)
+    check_refused_lines(before, declarations(after), may_refuse=True)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_what_makes_dead_letters_of_live_lines_is_refused_and_can_be_meant(name:
     ],
 )
 def test_what_takes_more_or_cannot_be_told_is_accepted(before: EventType, after: EventType) -> None:
-    check_lines(rules_of(before), declarations(rules_of(after)), may_refuse=False)
+    check_refused_lines(rules_of(before), declarations(rules_of(after)), may_refuse=False)
 
 
 def test_a_record_in_itself_ends() -> None:
@@ -167,7 +169,7 @@ def test_a_record_in_itself_ends() -> None:
         },
     }
     rules = rules_of(click(N, tree))
-    check_lines(rules, declarations(rules), may_refuse=False)
+    check_refused_lines(rules, declarations(rules), may_refuse=False)
     (tree["type"]["fields"][1]).pop("default")
     with pytest.raises(UsageError, match=r"field tree\.m lost its default"):
-        check_lines(rules, declarations(rules_of(click(N, tree))), may_refuse=False)
+        check_refused_lines(rules, declarations(rules_of(click(N, tree))), may_refuse=False)

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.errors import UsageError
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
+from hourmark_declare.line_trial import ReadContext
 from hourmark_declare.samples import (
     BLANK,
     EVENT,
     UNKNOWN,
-    Again,
-    Samples,
+    ReparsedDeadLetters,
+    SampleLines,
     check_samples,
-    parsed_again,
+    reparse_dead_letters,
 )
-from hourmark_declare.trying import Place
 
 NOW_MS = 1_795_000_000_000
 APP = Source(name="app", format="free", types=["click"])
@@ -38,15 +38,15 @@ def in_force(declarations: Declarations) -> Rules:
     versions = {
         t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declarations.types, 1)
     }
-    return Rules(sequence=4, types=versions, sources={"app": APP}, parsing=Parsing())
+    return Rules(sequence=4, types=versions, sources={"app": APP}, parsing=ParsingSettings())
 
 
 BEFORE, AFTER = declared("user=(?P<user>[a-z]+)"), declared("user=(?P<user>[a-m]+)")
 
 
-def samples(*lines: bytes) -> Samples:
-    return Samples(
-        source="app", lines=lines, place=Place(observed_at_ms=NOW_MS, zone="UTC", host="h")
+def samples(*lines: bytes) -> SampleLines:
+    return SampleLines(
+        source="app", lines=lines, context=ReadContext(observed_at_ms=NOW_MS, zone="UTC", host="h")
     )
 
 
@@ -80,20 +80,20 @@ def letter(
     }
 
 
-def again(*letters: dict[str, Any]) -> list[Again]:
-    return parsed_again(BEFORE, letters)
+def again(*letters: dict[str, Any]) -> list[ReparsedDeadLetters]:
+    return reparse_dead_letters(BEFORE, letters)
 
 
 def test_dead_letters_that_these_declarations_mend_are_told_from_those_that_stay() -> None:
     stays, mended = again(letter(b"nothing"), letter(b"user=abc"), letter(b"no"))
-    assert (stays.letters, stays.now, stays.stays) == (2, "no_pattern", True)
-    assert (mended.letters, mended.now, mended.stays) == (1, EVENT, False)
+    assert (stays.letters, stays.now, stays.stay_dead_letters) == (2, "no_pattern", True)
+    assert (mended.letters, mended.now, mended.stay_dead_letters) == (1, EVENT, False)
     assert "2 dead letters no_pattern would be dead letters again, no_pattern" in str(stays)
 
 
 def test_a_mistyped_source_is_named_with_the_one_that_is_near() -> None:
     (kind,) = again(letter(b"user=abc", source="ap", reason="unknown_source"))
-    assert kind.stays
+    assert kind.stay_dead_letters
     assert "no source ap is declared here; is app meant?" in str(kind)
 
 
@@ -108,4 +108,4 @@ def test_a_mistyped_source_is_named_with_the_one_that_is_near() -> None:
 )
 def test_a_line_that_is_not_at_hand_is_not_judged(of: dict[str, Any], now: str) -> None:
     (kind,) = again(of)
-    assert (kind.now, kind.stays) == (now, False)
+    assert (kind.now, kind.stay_dead_letters) == (now, False)

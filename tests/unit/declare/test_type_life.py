@@ -18,12 +18,12 @@ from hourmark.errors import UsageError
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
-from hourmark_declare.apply import apply
+from hourmark_declare.apply import apply_declarations
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import parse_range
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.frontiers import frontiers
@@ -51,7 +51,7 @@ class TypeLife:
         types = [] if remove else [EventType(name="click", fields=list(fields))]
         sources = [Source(name="app", types=["click"])] if types else []
         ports = outside(self.ledger, self.registry, self.topic)
-        apply(
+        apply_declarations(
             ports,
             Declarations([*types, DEAD_LETTERS], sources),
             hour_at(0),
@@ -123,7 +123,7 @@ class TypeLife:
         (written,) = engine.write(
             [SealedHour("click", hour, tuple(listed))], texts, f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
         )
-        made = manifest_of(
+        made = build_manifest(
             frontier(hour),
             written,
             listed=listed,

@@ -11,11 +11,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.config.loading import load_config
 from hourmark.errors import TypeFileError, UsageError
 from hourmark.rules.change import check_change
-from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source, read_folder
+from hourmark.rules.event_types import (
+    DEAD_LETTERS,
+    Declarations,
+    EventType,
+    Source,
+    read_declarations,
+)
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_declare.cli import types
 
@@ -158,7 +164,7 @@ def test_groups_may_be_named_in_either_of_re2s_ways(folder: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TypeFileError, match="nowhere"):
-        read_folder(tmp_path / "nowhere")
+        read_declarations(tmp_path / "nowhere")
 
 
 def _rules(*types: EventType) -> Rules:
@@ -167,7 +173,7 @@ def _rules(*types: EventType) -> Rules:
         sequence=1,
         types={t.name: TypeVersion(t, 1) for t in (*types, DEAD_LETTERS)},
         sources=sources,
-        parsing=Parsing(),
+        parsing=ParsingSettings(),
     )
 
 

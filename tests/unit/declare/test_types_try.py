@@ -19,8 +19,8 @@ from hourmark.rules.event_types import (
     EventType,
     LineRule,
     Source,
-    check_together,
-    read_folder,
+    check_declarations,
+    read_declarations,
 )
 from hourmark_declare.cli import types
 
@@ -61,11 +61,11 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def test_the_built_in_type_needs_no_declaration_of_its_own(folder: Path) -> None:
-    assert SYSLOG in read_folder(folder).types
+    assert SYSLOG in read_declarations(folder).types
     (folder / "sources.toml").write_text(
         '[[source]]\nname = "app"\nformat = "free"\ntypes = ["web"]\n'
     )
-    assert SYSLOG not in read_folder(folder).types, "only where a source names it"
+    assert SYSLOG not in read_declarations(folder).types, "only where a source names it"
 
 
 def test_whoever_declares_a_type_syslog_has_that(folder: Path) -> None:
@@ -73,7 +73,7 @@ def test_whoever_declares_a_type_syslog_has_that(folder: Path) -> None:
         'name = "syslog"\nfields = [{ name = "m", type = "bytes" }]\nline = { payload = '
         '"text", field = "m" }\n'
     )
-    (declared,) = (t for t in read_folder(folder).types if t.name == "syslog")
+    (declared,) = (t for t in read_declarations(folder).types if t.name == "syslog")
     assert [field["name"] for field in declared.fields] == ["m"]
 
 
@@ -139,7 +139,7 @@ def test_a_line_over_the_limit_is_one_dead_letter(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "say which source the lines are of, --source; declared are: app, system"),
+        ([], "name the source of the lines, --source; declared are: app, system"),
         (["--source", "nowhere"], "no such source is declared; known: app, system"),
         (["--type", "nothing"], "no source carries it"),
         (["--source", "app", "--zone", "Vienna"], "--zone Vienna: allowed"),
@@ -272,7 +272,7 @@ def test_a_source_whose_lines_could_not_become_its_types_is_refused(
         name="s", format=source_format, types=[t.name for t in declared], catch_all=catch_all
     )
     with pytest.raises(TypeFileError, match=said):
-        check_together(declared, [source])
+        check_declarations(declared, [source])
 
 
 def test_declarations_that_say_nothing_new_are_written_as_before() -> None:

@@ -12,8 +12,14 @@ from tests.support.certificates import Authority
 from tests.support.http_server import Answering, serving
 from tests.support.service.threaded import served
 
-from hourmark.commands.component_status import FRESH_MS, State
-from hourmark.config.groups import Kafka, KafkaCluster, Service, ServiceTls, Tailer
+from hourmark.commands.component_status import FRESH_MS, ComponentState
+from hourmark.config.groups import (
+    KafkaCluster,
+    KafkaSettings,
+    ServiceSettings,
+    ServiceTls,
+    TailerSettings,
+)
 from hourmark.config.loading import Config
 from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
@@ -24,9 +30,9 @@ NOW_MS = 1_800_000_000_000
 
 def config(folder: Path, port: int = 1) -> Config:
     return Config(
-        kafka=Kafka(edge=KafkaCluster(bootstrap="127.0.0.1:1")),
-        service=Service(port=port, state_dir=folder / "service"),
-        tailer=Tailer(state_dir=folder / "tailer"),
+        kafka=KafkaSettings(edge=KafkaCluster(bootstrap="127.0.0.1:1")),
+        service=ServiceSettings(port=port, state_dir=folder / "service"),
+        tailer=TailerSettings(state_dir=folder / "tailer"),
     )
 
 
@@ -66,7 +72,7 @@ def test_a_service_that_answers_runs_and_says_whether_it_is_ready(
 
     with serving(Handler) as address:
         found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
-    assert (found.state, found.heard_at_ms) == (State.RUNNING, NOW_MS)
+    assert (found.state, found.heard_at_ms) == (ComponentState.RUNNING, NOW_MS)
     assert re.search(said, found.detail)
 
 
@@ -87,7 +93,7 @@ def test_a_service_with_tls_is_known_by_its_own_certificate(
         asked = told.service.model_copy(update={"tls": tls, "host": "0.0.0.0"})
         found = service(told.model_copy(update={"service": asked}), NOW_MS)
         assert (found.state, found.detail) == (
-            State.RUNNING,
+            ComponentState.RUNNING,
             f"ready at https://127.0.0.1:{running.port}",
         )
         stranger = asked.model_copy(
@@ -116,7 +122,9 @@ def test_one_that_does_not_answer_is_known_by_its_folder_while_kafka_is_away_too
     for lock in locks:
         lock.close()
     assert [one.state for one in found] == (
-        [State.RUNNING] * 2 if held else [State.NOT_RUNNING, State.UNKNOWN]
+        [ComponentState.RUNNING] * 2
+        if held
+        else [ComponentState.NOT_RUNNING, ComponentState.UNKNOWN]
     )
     assert all((one.pid is not None) is held for one in found)
     assert all("no broker of the edge cluster listens" in one.detail for one in found)
@@ -126,15 +134,19 @@ def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None
     found = status_from_reports(
         [report("web-1", 3), report("web-2", 900), report("web-3", 7200, goodbye=True)], NOW_MS
     )
-    assert found.state is State.RUNNING
+    assert found.state is ComponentState.RUNNING
     assert (
         found.detail
         == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); said goodbye: web-3 (2 h ago)"
     )
     assert found.heard_at_ms == NOW_MS - 3000
-    assert status_from_reports([report("web-2", FRESH_MS / 1000 + 1)], NOW_MS).state is State.SILENT
     assert (
-        status_from_reports([report("web-3", 1, goodbye=True)], NOW_MS).state is State.NOT_RUNNING
+        status_from_reports([report("web-2", FRESH_MS / 1000 + 1)], NOW_MS).state
+        is ComponentState.SILENT
+    )
+    assert (
+        status_from_reports([report("web-3", 1, goodbye=True)], NOW_MS).state
+        is ComponentState.NOT_RUNNING
     )
     assert status_from_reports([], NOW_MS).detail == "no recent reports"
 

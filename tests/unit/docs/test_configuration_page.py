@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tools.configuration_page import PAGE, page, settings_without_description
 
-from hourmark.commands.config_show import in_force
+from hourmark.commands.config_show import settings_in_force
 from hourmark.config.loading import Config, load_config
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,7 +39,9 @@ def test_every_variable_of_the_page_is_one_that_is_read(monkeypatch: pytest.Monk
     assert len(rows) > 50
     for default, variable in rows:
         monkeypatch.setenv(variable, default.strip('"'))
-    read = {setting.where for setting in in_force(None, {}) if setting.source == "environment"}
+    read = {
+        setting.where for setting in settings_in_force(None, {}) if setting.source == "environment"
+    }
     assert read == {variable for _, variable in rows}
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.documents import ROOT
 
-from hourmark.rules.event_types import read_folder
-from hourmark_declare.trying import Place, Trial, source_of
+from hourmark.rules.event_types import read_declarations
+from hourmark_declare.line_trial import LineTrial, ReadContext, select_source
 
 PAGE = (ROOT / "docs" / "event-types.md").read_text()
 EXAMPLES = re.findall(r"```toml\n(.*?)```\s+```text\n(.*?)```", PAGE, re.DOTALL)
@@ -41,13 +41,13 @@ def test_an_example_does_what_is_said(toml: str, lines: str, tmp_path: Path) -> 
         (tmp_path / f"{name}.toml").write_text(toml)
         sources = f'[[source]]\nname = "x"\nformat = "{source_format}"\ntypes = ["{name}"]\n'
     (tmp_path / "sources.toml").write_text(sources)
-    declared = read_folder(tmp_path)
-    place = Place(
+    declared = read_declarations(tmp_path)
+    place = ReadContext(
         observed_at_ms=1_795_262_400_000, zone="UTC", host="web-1"
     )  # 2026-11-21T12:00:00Z
     tried = list(
-        Trial.of(declared).of_lines(
-            source_of(declared, None, None).name, lines.encode().splitlines(), place
+        LineTrial.from_declarations(declared).parse_lines(
+            select_source(declared, None, None).name, lines.encode().splitlines(), place
         )
     )
     assert [(one.reason, one.detail) for one in tried] == [(None, None)] * lines.count("\n")

@@ -10,8 +10,8 @@ from sqlalchemy import insert
 from tests.support.ports import free_port
 from tests.support.records import service
 
-from hourmark.commands.component_status import ComponentStatus, State
-from hourmark.config.groups import Etl, Storage
+from hourmark.commands.component_status import ComponentState, ComponentStatus
+from hourmark.config.groups import EtlSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.process.metrics_server import serve_metrics
 from hourmark_etl.ledger import tables
@@ -25,43 +25,54 @@ NOW_MS = 1_800_000_000_000
 
 def ask(folder: Path, port: int, now_ms: int = NOW_MS) -> ComponentStatus:
     etl, storage = (
-        Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", metrics_port=port),
-        Storage(root=f"file://{folder}/root"),
+        EtlSettings(ledger=f"sqlite:///{folder}/ledger.sqlite", metrics_port=port),
+        StorageSettings(root=f"file://{folder}/root"),
     )
     return driver(Config(etl=etl, storage=storage), now_ms)
 
 
 def test_without_a_ledger_none_runs_and_the_next_step_is_told(tmp_path: Path) -> None:
     found = ask(tmp_path, free_port())
-    assert found.state is State.NOT_RUNNING and "hourmark types apply" in found.detail
+    assert found.state is ComponentState.NOT_RUNNING and "hourmark types apply" in found.detail
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
 def test_a_ledger_that_no_driver_ever_had_says_so(tmp_path: Path) -> None:
     Database(f"sqlite:///{tmp_path}/ledger.sqlite").close()
     found = ask(tmp_path, free_port())
-    assert found.state is State.NOT_RUNNING and "`hourmark etl run` starts one" in found.detail
+    assert (
+        found.state is ComponentState.NOT_RUNNING
+        and "`hourmark etl run` starts one" in found.detail
+    )
 
 
-@pytest.mark.parametrize(("seconds_ago", "state"), [(50, State.RUNNING), (600, State.NOT_RUNNING)])
+@pytest.mark.parametrize(
+    ("seconds_ago", "state"), [(50, ComponentState.RUNNING), (600, ComponentState.NOT_RUNNING)]
+)
 def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(
-    tmp_path: Path, seconds_ago: int, state: State
+    tmp_path: Path, seconds_ago: int, state: ComponentState
 ) -> None:
     seen_ms = NOW_MS - seconds_ago * 1000
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         beat(database, database.acquire(CLOSER), seen_ms)
-        assert (no_driver(driver_seen_ms(database), NOW_MS) is None) == (state is State.RUNNING)
+        assert (no_driver(driver_seen_ms(database), NOW_MS) is None) == (
+            state is ComponentState.RUNNING
+        )
     found = ask(tmp_path, free_port())
     assert (found.state, found.heard_at_ms) == (state, seen_ms)
 
 
 @pytest.mark.parametrize(
     ("sign_s", "report_s", "state"),
-    [(4, 600, State.RUNNING), (4, None, State.RUNNING), (600, 4, State.NOT_RUNNING)],
+    [
+        (4, 600, ComponentState.RUNNING),
+        (4, None, ComponentState.RUNNING),
+        (600, 4, ComponentState.NOT_RUNNING),
+    ],
     ids=["hosts are silent", "no host reported yet", "a driver without the closer stages reports"],
 )
 def test_reports_of_hosts_say_nothing_of_the_driver(
-    tmp_path: Path, sign_s: int, report_s: int | None, state: State
+    tmp_path: Path, sign_s: int, report_s: int | None, state: ComponentState
 ) -> None:
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         lease = database.acquire(CLOSER)
@@ -83,10 +94,10 @@ def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path:
         assert "has not looked yet" in ask(tmp_path, port).detail
         metrics.last_poll.set(NOW_MS / 1000 - 3)
         looked = ask(tmp_path, port)
-        assert looked.state is State.RUNNING and looked.heard_at_ms == NOW_MS - 3000
+        assert looked.state is ComponentState.RUNNING and looked.heard_at_ms == NOW_MS - 3000
         assert looked.detail.startswith(f"looked 3 s ago (127.0.0.1:{port}); ")
         assert f"commit {lease.epoch}" in looked.detail
-        assert ask(tmp_path, port, NOW_MS + HANGS_MS).state is State.SILENT
+        assert ask(tmp_path, port, NOW_MS + HANGS_MS).state is ComponentState.SILENT
     finally:
         stop()
-    assert ask(tmp_path, port).state is State.UNKNOWN
+    assert ask(tmp_path, port).state is ComponentState.UNKNOWN

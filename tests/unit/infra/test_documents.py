@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.kafka.topic_names import central_topic, events_topic
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -17,7 +17,7 @@ def test_topics_are_named_as_each_cluster_has_them(document: str) -> None:
     text = (ROOT / document).read_text()
     at_the_edge = events_topic("page-viewed")
     assert f"`{at_the_edge}`" in text
-    assert f"`{central_topic(at_the_edge, Kafka().edge_alias)}`" in text
+    assert f"`{central_topic(at_the_edge, KafkaSettings().edge_alias)}`" in text
     assert "kafka.edge_alias" in text
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.java_version import parse_version
+from hourmark.java_version import parse_java_version
 from hourmark_infra.java.find import export_java_home, find_java
 from hourmark_infra.java.install import render_wrapper
 
@@ -23,7 +23,7 @@ from hourmark_infra.java.install import render_wrapper
     ],
 )
 def test_versions_are_read_as_java_writes_them(words: str, version: int | None) -> None:
-    assert parse_version(words) == version
+    assert parse_java_version(words) == version
 
 
 def _fake_java(folder: Path, version: str) -> Path:

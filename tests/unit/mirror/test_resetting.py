@@ -13,23 +13,25 @@ import pytest
 from tests.unit.mirror.watch.test_judging import WELL, P
 
 from hourmark.kafka.clients import Partition, TopicInfo
-from hourmark.kafka.mirror import gaps
+from hourmark.kafka.mirror import find_gaps
 from hourmark_mirror import reset
-from hourmark_mirror.reset import Kept, begin_anew, stale
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.verify.checks import Check, Checks
-from hourmark_mirror.watch.alarms import Limits, judged
-from hourmark_mirror.watch.memory import WatchMemory
-from hourmark_mirror.watch.observed import Memory
+from hourmark_mirror.reset import StoredPosition, reset_positions, stale_positions
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
+from hourmark_mirror.watch.alarms import AlarmLimits, evaluate_alarms
+from hourmark_mirror.watch.observation import WatchState
+from hourmark_mirror.watch.watch_state_store import WatchStateStore
 
 
-def of(topic: str, partition: int, position: int, edge_end: int | None) -> Kept:
-    return Kept(Partition(topic, partition), position, edge_end, b"")
+def of(topic: str, partition: int, position: int, edge_end: int | None) -> StoredPosition:
+    return StoredPosition(Partition(topic, partition), position, edge_end, b"")
 
 
 def test_where_one_position_lies_past_the_edges_end_all_of_its_topic_are_forgotten() -> None:
     anew, outgrown = of("events.click", 0, 9, 8), of("events.click", 1, 5, 6)
-    assert stale([anew, outgrown, of("events.view", 0, 3, 3), of("events.view", 1, 3, 400)]) == [
+    assert stale_positions(
+        [anew, outgrown, of("events.view", 0, 3, 3), of("events.view", 1, 3, 400)]
+    ) == [
         anew,
         outgrown,
     ]
@@ -37,7 +39,7 @@ def test_where_one_position_lies_past_the_edges_end_all_of_its_topic_are_forgott
 
 def test_what_the_edge_does_not_tell_of_is_kept_and_said_so() -> None:
     away = of("events.click", 0, 9, None)
-    assert stale([away]) == []
+    assert stale_positions([away]) == []
     assert (
         str(away) == "events.click-0: the mirror stands at 9, the edge has no such topic-partition"
     )
@@ -58,10 +60,10 @@ class Played:
         start: int = 0,
     ) -> None:
         self.folder, self.forgotten = folder, False
-        self.watched = judged(WELL, Memory(), Limits(24.0, {})).memory
-        WatchMemory(folder).keep(self.watched)
-        checks = Checks(folder, "c")
-        checks.topics[P.topic] = Check("id-1", {0: 100})
+        self.watched = evaluate_alarms(WELL, WatchState(), AlarmLimits(24.0, {})).state
+        WatchStateStore(folder).save(self.watched)
+        checks = VerificationState(folder, "c")
+        checks.topics[P.topic] = TopicCheckpoint("id-1", {0: 100})
         checks.save()
         edge: Any = types.SimpleNamespace(
             starts=lambda partitions: dict.fromkeys(partitions, start), cluster_id=lambda: "c"
@@ -69,20 +71,22 @@ class Played:
         sites: Any = types.SimpleNamespace(
             topics=lambda: [TopicInfo(P.topic, topic_id, (0,))], edge=edge
         )
-        monkeypatch.setattr(reset, "refuse_beside_workers", lambda _: None)
-        monkeypatch.setattr(reset, "forget", self.forget)
-        begin_anew(
-            folder, cast(Sites, sites), [of(P.topic, 0, 100, 100), of("events.gone", 0, 9, None)]
+        monkeypatch.setattr(reset, "refuse_while_workers_run", lambda _: None)
+        monkeypatch.setattr(reset, "delete_positions", self.forget)
+        reset_positions(
+            folder,
+            cast(MirrorSites, sites),
+            [of(P.topic, 0, 100, 100), of("events.gone", 0, 9, None)],
         )
         assert self.forgotten
 
     def forget(self, *_: object) -> None:
         self.forgotten = True
-        self.checked_at = Checks(self.folder, "c").positions
+        self.checked_at = VerificationState(self.folder, "c").positions
 
     def covered(self) -> int:
-        with WatchMemory(self.folder).turn() as memory:
-            known = memory.of(P)
+        with WatchStateStore(self.folder).locked() as memory:
+            known = memory.partition_state(P)
         assert known is not None
         return known.covered
 
@@ -97,12 +101,12 @@ def test_what_is_copied_again_is_not_believed_to_be_copied(
     assert (played.checked_at, played.covered()) == ({P: 0}, 0), (
         "known before a position is forgotten"
     )
-    assert [str(gap.partition) for gap in gaps(played.checked_at, {P: 70})] == ["events.a-0"]
-    with WatchMemory(tmp_path).turn() as memory:
+    assert [str(gap.partition) for gap in find_gaps(played.checked_at, {P: 70})] == ["events.a-0"]
+    with WatchStateStore(tmp_path).locked() as memory:
         seen = dataclasses.replace(
             WELL, now_ms=WELL.now_ms + 1000, starts={P: 70}, positions={P: 75}
         )
-        found = judged(seen, memory, Limits(24.0, {})).alarms
+        found = evaluate_alarms(seen, memory, AlarmLimits(24.0, {})).alarms
     assert ["offsets 0 to 69 may be missing" in alarm.seen for alarm in found] == [True]
 
 
@@ -111,7 +115,7 @@ def test_what_retention_had_deleted_before_is_no_hole_once_all_is_copied_again(
 ) -> None:
     played = Played(tmp_path, monkeypatch, start=30)
     assert (played.checked_at, played.covered()) == ({P: 30}, 30)
-    assert gaps(played.checked_at, {P: 30}) == []
+    assert find_gaps(played.checked_at, {P: 30}) == []
 
 
 def test_of_a_topic_made_anew_it_stays_known_up_to_where_the_old_one_was_copied(

@@ -68,4 +68,4 @@ def test_a_stopped_tailer_says_what_waits_for_it_and_how_to_take_the_host_away(
 
 def test_help_says_what_a_stop_leaves_waiting() -> None:
     text = " ".join(CliRunner().invoke(root, ["tail", "--help"]).output.split())
-    assert "says no goodbye" in text and "wait for its host" in text and "--drain" in text
+    assert "reports no goodbye" in text and "wait for this host" in text and "--drain" in text

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config.loading import home
+from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack.options import Clusters, clusters_option
@@ -86,7 +86,7 @@ def demo(
         clusters=clusters or 2,
         keep=keep,
     )
-    result = Demo(home() / "demo", wish, SystemClock(), say_on_stderr).run()
+    result = Demo(stack_state_dir() / "demo", wish, SystemClock(), say_on_stderr).run()
     say_on_stderr(result.report.as_text())
     click.echo(json.dumps(result.outcome) if as_json else outcome.as_text(result.outcome))
     for fault in result.faults:
@@ -97,7 +97,10 @@ def demo(
         "inside:"
     )
     up, *others = commands_to_look_inside(
-        home() / "demo", result.config_file, result.expectations_file, result.example_hour
+        stack_state_dir() / "demo",
+        result.config_file,
+        result.expectations_file,
+        result.example_hour,
     )
     for command in others if keep else (up, *others):
         say_on_stderr(f"  {command}")

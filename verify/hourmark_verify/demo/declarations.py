@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.rules.event_types import DEAD_LETTERS, read_folder
+from hourmark.rules.event_types import DEAD_LETTERS, read_declarations
 from hourmark_verify.demo.events import AD_SHOWN, TRACK_PLAYED
 from hourmark_verify.demo.named_lines import TYPE as LINES
 
@@ -97,7 +97,7 @@ def told(
     folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
     """Types, sources and limits of a folder, as the judge is told them."""
-    types, sources, limits = read_folder(folder)
+    types, sources, limits = read_declarations(folder)
     told_types = {
         t.name: {
             **t.line.model_dump(exclude={"payload"}),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL, SD_ELEMENTS
 from hourmark_delivery_service.parsing.syslog.times import SyslogTimestamp
@@ -171,6 +171,6 @@ def header_time_ms(
 def not_syslog_rejection() -> Rejected:
     """Return the rejection of a line that does not begin with a syslog header."""
     return Rejected(
-        Reason.NOT_SYSLOG,
+        DeadLetterReason.NOT_SYSLOG,
         "the line begins with no header of syslog: RFC 5424, RFC 3164, or a time and a host",
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from hourmark.avro.framing import put_long
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.rules.line_rule import SD_PARAM, LineRule, Redaction
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.header import SyslogHeader
@@ -148,7 +148,7 @@ class DatumEncoder:
         if unknown and self._rule.unknown == "refuse":
             names = ", ".join(sorted(unknown))[:200]
             raise Rejected(
-                Reason.UNKNOWN_FIELD,
+                DeadLetterReason.UNKNOWN_FIELD,
                 f"{self._type} has no field {names}",
                 self._type,
                 key=min(unknown),
@@ -213,7 +213,10 @@ class DatumEncoder:
         absent = field.absent if nulls else field.default
         if absent is None:
             raise Rejected(
-                Reason.MISSING_FIELD, f"the field {field.name} is missing", self._type, field.name
+                DeadLetterReason.MISSING_FIELD,
+                f"the field {field.name} is missing",
+                self._type,
+                field.name,
             )
         out += absent
 
@@ -252,6 +255,6 @@ def _put_map(texts: Mapping[Any, Any], out: bytearray) -> None:
             try:
                 raw.decode()
             except UnicodeDecodeError:
-                raise Mismatch("holds what is not UTF-8", Reason.NOT_UTF8) from None
+                raise Mismatch("holds what is not UTF-8", DeadLetterReason.NOT_UTF8) from None
             put_bytes(raw, out)
     out.append(0)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from hourmark.avro.fields import INTEGER_RANGES, UUID_TEXT
 from hourmark.avro.framing import SHORT_END, SHORT_LONGS, put_long
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 ENCODED_BYTES_MAX: Final = 6 << 20  # of a datum; an event has this limit with its key and envelope
@@ -38,7 +38,9 @@ class Mismatch(ValueError):
         reason: Machine-readable reason for a dead letter.
     """
 
-    def __init__(self, expected: str, reason: Reason = Reason.WRONG_FIELD) -> None:
+    def __init__(
+        self, expected: str, reason: DeadLetterReason = DeadLetterReason.WRONG_FIELD
+    ) -> None:
         super().__init__(expected)
         self.reason = reason
 

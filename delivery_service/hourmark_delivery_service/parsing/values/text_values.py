@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hourmark.avro.framing import put_long
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaCompiler
 from hourmark_delivery_service.parsing.values.primitives import (
     Encoder,
@@ -82,7 +82,7 @@ def _utf8(text: bytes) -> str:
         return text.decode()
     except UnicodeDecodeError as error:
         raise Mismatch(
-            f"is not UTF-8: {error.reason} at byte {error.start}", Reason.NOT_UTF8
+            f"is not UTF-8: {error.reason} at byte {error.start}", DeadLetterReason.NOT_UTF8
         ) from None
 
 

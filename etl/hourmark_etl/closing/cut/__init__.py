@@ -1,3 +1,1 @@
-"""May an hour close: who has reported, where the clusters stand, and what an override closes
-without it.
-"""
+"""Decides whether an hour may close: who has reported, what the clusters hold, overrides."""

@@ -1,8 +1,7 @@
-"""Asks every site and the central cluster for the cut: the real `Sites`; and the ledger: the real
-`Progress`.
+"""Implements `SiteClusters` with Kafka clusters and `StagingProgress` with the ledger.
 
-What is found at a site of several is said with its alias. Gaps are gaps of a topic, of whichever
-site: they hold its type.
+If there are several sites, messages name the site's alias. A gap concerns a topic, at whichever
+site it was found, and blocks the topic's event type.
 """
 
 from __future__ import annotations
@@ -12,35 +11,47 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hourmark.clock import Clock
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.mirror import MirrorPositions
 from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
-from hourmark_etl.closing.cut.edge import EdgeSite, existing, partitions
+from hourmark_etl.closing.cut.edge import EdgeSite, partitions_of, require_topics
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.batches import check_other_topics, hold_promises
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.model import FIRST_SITE, Position, Reporter
+from hourmark_etl.model import FIRST_SITE, ReportedSource, StagingPosition
 from hourmark_etl.topics import SiteCluster
 
 _LOG = logging.getLogger(__name__)
 
 
-class Clusters:
-    """The edges of all sites, and the central cluster."""
+class KafkaSiteClusters:
+    """The edge clusters of all sites and the central cluster.
+
+    It answers what is needed to decide whether an hour is complete.
+    """
 
     def __init__(
         self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database, lease: Lease
     ) -> None:
         self._edges, self._central, self._database, self._lease = edges, central, database, lease
-        self._lost: list[OffsetGap] = []  # of the central topics, by their names at the edge
+        self._lost_gaps: list[OffsetGap] = []  # lost ends of central topics, by edge name
 
     @classmethod
-    def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> Clusters:
-        """The clusters that the settings name."""
+    def connect(
+        cls, kafka: KafkaSettings, database: Database, lease: Lease, clock: Clock
+    ) -> KafkaSiteClusters:
+        """Create clients for the clusters that the settings name.
+
+        Args:
+            kafka: The KafkaSettings settings with all sites.
+            database: The ledger.
+            lease: The closer's lease.
+            clock: Clock for the time of checks.
+        """
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
             only = EdgeSite(
@@ -62,23 +73,31 @@ class Clusters:
         return cls(edges, central, database, lease)
 
     def close(self) -> None:
-        """Leave the clusters."""
+        """Close the connections to the clusters."""
         for edge in self._edges:
             edge.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Look for gaps in the topics of these types, and of promises and reports; remember where
-        the mirrors stand.
+        """Search the topics of these types and the control topics for missing records.
+
+        The result is available from `gaps`. The mirrors' current positions are stored in the ledger
+        for the next check.
+
+        Args:
+            types: Event types to check.
+
+        Raises:
+            Unavailable: A cluster does not answer or lacks a required topic.
+            StaleDriver: Another closer has taken over the lease.
         """
-        self._find_lost()
+        self._refresh_lost_gaps()
         for edge in self._edges:
             edge.check(types)
-        self.central_ends([AUDIT])  # finds those that are shorter
+        self.central_ends([AUDIT])  # detects logs that have become shorter
 
-    def _find_lost(self) -> None:
-        """What the ledger knows to be lost."""
-        known, self._lost = self._lost, open_gaps(self._database)
-        for gap in self._lost:
+    def _refresh_lost_gaps(self) -> None:
+        known, self._lost_gaps = self._lost_gaps, open_gaps(self._database)
+        for gap in self._lost_gaps:
             if gap not in known:
                 _LOG.error(
                     "%s; where a copy of the ledger was restored, and Kafka's retention took "
@@ -90,34 +109,48 @@ class Clusters:
                 )
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors
-        stand now.
+        """Return the gaps of these topics that an override can accept, and new edge checks.
 
-        None of promises while their log ends before what was staged of it: others will come in
-        those places, and nobody reads them.
+        The checks contain the current log starts and mirror positions, so that later checks pass. A
+        gap of the audit topic cannot be accepted while its log ends below the staging position,
+        because new records at those offsets would not be read.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Raises:
+            Unavailable: A cluster does not answer.
         """
         found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
         gaps = [
-            dataclasses.replace(gap, what=self._said(edge, gap.what))
+            dataclasses.replace(gap, what=self._with_site(edge, gap.what))
             for edge, gaps, _ in found
             for gap in gaps
         ]
-        is_short = AUDIT in topics and bool(self._ask_centre([AUDIT])[1])
-        lost = [h for h in self._lost if h.topic in topics and not (is_short and h.topic == AUDIT)]
+        is_short = AUDIT in topics and bool(self._query_central([AUDIT])[1])
+        lost = [
+            h for h in self._lost_gaps if h.topic in topics and not (is_short and h.topic == AUDIT)
+        ]
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
-        """By edge topic: why records of it may never arrive."""
+        """Return the topics whose records may never arrive, by edge name, with the reasons."""
         at_edges = (
-            (t, self._said(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
+            (t, self._with_site(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
         )
-        return _joined([*at_edges, *((h.topic, h.what) for h in self._lost)])
+        return _join_messages([*at_edges, *((h.topic, h.what) for h in self._lost_gaps)])
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """End offsets at each edge.
+        """Return the end offsets of the topics at each site's edge.
 
-        A host may report at one site and be promised at another: so all sites are asked for one
-        control topic before any for the next.
+        A host may report at one site while its events are promised at another. So each control
+        topic is queried at all sites before the next topic.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Returns:
+            End offsets by site and partition.
         """
         ends: dict[str, dict[Partition, int]] = {edge.site: {} for edge in self._edges}
         for asked in (
@@ -129,53 +162,68 @@ class Clusters:
         return ends
 
     def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
-        """By edge topic: what a mirror has yet to copy below the cut."""
+        """Return the topics that a mirror has not yet copied up to the cut, with the reasons.
+
+        Args:
+            cut: End offsets of `edge_ends`.
+
+        Returns:
+            Readable reasons by edge topic; empty if everything is copied.
+        """
         behind = (
-            (t, self._said(edge, what))
+            (t, self._with_site(edge, what))
             for edge in self._edges
             for t, what in edge.not_mirrored(cut[edge.site]).items()
         )
-        return _joined(behind)
+        return _join_messages(behind)
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """High watermarks, on the central cluster, of the topics mirrored from these, of every
-        site.
+        """Return the high watermarks, on the central cluster, of these topics of every site.
 
-        Not the last stable offsets: the mirror's position may be committed before the marker of the
-        very transaction reaches another partition, and then those would leave its records out.
-        TopicReplaced if one is not the topic that is staged.
+        Last stable offsets are not sufficient: a mirror's position may be committed before the
+        transaction marker reaches another partition, and its records would be missed. If a log of
+        audit records ends below the staging position, that is recorded as a gap.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Raises:
+            TopicReplaced: A topic is not the one that was staged.
+            Unavailable: The cluster does not answer or lacks a topic.
         """
-        ends, shorter = self._ask_centre(topics)
+        ends, shorter = self._query_central(topics)
         if shorter:
             hold_promises(self._database, self._lease, shorter)
-            self._find_lost()
+            self._refresh_lost_gaps()
         return ends
 
-    def _ask_centre(
+    def _query_central(
         self, topics: Collection[str]
-    ) -> tuple[Mapping[Partition, int], list[Position]]:
-        """Ends; and what was staged of promises, where their log ends before it."""
-        infos = existing(
-            self._central, [name for edge in self._edges for name in edge.central(topics)]
+    ) -> tuple[Mapping[Partition, int], list[StagingPosition]]:
+        """Return the ends, and the staging positions of audit topics whose logs end below them."""
+        infos = require_topics(
+            self._central, [name for edge in self._edges for name in edge.central_names(topics)]
         )
         check_other_topics(self._database, infos.values())
-        audits = {name for edge in self._edges for name in edge.central([AUDIT])} & infos.keys()
-        asked = partitions([infos[name] for name in audits])
+        audits = {
+            name for edge in self._edges for name in edge.central_names([AUDIT])
+        } & infos.keys()
+        asked = partitions_of([infos[name] for name in audits])
         staged = [
             at for p in asked for at in batches.positions_at(self._database, p)
-        ]  # before its end: staging goes on
-        ends = self._central.ends(partitions(infos.values()), committed=False)
+        ]  # read before the ends, because staging continues
+        ends = self._central.ends(partitions_of(infos.values()), committed=False)
         return ends, [
             p
             for p in staged
-            if p.topic_id == infos[p.topic].topic_id and ends[p.of] < p.next_offset
+            if p.topic_id == infos[p.topic].topic_id and ends[p.topic_partition] < p.next_offset
         ]
 
-    def _said(self, edge: EdgeSite, what: str) -> str:
+    def _with_site(self, edge: EdgeSite, what: str) -> str:
         return what if len(self._edges) == 1 else f"{edge.alias}: {what}"
 
 
-def _joined(said: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _join_messages(said: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for topic, what in said:
         found[topic] = f"{found[topic]}; {what}" if topic in found else what
@@ -184,23 +232,35 @@ def _joined(said: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerProgress:
-    """What a cut asks of the ledger: the real `Progress`."""
+    """Staging progress as recorded in the ledger.
+
+    Attributes:
+        database: The ledger.
+        cluster_id: Kafka cluster id of the central cluster.
+    """
 
     database: Database
     cluster_id: str
 
-    def reporters(self) -> list[Reporter]:
-        """Latest staged reports."""
+    def reporters(self) -> list[ReportedSource]:
+        """Return the latest staged report of every source."""
         return reporters(self.database)
 
     def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """The next offset to stage, of what is below these central ends and not yet staged."""
+        """Return the next offset to stage of each partition that is not staged up to its end.
+
+        Args:
+            ends: End offsets of partitions of the central cluster.
+        """
         positions = self._positions()
         return {p: positions.get(p, 0) for p, end in ends.items() if positions.get(p, 0) < end}
 
     def staged_next(self, partition: Partition) -> int:
-        """The next offset to stage."""
+        """Return the next offset to stage of a central partition; 0 if nothing is staged."""
         return self._positions().get(partition, 0)
 
     def _positions(self) -> dict[Partition, int]:
-        return {p.of: p.next_offset for p in batches.positions(self.database, self.cluster_id)}
+        return {
+            p.topic_partition: p.next_offset
+            for p in batches.positions(self.database, self.cluster_id)
+        }

@@ -1,23 +1,22 @@
-"""The cut: in offsets and not in times, what must be on the central cluster, and staged, before an
-hour may freeze.
+"""The cut: the offsets that must be on the central cluster and staged before an hour may freeze.
 
-Five phases, each waiting for one thing:
+A cut has five phases:
 
-    reports   every live source is past the hour's end, by reports that are staged already, or the hour's deadline is
-    control   the edge's ends of hosts, then of audit, are taken; the mirror reaches them
-    promises  the central ends of both are taken; the ledger reaches them; nobody new has appeared in the reports, and whoever
-              is to be waived is still behind by the reports of now
-    events    the edge's ends of the types' topics are taken; the mirror reaches them
-    arrival   the central ends of those are taken; the ledger reaches them
+    reports   every live source has reported past the hour's end, or the hour's deadline has passed
+    control   the edge's end offsets of host reports, then of audit records, are taken; the mirror reaches them
+    promises  the central end offsets of both are taken; the ledger reaches them; no new source has appeared in the
+              reports, and sources to be waived are still behind
+    events    the edge's end offsets of the types' topics are taken; the mirror reaches them
+    arrival   the central end offsets of those are taken; the ledger reaches them
 
-Audit offsets are compared on the central cluster only: the promises that count are those below the
-central audit end taken in `promises`. Every one of them was at the edge before, and its events
-before it, so the events' edge ends, taken afterwards, lie past them: no promise that counts can
-have an event beyond the cut, and the offsets of the two clusters need no translation.
+Audit offsets are compared on the central cluster only: promises count if they are below the central
+audit end taken in `promises`. Each of them was at the edge earlier, and its events before it, so
+the events' edge ends, which are taken later, lie beyond them. No promise that counts can have an
+event beyond the cut, and offsets of the two clusters need no translation.
 
-With several sites each phase waits for all of them: a cut has an audit end of every site
-(`AuditOffsets`). A site that is cut off keeps every type open, as nobody can say what its hosts
-were promised.
+With several sites each phase waits for all of them: a cut has an audit end for every site
+(`AuditOffsets`). A disconnected site keeps every type open, because what its hosts were promised is
+unknown.
 """
 
 from __future__ import annotations
@@ -31,104 +30,128 @@ from hourmark.errors import Finding
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark_etl.closing.cut.readiness import (
+    LatestReports,
     Readiness,
-    Reports,
-    carries,
-    clocks_apart,
-    newly_seen,
-    ready,
-    still_waived,
-    without_newly_seen,
+    are_still_behind,
+    describe_clock_difference,
+    find_new_sources,
+    may_deliver,
+    readiness_by_type,
+    waive_new_sources,
 )
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
-from hourmark_etl.model import NONE_MEANT, AuditOffsets, Frontier, Phase, Reporter
-
-EdgeEnds = Mapping[
-    str, Mapping[Partition, int]
-]  # by site, of its edge's topics by their names there
-OVERDUE_MS: Final = 30_000  # after its end, an hour that waits for somebody says for whom
-NAMED_MAX: Final = 20
-LAGGARD_SECONDS: Final = (
-    10.0  # how long a topic that the mirror lags on may hold up the types beside it
+from hourmark_etl.model import (
+    NO_AUDIT_OFFSETS,
+    AuditOffsets,
+    ClosingPhase,
+    Frontier,
+    ReportedSource,
 )
-# the same of one of which nothing is staged; or so many times as long as its last batch took:
+
+EdgeEnds = Mapping[str, Mapping[Partition, int]]  # end offsets by site and edge partition
+OVERDUE_MS: Final = 30_000  # an hour that waits longer than this reports what it waits for
+NAMED_MAX: Final = 20
+LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may delay other types
+# the same for a topic without staging progress, or this many times its last batch's duration:
 STANDING_SECONDS: Final = 120.0
 _BATCHES: Final = 3
 
 
-class Sites(Protocol):
-    """What a cut asks of the clusters: of all sites at once.
+class SiteClusters(Protocol):
+    """The Kafka clusters of all sites, as needed to decide whether an hour is complete.
 
-    Edge names throughout; offsets are the next to read.
+    Topics have their names at the edge; offsets are the next to read.
     """
 
     def check(self, types: Collection[str]) -> None:
-        """Look for gaps in the topics of these types, and of promises and reports; remember where
-        the mirror stands.
+        """Search the topics of these event types and the control topics for missing records.
+
+        The result is available from `gaps`. The mirrors' current positions are recorded for the
+        next check.
+
+        Args:
+            types: Event types to check.
         """
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """End offsets at each edge, topic by topic in this order: those of control topics at every
-        edge before the next's.
+        """Return the end offsets of the topics at each site's edge, by site and partition.
+
+        Topics are queried in this order, and each control topic at all sites before the next one.
         """
 
     def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
-        """Topics of which a mirror has yet to copy something below the cut, and what,
-        human-readable; empty: all have reached it.
+        """Return the topics that a mirror has not yet copied up to the cut, with readable reasons.
+
+        Args:
+            cut: End offsets of `edge_ends`.
+
+        Returns:
+            Reasons by topic; empty if everything is copied.
         """
 
     def gaps(self) -> dict[str, str]:
-        """Topics of which records may never arrive (retention, a topic recreated), and why: nothing
-        of them may freeze.
+        """Return the topics whose records may never arrive, with readable reasons.
+
+        Causes are retention and recreated topics. Hours of these topics must not freeze.
         """
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics that an override may accept, and checks from where the edge's
-        topics are watched again with it.
+        """Return the offset gaps of these topics that an override may accept, and new edge checks.
+
+        The checks are the positions from which the topics are monitored after the gap is accepted.
         """
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """High watermarks, on the central cluster, of the topics mirrored from these, of every
-        site. Where a log of promises ends before what was staged of it, that is a gap from then on.
+        """Return the high watermarks, on the central cluster, of these topics of every site.
+
+        If a log of audit records ends below the staging position, that is recorded as a gap.
         """
 
     def close(self) -> None:
-        """Leave the clusters."""
+        """Close the connections to the clusters."""
 
 
 class StagingProgress(Protocol):
-    """What a cut asks of the ledger."""
+    """How far records are staged, as needed to decide whether an hour is complete."""
 
-    def reporters(self) -> list[Reporter]:
-        """Latest staged reports."""
+    def reporters(self) -> list[ReportedSource]:
+        """Return the latest staged report of every source."""
 
     def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Of which something is below these central ends and not yet staged: the next offset to
-        stage; empty: all is there.
+        """Return the next offset to stage of each partition that is not staged up to its end.
+
+        Args:
+            ends: End offsets of partitions of the central cluster.
+
+        Returns:
+            Next offset by partition; empty if everything is staged.
         """
 
     def staged_next(self, partition: Partition) -> int:
-        """The next offset to stage of a partition of the central cluster; 0 where nothing was
-        staged of it.
-        """
+        """Return the next offset to stage of a central partition; 0 if nothing is staged."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cut:
-    """A finished cut: the hours of these types that end at or before their watermark may freeze.
+class ClosingCut:
+    """A point in all topics up to which the hours of some event types are complete and may close.
 
-    `waived`: by type, the sources that its hours go without. `unverified`: by type, what a cut by
-    an operator's override skipped.
+    Attributes:
+        taken_at_ms: When the cut was started, in Unix milliseconds.
+        watermarks_ms: By event type: hours that end at or before this time (Unix milliseconds) may
+            close.
+        audit_next: Audit records below these offsets count.
+        waived: By event type, the sources that its hours close without.
+        unverified: By event type, checks that an operator's override skipped.
     """
 
     taken_at_ms: int
     watermarks_ms: Mapping[str, int]
-    audit_next: AuditOffsets  # promises below count
-    waived: Mapping[str, tuple[Reporter, ...]] = dataclasses.field(default_factory=dict)
+    audit_next: AuditOffsets  # audit records below count
+    waived: Mapping[str, tuple[ReportedSource, ...]] = dataclasses.field(default_factory=dict)
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
-    def without(self, types: Collection[str]) -> Cut:
-        """The same cut, of which these types take no part."""
+    def without_types(self, types: Collection[str]) -> ClosingCut:
+        """Return a copy of the cut without these event types."""
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
         )
@@ -138,87 +161,112 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """What a cut waits for now, human-readable; `by_type` says it of every type that waits for more
-    than time.
+    """The conditions that closing currently waits for.
+
+    Attributes:
+        phase: The condition of the current cut.
+        what: Readable details.
+        by_type: Condition and details of each event type that waits for more than the end of its
+            hour.
     """
 
-    phase: Phase
+    phase: ClosingPhase
     what: What = ()
-    by_type: Mapping[str, tuple[Phase, What]] = {}
+    by_type: Mapping[str, tuple[ClosingPhase, What]] = {}
 
 
 class CutTaker:
-    """Takes one cut after another; `poll` goes on as far as it can and never blocks on a
-    condition.
+    """Determines which hours are complete by taking one cut after another.
+
+    `poll` never blocks on a condition; it returns what it waits for.
+
+    Args:
+        sites: The clusters of all sites.
+        progress: Staging progress.
+        audits: The site of each central audit topic, by topic name.
+        clock: Clock of the closer.
+        deadline_seconds: Time after an hour's end at which it closes without missing sources.
     """
 
     def __init__(
         self,
-        sites: Sites,
+        sites: SiteClusters,
         progress: StagingProgress,
         audits: Mapping[str, str],
         clock: Clock,
         deadline_seconds: float,
     ) -> None:
-        """`audits`: the central audit topics, and whose each is."""
         self._sites, self._progress, self._clock = sites, progress, clock
         self._audits = audits
         self._deadline_ms = round(deadline_seconds * 1000)
         self._events_since_s = 0.0
         self._staged: Mapping[
             Partition, tuple[int, float]
-        ] = {}  # of what was awaited last: the next to stage, and since when
+        ] = {}  # by awaited partition: next offset to stage, and since when
         self._paces_s: dict[
             Partition, float
-        ] = {}  # how long what was awaited stood before it moved last
-        self._steps: Mapping[Phase, Callable[[Collection[Frontier]], Cut | Phase | Waiting]] = {
-            Phase.REPORTS: self._reports,
-            Phase.CONTROL: self._control,
-            Phase.PROMISES: self._promises,
-            Phase.EVENTS: self._events,
-            Phase.ARRIVAL: self._arrival,
+        ] = {}  # how long each partition stood still before its last progress
+        self._steps: Mapping[
+            ClosingPhase, Callable[[Collection[Frontier]], ClosingCut | ClosingPhase | Waiting]
+        ] = {
+            ClosingPhase.REPORTS: self._reports,
+            ClosingPhase.CONTROL: self._control,
+            ClosingPhase.PROMISES: self._promises,
+            ClosingPhase.EVENTS: self._events,
+            ClosingPhase.ARRIVAL: self._arrival,
         }
-        self._phase = Phase.REPORTS
-        self._begin_anew()
+        self._phase = ClosingPhase.REPORTS
+        self._restart()
 
-    def poll(self, frontiers: Collection[Frontier]) -> Cut | Waiting:
-        """One poll.
+    def poll(self, frontiers: Collection[Frontier]) -> ClosingCut | Waiting:
+        """Advance the current cut through its phases as far as possible.
 
-        Each phase hands over to the next until one has to wait; a finished cut makes room for a new
-        one.
+        Args:
+            frontiers: Frontiers of the types that may take part.
+
+        Returns:
+            The completed cut, after which the next call starts a new one; or what it waits for.
+
+        Raises:
+            Unavailable: A cluster does not answer.
+            Finding: An audit topic does not have exactly one partition.
         """
         while True:
             step = self._steps[self._phase](frontiers)
-            if isinstance(step, Phase):
+            if isinstance(step, ClosingPhase):
                 self._phase = step
                 continue
-            if isinstance(step, Cut):
-                self._begin_anew()
+            if isinstance(step, ClosingCut):
+                self._restart()
             return step
 
-    def _begin_anew(self) -> None:
-        self._phase = Phase.REPORTS
+    def _restart(self) -> None:
+        self._phase = ClosingPhase.REPORTS
         self._taken_at_ms = 0
-        self._seen: list[Reporter] = []
+        self._seen: list[ReportedSource] = []
         self._not_ready: dict[str, What] = {}
         self._chosen: dict[str, Readiness] = {}
         self._edge: EdgeEnds = {}
-        self._central: Mapping[Partition, int] = {}  # of these topics, asked at this time
+        self._central: Mapping[Partition, int] = {}  # ends of `_topics`, queried at `_asked_s`
         self._topics: Sequence[str] = ()
         self._asked_s = 0.0
-        self._audit_next = NONE_MEANT
+        self._audit_next = NO_AUDIT_OFFSETS
 
-    def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
+    def _reports(self, frontiers: Collection[Frontier]) -> ClosingPhase | Waiting:
         self._taken_at_ms = now_ms = self._clock.now_ms()
         if not any(f.hour.end_ms <= now_ms for f in frontiers):
-            return Waiting(Phase.REPORTS)
+            return Waiting(ClosingPhase.REPORTS)
         self._seen = self._progress.reporters()
-        reports, gaps = Reports(self._seen), self._sites.gaps()
-        asked = ready(frontiers, reports, now_ms, self._deadline_ms)
+        reports, gaps = LatestReports(self._seen), self._sites.gaps()
+        asked = readiness_by_type(frontiers, reports, now_ms, self._deadline_ms)
         if for_all := [
-            why for why in (clocks_apart(reports, now_ms), *map(gaps.get, CONTROL)) if why
+            why
+            for why in (describe_clock_difference(reports, now_ms), *map(gaps.get, CONTROL))
+            if why
         ]:
-            return self._waiting(Phase.REPORTS, for_all, dict.fromkeys(asked, tuple(for_all)))
+            return self._waiting(
+                ClosingPhase.REPORTS, for_all, dict.fromkeys(asked, tuple(for_all))
+            )
         ends_ms = {f.event_type: f.hour.end_ms for f in frontiers}
         self._chosen = {
             t: r
@@ -231,12 +279,12 @@ class CutTaker:
             if t not in self._chosen
         }
         if not self._chosen:
-            return self._waiting(Phase.REPORTS, self._overdue(frontiers), {})
+            return self._waiting(ClosingPhase.REPORTS, self._describe_overdue(frontiers), {})
         self._edge, self._asked_s = self._sites.edge_ends(CONTROL), self._clock.monotonic_s()
-        return Phase.CONTROL
+        return ClosingPhase.CONTROL
 
-    def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
-        """What the oldest hour waits for, once it is overdue."""
+    def _describe_overdue(self, frontiers: Collection[Frontier]) -> list[str]:
+        """Return what the oldest overdue hour waits for; empty if no hour is overdue by 30 s."""
         waiting = [
             f
             for f in frontiers
@@ -249,33 +297,34 @@ class CutTaker:
             for who in self._not_ready[f.event_type]
         ]
 
-    def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
+    def _control(self, _: Collection[Frontier]) -> ClosingPhase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
             if self._clock.monotonic_s() - self._asked_s >= LAGGARD_SECONDS:
                 self._asked_s = self._clock.monotonic_s()
                 if _is_shorter(self._sites.edge_ends(CONTROL), self._edge):
-                    self._begin_anew()
-                    return Phase.REPORTS
-            return self._waiting(Phase.CONTROL, list(behind.values()))
-        self._ask_centre(CONTROL)
+                    self._restart()
+                    return ClosingPhase.REPORTS
+            return self._waiting(ClosingPhase.CONTROL, list(behind.values()))
+        self._query_central(CONTROL)
         if self._sites.gaps().keys() & CONTROL:
-            self._begin_anew()
-            return Phase.REPORTS
-        self._audit_next = AuditOffsets.of(
-            {site: self._end_of(topic) for topic, site in self._audits.items()}
+            self._restart()
+            return ClosingPhase.REPORTS
+        self._audit_next = AuditOffsets.from_offsets(
+            {site: self._audit_end(topic) for topic, site in self._audits.items()}
         )
-        return Phase.PROMISES
+        return ClosingPhase.PROMISES
 
-    def _ask_centre(self, topics: Sequence[str]) -> None:
+    def _query_central(self, topics: Sequence[str]) -> None:
         self._topics, self._central, self._asked_s = (
             topics,
             self._sites.central_ends(topics),
             self._clock.monotonic_s(),
         )
 
-    def _not_staged(self) -> Phase | Waiting | None:
-        """What is to be staged first; a log that has lost records since may never reach to the cut,
-        which then begins anew.
+    def _not_staged(self) -> ClosingPhase | Waiting | None:
+        """Return None if everything is staged, else what is missing.
+
+        If a log has become shorter than the cut, the cut can never be reached and starts again.
         """
         behind, now_s = self._progress.not_staged(self._central), self._clock.monotonic_s()
         for p, (at, since_s) in self._staged.items():
@@ -292,14 +341,14 @@ class CutTaker:
             return None
         if now_s - self._asked_s >= LAGGARD_SECONDS:
             awaited, self._asked_s = self._central, now_s
-            self._ask_centre(self._topics)
+            self._query_central(self._topics)
             if any(self._central.get(p, 0) < end for p, end in awaited.items()):
-                self._begin_anew()
-                return Phase.REPORTS
+                self._restart()
+                return ClosingPhase.REPORTS
             self._central = awaited
-        return self._waiting(self._phase, readable(behind, self._central))
+        return self._waiting(self._phase, describe_not_staged(behind, self._central))
 
-    def _end_of(self, audit: str) -> int:
+    def _audit_end(self, audit: str) -> int:
         ends = [end for p, end in self._central.items() if p.topic == audit]
         if len(ends) != 1:
             raise Finding(
@@ -308,18 +357,18 @@ class CutTaker:
             )
         return ends[0]
 
-    def _promises(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
+    def _promises(self, frontiers: Collection[Frontier]) -> ClosingPhase | Waiting:
         if waiting := self._not_staged():
             return waiting
-        self._leave_out(frontiers)
+        self._drop_unavailable_types(frontiers)
         known = self._progress.reporters()
-        later, new = Reports(known), newly_seen(self._seen, known)
-        # what a newly seen source promises may lie past the audit cut: the next cut will know it
+        later, new = LatestReports(known), find_new_sources(self._seen, known)
+        # promises of a new source may lie past the audit cut; the next cut includes them
         for f in frontiers:
             if chosen := self._chosen.pop(f.event_type, None):
-                carried = [r for r in new if carries(f, r)]
-                kept = without_newly_seen(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
-                if kept and still_waived(f, chosen.waived, later):
+                carried = [r for r in new if may_deliver(f, r)]
+                kept = waive_new_sources(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
+                if kept and are_still_behind(f, chosen.waived, later):
                     self._chosen[f.event_type] = kept
                 else:
                     appeared = tuple(f"{r.name} ({r.host_id}): has just appeared" for r in carried)
@@ -327,26 +376,24 @@ class CutTaker:
                         "a source that was behind has caught up",
                     )
         if not self._chosen:
-            return self._given_up()
+            return self._abandon_cut()
         self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._chosen)])
         self._events_since_s = self._clock.monotonic_s()
-        return Phase.EVENTS
+        return ClosingPhase.EVENTS
 
-    def _events(self, _: Collection[Frontier]) -> Phase | Waiting:
+    def _events(self, _: Collection[Frontier]) -> ClosingPhase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
             what = list(behind.values())
             if self._clock.monotonic_s() - self._events_since_s < LAGGARD_SECONDS:
-                return self._waiting(Phase.EVENTS, what)
-            self._drop_topics(behind)
+                return self._waiting(ClosingPhase.EVENTS, what)
+            self._drop_lagging_types(behind)
             if not self._chosen:
-                return self._given_up()
-        self._ask_centre(sorted(events_topic(t) for t in self._chosen))
-        return Phase.ARRIVAL
+                return self._abandon_cut()
+        self._query_central(sorted(events_topic(t) for t in self._chosen))
+        return ClosingPhase.ARRIVAL
 
-    def _leave_out(self, frontiers: Collection[Frontier]) -> None:
-        """Types that were set back, or have a partition that cannot be read, or of whose topic a
-        gap was found.
-        """
+    def _drop_unavailable_types(self, frontiers: Collection[Frontier]) -> None:
+        """Remove types that are no longer open or readable, or whose topic has a gap."""
         still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
         for event_type in list(self._chosen):
             if event_type not in still:
@@ -355,19 +402,17 @@ class CutTaker:
                 del self._chosen[event_type]
                 self._not_ready[event_type] = (why,)
 
-    def _given_up(self) -> Waiting:
-        """No type is left in the cut; the next one begins anew, and until then each waits for what
-        put it out of this one.
-        """
+    def _abandon_cut(self) -> Waiting:
+        """End a cut that has no types left, and return why each type left it."""
         waiting = self._waiting(
-            Phase.REPORTS,
+            ClosingPhase.REPORTS,
             [f"{t}: {w}" for t, what in sorted(self._not_ready.items()) for w in what],
         )
-        self._begin_anew()
+        self._restart()
         return waiting
 
-    def _drop_topics(self, behind: Mapping[str, str]) -> None:
-        """Leave laggards to the next cut, so that they hold up nobody else."""
+    def _drop_lagging_types(self, behind: Mapping[str, str]) -> None:
+        """Move types whose topics lag behind to the next cut, so that they do not delay others."""
         for event_type in [t for t in self._chosen if events_topic(t) in behind]:
             del self._chosen[event_type]
             self._not_ready[event_type] = (behind[events_topic(event_type)],)
@@ -376,84 +421,84 @@ class CutTaker:
             for site, ends in self._edge.items()
         }
 
-    def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
+    def _arrival(self, frontiers: Collection[Frontier]) -> ClosingPhase | ClosingCut | Waiting:
         if gone := self._chosen.keys() - {
             f.event_type for f in frontiers
-        }:  # of which nothing more arrives for now
-            self._leave_to_the_next(gone)
+        }:  # nothing more arrives for these types now
+            self._postpone_types(gone)
             if not self._chosen:
-                self._begin_anew()
-                return Phase.REPORTS
+                self._restart()
+                return ClosingPhase.REPORTS
         if waiting := self._not_staged():
-            if not isinstance(waiting, Waiting) or not (standing := self._standing()):
+            if not isinstance(waiting, Waiting) or not (standing := self._stalled_types()):
                 return waiting
             if (
                 standing == self._chosen.keys()
-            ):  # it waits for nothing else: others whose hour has ended may join
-                return self._left_standing(waiting)
-            self._leave_to_the_next(standing)
-            return Phase.ARRIVAL
-        return Cut(
+            ):  # nothing else is awaited; other types whose hour has ended may join
+                return self._wait_for_stalled(waiting)
+            self._postpone_types(standing)
+            return ClosingPhase.ARRIVAL
+        return ClosingCut(
             taken_at_ms=self._taken_at_ms,
             watermarks_ms={t: r.watermark_ms for t, r in self._chosen.items()},
             audit_next=self._audit_next,
             waived={t: r.waived for t, r in self._chosen.items() if r.waived},
         )
 
-    def _leave_to_the_next(self, types: Collection[str]) -> None:
+    def _postpone_types(self, types: Collection[str]) -> None:
         for event_type in types:
             del self._chosen[event_type]
         topics = tuple(map(events_topic, types))
         self._central = {p: end for p, end in self._central.items() if not p.topic.endswith(topics)}
         self._topics = [t for t in self._topics if t not in topics]
 
-    def _standing(self) -> set[str]:
-        """Types of which nothing was staged for long: their shard's query may hang.
+    def _stalled_types(self) -> set[str]:
+        """Return the types without staging progress for a long time; their shard's query may hang.
 
-        None while any other is being staged.
+        It is empty while any other awaited type is being staged.
         """
         awaited = {
             t: [p for p in self._staged if p in self._central and p.topic.endswith(events_topic(t))]
             for t in self._chosen
         }
-        standing = {t for t, of in awaited.items() if of and all(map(self._stands, of))}
+        standing = {t for t, of in awaited.items() if of and all(map(self._is_stalled, of))}
         return standing if not any(of for t, of in awaited.items() if t not in standing) else set()
 
-    def _stands(self, p: Partition) -> bool:
-        """With batches that take long, the second one after a cut was taken has what it awaits:
-        that is none that hangs.
+    def _is_stalled(self, p: Partition) -> bool:
+        """Return whether a partition's staging has stopped, given how long its batches take.
+
+        The second batch after a cut contains everything that the cut awaits.
         """
         stood_s = self._clock.monotonic_s() - self._staged[p][1]
         return stood_s >= max(STANDING_SECONDS, _BATCHES * self._paces_s.get(p, 0.0))
 
-    def _left_standing(self, waiting: Waiting) -> Waiting:
-        """It says what it waits for, and once it is as old begins anew; what stands now then leaves
-        at once, beside others.
+    def _wait_for_stalled(self, waiting: Waiting) -> Waiting:
+        """Keep waiting for stalled types, but restart the cut once it is 120 s old.
+
+        The stalled types then leave the new cut immediately.
         """
         if self._clock.now_ms() - self._taken_at_ms >= STANDING_SECONDS * 1000:
-            self._begin_anew()
+            self._restart()
         return waiting
 
     def _waiting(
-        self, phase: Phase, what: Sequence[str], by_type: Mapping[str, What] | None = None
+        self, phase: ClosingPhase, what: Sequence[str], by_type: Mapping[str, What] | None = None
     ) -> Waiting:
-        """Types that are in the cut wait for `what`; those that are not, for what keeps them out of
-        it.
+        """Build the result of a poll.
+
+        Types in the cut wait for `what`; the others wait for what excludes them from it.
         """
-        said = shortened(what)
+        said = limit_lines(what)
         in_cut = (
             dict.fromkeys(self._chosen, (phase, said))
             if by_type is None
             else {t: (phase, w) for t, w in by_type.items()}
         )
-        out = {t: (Phase.REPORTS, shortened(w)) for t, w in self._not_ready.items() if w}
+        out = {t: (ClosingPhase.REPORTS, limit_lines(w)) for t, w in self._not_ready.items() if w}
         return Waiting(phase, said, out | in_cut)
 
 
 def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
-    """Whether a log of an edge ends before where it did: it has lost records, and nobody can copy
-    them.
-    """
     return any(
         now.get(site, {}).get(p, 0) < end
         for site, ends in before.items()
@@ -461,18 +506,25 @@ def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
     )
 
 
-def readable(behind: Mapping[Partition, int], ends: Mapping[Partition, int]) -> list[str]:
-    """What `not_staged` says of these ends."""
+def describe_not_staged(
+    behind: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> list[str]:
+    """Return a readable line for each partition that is not staged up to the cut.
+
+    Args:
+        behind: Next offset to stage by partition, from `StagingProgress.not_staged`.
+        ends: End offsets of the cut by partition.
+    """
     return [
         f"staging: {p} is staged up to {at}, the cut is {ends[p]}"
         for p, at in sorted(behind.items())
     ]
 
 
-def shortened(what: Sequence[str]) -> What:
-    """As much of it as a person reads."""
+def limit_lines(lines: Sequence[str]) -> What:
+    """Return at most 20 lines, followed by `and N more` if there are others."""
     return (
-        tuple(what)
-        if len(what) <= NAMED_MAX
-        else (*what[:NAMED_MAX], f"and {len(what) - NAMED_MAX} more")
+        tuple(lines)
+        if len(lines) <= NAMED_MAX
+        else (*lines[:NAMED_MAX], f"and {len(lines) - NAMED_MAX} more")
     )

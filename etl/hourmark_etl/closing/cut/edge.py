@@ -1,9 +1,9 @@
-"""One site as a cut asks it: its edge, and the mirror from there to the central cluster.
+"""One site as seen by a cut: its edge cluster, and the mirror from there to the central cluster.
 
-A gap is looked for at each check: the edge's log start must not have passed what the mirror was to
-copy next at the last check that passed, and topic ids must be the same. A check that fails is not
-recorded, so it fails again until an operator decides. With one cluster there is no mirror, and
-nothing to wait for.
+Each check searches for gaps: the edge's log start must not have passed the offset that the mirror
+was to copy next at the last successful check, and topic ids must be unchanged. A failed check is
+not recorded, so it fails again until an operator decides. With a single cluster there is no mirror,
+and nothing to wait for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition, TopicInfo
-from hourmark.kafka.mirror import ahead, gaps, reached, recreated
+from hourmark.kafka.mirror import find_gaps, partitions_ahead, partitions_behind, recreated_topics
 from hourmark.kafka.topic_names import CONTROL, central_topic, events_topic
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, last_checks, record_checks
@@ -24,22 +24,31 @@ from hourmark_etl.topics import SiteCluster
 
 
 class MirrorReader(Protocol):
-    """Where the mirror stands; `hourmark.kafka.mirror.MirrorPositions` is one."""
+    """Reader of a mirror's committed positions (`hourmark.kafka.mirror.MirrorPositions`)."""
 
     def refresh(self) -> Mapping[Partition, int]:
-        """Edge topic-partition → next edge offset to copy."""
+        """Return the next edge offset to copy of each edge partition."""
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Close the connection to the cluster."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class EdgeSite:
-    """An edge, and its mirror; `mirror` and `alias` are None where the edge is the central cluster,
-    too.
+    """The edge cluster of one site and its mirror.
 
-    `site`: its name in offsets. The ledger keeps checks of a further site's topics under their
-    central names.
+    The ledger stores checks of the first site under edge topic names, and those of other sites
+    under central topic names.
+
+    Attributes:
+        edge: The edge cluster.
+        mirror: The mirror's positions; None if the edge is also the central cluster.
+        alias: Prefix of the site's central topics; None without a mirror.
+        database: The ledger.
+        lease: The closer's lease.
+        clock: Clock for the time of checks.
+        site: Id of the site in `AuditOffsets`.
+        gaps: By edge topic, why its records may never arrive.
     """
 
     edge: SiteCluster
@@ -51,23 +60,29 @@ class EdgeSite:
     site: str = FIRST_SITE
     gaps: dict[str, str] = dataclasses.field(
         default_factory=dict
-    )  # by topic at the edge: why records may never arrive
+    )  # by edge topic: why its records may never arrive
     _positions: Mapping[Partition, int] = dataclasses.field(default_factory=dict)
     _starts: dict[Partition, int] = dataclasses.field(default_factory=dict)
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Close the connection to the mirror's cluster."""
         if self.mirror is not None:
             self.mirror.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Look for gaps in the topics of these types, and of promises and reports; remember where
-        the mirror stands.
+        """Search the topics of these types and the control topics for missing records.
 
-        What was found of other topics at an earlier check stays known.
+        The result is stored in `gaps`; those of other topics are kept. The mirror's current
+        positions are stored in the ledger.
+
+        Args:
+            types: Event types to check.
+
+        Raises:
+            Unavailable: A cluster does not answer, or a control topic does not exist.
         """
         topics = [events_topic(t) for t in sorted(types)]
-        infos = existing(self.edge, CONTROL) | self.edge.topics(topics)
+        infos = require_topics(self.edge, CONTROL) | self.edge.topics(topics)
         found = {
             t: f"{t} does not exist at the edge; what it held may not have been mirrored"
             for t in topics
@@ -76,11 +91,11 @@ class EdgeSite:
         changed: list[EdgeCheck] = []
         if self.mirror is not None:
             before, self._positions = self._last_checks(), self.mirror.refresh()
-            starts = self.edge.starts(partitions(infos.values()))
+            starts = self.edge.starts(partitions_of(infos.values()))
             found |= self._find_gaps(infos, before, starts)
             self._starts |= starts
             copied = {
-                p: self._mirror_next(before.get(p), p, start)
+                p: self._checked_position(before.get(p), p, start)
                 for p, start in starts.items()
                 if p.topic not in found
             }
@@ -90,72 +105,90 @@ class EdgeSite:
                 for p, offset in copied.items()
                 if (p, infos[p.topic].topic_id, offset) not in recorded
             }
-            changed = self._checks(infos, new)
+            changed = self._create_checks(infos, new)
         self.gaps = {t: why for t, why in self.gaps.items() if t not in infos} | found
         record_checks(self.database, self.lease, changed)
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics, and checks of where the edge's logs begin and the mirror
-        stands now.
+        """Return the gaps of these topics that an override can accept, and new edge checks.
 
-        None of a topic whose mirror position lies past its end: it is the old topic's, and means
-        nothing for the new one.
+        A gap cannot be accepted while the mirror's position lies past the end of the topic: the
+        position belongs to a deleted topic of the same name.
+
+        Args:
+            topics: Topic names at the edge.
         """
         asked = sorted(t for t in topics if t in self.gaps)
         if self.mirror is None or not asked:
             return [], []
         infos = self.edge.topics(asked)
-        found = partitions(infos.values())
+        found = partitions_of(infos.values())
         positions, starts = self.mirror.refresh(), self.edge.starts(found)
-        stale = {p.topic for p in ahead(self.edge.ends(found), positions)}
+        stale = {p.topic for p in partitions_ahead(self.edge.ends(found), positions)}
         fresh = {p: max(positions.get(p, 0), starts[p]) for p in found if p.topic not in stale}
         accepted = [
             OffsetGap(topic=t, accepted_at_ms=None, what=self.gaps[t], lost_end=False)
             for t in sorted({p.topic for p in fresh})
         ]
-        return accepted, self._checks(infos, fresh)
+        return accepted, self._create_checks(infos, fresh)
 
     def ends(self, topics: Sequence[str]) -> dict[Partition, int]:
-        """End offsets, topic by topic in this order."""
-        infos = existing(self.edge, topics)
+        """Return the end offsets of the topics' partitions, queried in the order of `topics`.
+
+        Raises:
+            Unavailable: The cluster does not answer or lacks a topic.
+        """
+        infos = require_topics(self.edge, topics)
         ends: dict[Partition, int] = {}
         for topic in topics:
-            ends |= self.edge.ends(partitions([infos[topic]]))
+            ends |= self.edge.ends(partitions_of([infos[topic]]))
         return ends
 
     def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
-        """By topic: what the mirror has yet to copy below the cut."""
+        """Return the topics that the mirror has not yet copied up to the cut, with the reasons.
+
+        Topics with a gap are included. It is empty without a mirror.
+
+        Args:
+            cut: End offsets by edge partition.
+        """
         if self.mirror is None:
             return {}
         self._positions = self.mirror.refresh()
         behind = {
-            b.partition.topic: f"mirror: {b}" for b in reached(cut, self._starts, self._positions)
+            b.partition.topic: f"mirror: {b}"
+            for b in partitions_behind(cut, self._starts, self._positions)
         }
         return behind | {p.topic: self.gaps[p.topic] for p in cut if p.topic in self.gaps}
 
-    def central(self, topics: Collection[str]) -> list[str]:
-        """The names of these topics on the central cluster."""
+    def central_names(self, topics: Collection[str]) -> list[str]:
+        """Return the names of these edge topics on the central cluster."""
         return [central_topic(t, self.alias) for t in topics]
 
-    def _kept_as(self, topic: str) -> str:
+    def _ledger_topic(self, topic: str) -> str:
         return topic if self.site == FIRST_SITE else central_topic(topic, self.alias)
 
     def _last_checks(self) -> dict[Partition, EdgeCheck]:
-        prefix = self._kept_as("")
+        prefix = self._ledger_topic("")
         return {
             dataclasses.replace(p, topic=p.topic.removeprefix(prefix)): check
             for p, check in last_checks(self.database).items()
             if p.topic.startswith(prefix)
         }
 
-    def _checks(
+    def _create_checks(
         self, infos: Mapping[str, TopicInfo], copied: Mapping[Partition, int]
     ) -> list[EdgeCheck]:
-        """That these partitions pass now; `copied`: the next offset to copy."""
+        """Create checks of these partitions at the current time.
+
+        Args:
+            infos: Metadata of the topics.
+            copied: Next edge offset to copy, by partition.
+        """
         now_ms = self.clock.now_ms()
         return [
             EdgeCheck(
-                topic=self._kept_as(p.topic),
+                topic=self._ledger_topic(p.topic),
                 partition=p.partition,
                 topic_id=infos[p.topic].topic_id,
                 mirror_next=offset,
@@ -164,11 +197,12 @@ class EdgeSite:
             for p, offset in copied.items()
         ]
 
-    def _mirror_next(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
-        """Before an accepted gap the mirror's position stands until it copies something: the gap
-        stays accepted meanwhile.
+    def _checked_position(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
+        """Return the mirror's position, or the last check's if the mirror has not moved past it.
 
-        But only as far as the log start: what lies past it is there, and not copied.
+        After a gap was accepted, the mirror's position lies before it until the mirror copies a
+        record. The result never exceeds the log start: records after it exist but are not copied
+        yet.
         """
         position = self._positions.get(partition, 0)
         return max(position, min(before.mirror_next, start)) if before else position
@@ -181,22 +215,22 @@ class EdgeSite:
     ) -> dict[str, str]:
         before = {
             p: check for p, check in before.items() if p in starts
-        }  # not of partitions that are gone
+        }  # without partitions that no longer exist
         previous_ids = {p.topic: check.topic_id for p, check in before.items()}
         found = {
             topic: (
                 f"{topic} was deleted and recreated at the edge since the last check; what it "
                 "held may not have been mirrored"
             )
-            for topic in recreated(
+            for topic in recreated_topics(
                 previous_ids, {name: info.topic_id for name, info in infos.items()}
             )
         }
         previous = {p: before[p].mirror_next if p in before else 0 for p in starts}
-        for gap in gaps(previous, starts):
+        for gap in find_gaps(previous, starts):
             found[gap.partition.topic] = str(gap)
         ends = self.edge.ends(list(starts))
-        for partition in ahead(ends, self._positions):
+        for partition in partitions_ahead(ends, self._positions):
             found[partition.topic] = (
                 f"{partition}: the mirror's position {self._positions[partition]} is past "
                 "the edge's end"
@@ -204,8 +238,12 @@ class EdgeSite:
         return found
 
 
-def existing(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
-    """These topics; Unavailable where one is missing."""
+def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
+    """Return the metadata of the topics by name.
+
+    Raises:
+        Unavailable: A topic does not exist, or the cluster does not answer.
+    """
     infos = cluster.topics(topics)
     if missing := [t for t in topics if t not in infos]:
         raise Unavailable(
@@ -214,6 +252,6 @@ def existing(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo
     return infos
 
 
-def partitions(infos: Collection[TopicInfo]) -> list[Partition]:
-    """All of these topics."""
+def partitions_of(infos: Collection[TopicInfo]) -> list[Partition]:
+    """Return all partitions of the topics."""
     return [Partition(info.name, number) for info in infos for number in info.partitions]

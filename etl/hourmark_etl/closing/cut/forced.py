@@ -1,9 +1,9 @@
-"""A cut by an operator's override: it waits for nothing, and names what it could not verify.
+"""A cut by an operator's override: it waits for nothing and names what it could not verify.
 
-Promises below what was staged of the audit topic are still compared, and so are rows; what is
-missing is named in the seal. Offset gaps are accepted with the seal, so that later hours can be
-proved again: of a type's own topic by an override for the type; of promises and reports, which
-concern every type, only where one order overrides every type.
+Promises below the audit topic's staging position are still compared with rows, and the seal names
+what is missing. The seal accepts offset gaps, so that later hours can be proved again. An override
+for a type accepts gaps of the type's own topic. Gaps of audit records and host reports concern
+every type, so they are accepted only if every type has an override.
 """
 
 from __future__ import annotations
@@ -15,16 +15,27 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import CONTROL, events_topic
-from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, readable, shortened
-from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, readiness
+from hourmark_etl.closing.cut.cut import (
+    ClosingCut,
+    SiteClusters,
+    StagingProgress,
+    describe_not_staged,
+    limit_lines,
+)
+from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference, readiness
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.model import AuditOffsets, Frontier
 
-_NO_DEADLINE: Final = 0  # an override waives at once
+_NO_DEADLINE: Final = 0  # an override waives immediately
 
 
-def overridden(frontiers: Iterable[Frontier], overrides: Mapping[str, Override]) -> list[Frontier]:
-    """Frontiers whose very hour an override names."""
+def overridden_frontiers(
+    frontiers: Iterable[Frontier], overrides: Mapping[str, Override]
+) -> list[Frontier]:
+    """Return the frontiers whose hour has an override.
+
+    An override is an operator's order to close an hour despite missing data.
+    """
     return [
         f
         for f in frontiers
@@ -32,35 +43,42 @@ def overridden(frontiers: Iterable[Frontier], overrides: Mapping[str, Override])
     ]
 
 
-def forced_cut(
-    chosen: Collection[Frontier],
-    sites: Sites,
+def take_forced_cut(
+    frontiers: Collection[Frontier],
+    sites: SiteClusters,
     progress: StagingProgress,
     audits: Mapping[str, str],
     clock: Clock,
-) -> Cut:
-    """The cut of these types' frontier hours, each of which an override names.
+) -> ClosingCut:
+    """Return a cut of hours that an operator forces to close, without waiting for completeness.
 
-    A cluster that does not answer is named, too.
+    Unavailable clusters are recorded as unverified instead of raising.
 
-    `audits`: the central audit topics, and whose each is.
+    Args:
+        frontiers: Frontiers, each with an override for its hour.
+        sites: The clusters of all sites.
+        progress: Staging progress.
+        audits: The site of each central audit topic, by topic name.
+        clock: Clock of the closer.
+
+    Returns:
+        A cut whose `unverified` lists, by type, all checks that failed or were not possible.
     """
     now_ms = clock.now_ms()
-    reports = Reports(progress.reporters())
-    apart = clocks_apart(reports, now_ms)
+    reports = LatestReports(progress.reporters())
+    apart = describe_clock_difference(reports, now_ms)
     unverified, waived = {}, {}
-    unanswered = _answer(lambda: sites.check([f.event_type for f in chosen]))
+    unanswered = _answer(lambda: sites.check([f.event_type for f in frontiers]))
     gaps = sites.gaps() | ({CONTROL[0]: unanswered} if unanswered else {})
 
     def unsure(*topics: str) -> list[str]:
-        """What of these topics may be missing, is not mirrored, or not staged, as of now."""
         return [
             *(gaps[topic] for topic in topics if topic in gaps),
             *_behind(sites, progress, topics),
         ]
 
     control = unsure(*CONTROL)
-    for f in chosen:
+    for f in frontiers:
         ready = readiness(f, reports, now_ms, _NO_DEADLINE)
         if ready.waived:
             waived[f.event_type] = ready.waived
@@ -70,11 +88,11 @@ def forced_cut(
             *control,
             *unsure(events_topic(f.event_type)),
         ]
-        unverified[f.event_type] = shortened(list(dict.fromkeys(named)))
-    return Cut(
+        unverified[f.event_type] = limit_lines(list(dict.fromkeys(named)))
+    return ClosingCut(
         taken_at_ms=now_ms,
-        watermarks_ms={f.event_type: f.hour.end_ms for f in chosen},
-        audit_next=AuditOffsets.of(
+        watermarks_ms={f.event_type: f.hour.end_ms for f in frontiers},
+        audit_next=AuditOffsets.from_offsets(
             {site: progress.staged_next(Partition(topic, 0)) for topic, site in audits.items()}
         ),
         waived=waived,
@@ -83,17 +101,22 @@ def forced_cut(
 
 
 def accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
-    """The topics whose gaps overrides for these types accept."""
+    """Return the topics whose offset gaps are accepted when hours of these types are forced.
+
+    Args:
+        types: Event types with an override.
+        all_overridden: Whether every type has one; then control topics are included.
+    """
     return {*(events_topic(t) for t in types), *(CONTROL if all_overridden else ())}
 
 
-def _behind(sites: Sites, progress: StagingProgress, topics: Sequence[str]) -> list[str]:
+def _behind(sites: SiteClusters, progress: StagingProgress, topics: Sequence[str]) -> list[str]:
     found: list[str] = []
 
     def look() -> None:
         found.extend(sites.not_mirrored(sites.edge_ends(topics)).values())
         ends = sites.central_ends(topics)
-        found.extend(readable(progress.not_staged(ends), ends))
+        found.extend(describe_not_staged(progress.not_staged(ends), ends))
 
     if failed := _answer(look):
         found.append(failed)

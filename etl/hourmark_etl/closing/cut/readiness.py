@@ -1,19 +1,19 @@
-"""Which hours every live source is past: the first condition of a cut. Pure.
+"""Which hours every live source has passed: the first condition of a cut. Pure.
 
-A source is live until its host has said goodbye. How far it has caught up is told by the delivery
-services' clocks, and when it was heard by the driver's: the earlier of the two decides, so a clock
-that runs ahead, whosever it is, closes nothing early. Where they are minutes apart, nothing closes
-at all, because a deadline would be judged by a wrong clock; nor where no service is live: then
-there is no clock to compare with, and nobody who could say that an hour has all of its events.
+A source is live until its host signs off. How far it has caught up is measured by the delivery
+services' clocks, and when it was heard by the driver's clock. The earlier of the two decides, so a
+clock that runs ahead closes nothing early. If clocks are minutes apart, nothing closes, because
+deadlines would be judged by a wrong clock. Nothing closes either while no service is live, because
+there is no clock to compare with and no service to confirm that an hour has all of its events.
 
-Past its deadline an hour goes without the sources that have not caught up with its end: they are
-waived, and named. A source that was waived because it has fallen silent is not awaited again until
-it reports.
+After its deadline an hour closes without the sources that have not caught up with its end: they are
+waived and named. A source that was waived because it fell silent is not awaited again until it
+reports.
 
-`DuplicateHostWatch` tells of two live incarnations of one host id: a machine was cloned with its
+`DuplicateHostWatch` detects two live incarnations of one host id: a machine was cloned with its
 tailer's identity, or two tailers share a state folder. Reports replace each other in the ledger, so
-two that live show as a change to another incarnation and back. It is an alarm and no more: what
-each delivers has its own ranges and ids, and hours wait for whichever reported last.
+two live incarnations appear as a change to another incarnation and back. This only raises an alarm:
+each incarnation has its own ranges and ids, and hours wait for the one that reported last.
 """
 
 from __future__ import annotations
@@ -23,53 +23,60 @@ from typing import Final, NamedTuple
 
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.host_reports import API_SOURCE, CLOCKS_APART_MS_MAX
-from hourmark_etl.model import Frontier, Reporter, State
+from hourmark_etl.model import Frontier, HourState, ReportedSource
 
-SILENT_MS: Final = 60_000  # thirty reports of the default pace
-WITHIN_MS: Final = 60_000  # of a host's two incarnations, from one report to the other
+SILENT_MS: Final = 60_000  # thirty reports at the default interval
+WITHIN_MS: Final = 60_000  # between reports of a host's two incarnations
 
 
 class Readiness(NamedTuple):
-    """How far a type's hours may be cut: those that end at or before `watermark_ms`.
+    """Up to which time the hours of an event type are complete.
 
-    `waits_for` names who holds the next one.
-
-    `waived` are the sources that every hour up to the watermark goes without, because its deadline
-    has passed.
+    Attributes:
+        watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
+        waits_for: Readable descriptions of what the next hour waits for.
+        waived: Sources without which all hours up to the watermark close, because the deadline has
+            passed.
     """
 
     watermark_ms: int
     waits_for: tuple[str, ...]
-    waived: tuple[Reporter, ...] = ()
+    waived: tuple[ReportedSource, ...] = ()
 
 
-class Reports:
-    """The latest reports, arranged so that a thousand types ask in little time."""
+class LatestReports:
+    """The latest reports, indexed so that readiness of many types is computed quickly.
 
-    def __init__(self, reporters: Iterable[Reporter]) -> None:
+    Attributes:
+        all: Reports by host id and source.
+        services: Reports of delivery services that have not signed off.
+    """
+
+    def __init__(self, reporters: Iterable[ReportedSource]) -> None:
         self.all = {(r.host_id, r.source): r for r in reporters}
         self.services = [r for r in self.all.values() if r.kind == "service" and not r.goodbye]
         heard_ms = max((r.heard_at_ms for r in self.services), default=0)
-        self._by_source: dict[str, list[Reporter]] = {}
+        self._by_source: dict[str, list[ReportedSource]] = {}
         for r in sorted((r for r in self.all.values() if _is_live(r, heard_ms)), key=_caught_up_ms):
             self._by_source.setdefault(r.source, []).append(r)
 
-    def awaited(self, frontier: Frontier) -> Iterator[list[Reporter]]:
-        """The live reporters that carry the type: a list for each source, in the order of how far
-        they have caught up.
+    def awaited_reporters(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
+        """Yield the live reporters that may deliver the type, as one list per source.
+
+        Each list is sorted by how far the reporters have caught up, ascending.
         """
         return (self._by_source[source] for source in sorted(self.sources_of(frontier)))
 
     def sources_of(self, frontier: Frontier) -> frozenset[str]:
-        """The sources with live reporters that carry the type."""
+        """Return the sources with live reporters that may deliver the type."""
         live = self._by_source.keys()
         return frozenset(
             live if frontier.event_type == DEAD_LETTERS else live & {*frontier.sources, API_SOURCE}
         )
 
 
-def carries(frontier: Frontier, reporter: Reporter) -> bool:
-    """Whether the reporter's lines or requests may become events of the type."""
+def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
+    """Return whether events of the frontier's type may come from this reporter."""
     return (
         reporter.source in frontier.sources
         or reporter.source == API_SOURCE
@@ -77,11 +84,12 @@ def carries(frontier: Frontier, reporter: Reporter) -> bool:
     )
 
 
-def _is_live(r: Reporter, heard_ms: int) -> bool:
-    """Whether hours wait for it.
+def _is_live(r: ReportedSource, heard_ms: int) -> bool:
+    """Return whether hours wait for the reporter.
 
-    A delivery service that has fallen silent while another reports is not awaited: what it never
-    acknowledged is not promised, and hosts that wait for its answer hold the hour themselves.
+    A delivery service that has fallen silent while another one reports is not awaited: events that
+    it did not acknowledge are not promised, and hosts that wait for its response delay the hour
+    themselves.
     """
     return (
         not r.goodbye
@@ -90,14 +98,21 @@ def _is_live(r: Reporter, heard_ms: int) -> bool:
     )
 
 
-def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: int) -> Readiness:
-    """How far the type may be cut, given the latest reports and the closer's clock; the deadline
-    counts from the hour's end.
+def readiness(
+    frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
+) -> Readiness:
+    """Return up to which time an event type's hours are complete, given the latest reports.
+
+    Args:
+        frontier: The type's frontier.
+        reports: The latest reports of all sources.
+        now_ms: The closer's clock in Unix milliseconds.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
     """
     end = frontier.hour.end_ms
-    behind: list[Reporter] = []
+    behind: list[ReportedSource] = []
     others_ms = now_ms
-    for group in reports.awaited(frontier):
+    for group in reports.awaited_reporters(frontier):
         for r in group:
             if _caught_up_ms(r) >= end:
                 others_ms = min(others_ms, _caught_up_ms(r))
@@ -113,9 +128,17 @@ def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: in
     return Readiness(min([others_ms, *map(_caught_up_ms, behind)]), tuple(waits_for))
 
 
-def still_waived(frontier: Frontier, waived: Iterable[Reporter], later: Reports) -> bool:
-    """Whether these sources are all still behind by later reports: whoever has caught up meanwhile
-    is to be awaited after all.
+def are_still_behind(
+    frontier: Frontier, waived: Iterable[ReportedSource], later: LatestReports
+) -> bool:
+    """Return whether all waived sources are still behind according to later reports.
+
+    A source that has caught up in the meantime must be awaited after all.
+
+    Args:
+        frontier: The frontier of the type that waived the sources.
+        waived: The sources, as reported when they were waived.
+        later: Later reports of all sources.
     """
     for r in waived:
         now = later.all.get((r.host_id, r.source))
@@ -124,20 +147,24 @@ def still_waived(frontier: Frontier, waived: Iterable[Reporter], later: Reports)
     return True
 
 
-def fallen_silent(waived: Iterable[Reporter], latest: Iterable[Reporter]) -> list[Reporter]:
-    """Those of the waived from whom nothing has been heard for a minute, while others report: later
-    hours do not await them.
+def find_silent_sources(
+    waived: Iterable[ReportedSource], latest: Iterable[ReportedSource]
+) -> list[ReportedSource]:
+    """Return those waived sources that have not reported for a minute while others did.
 
-    One that reports and stays behind is awaited for each hour anew, up to that hour's own deadline.
+    Later hours do not wait for them. A source that reports but stays behind is awaited again for
+    each hour, up to that hour's deadline.
+
+    Args:
+        waived: Sources that were waived.
+        latest: The latest reports of all sources.
     """
     heard_ms = max((r.heard_at_ms for r in latest), default=0)
     return [r for r in waived if heard_ms - r.heard_at_ms > SILENT_MS]
 
 
-def no_service(reports: Reports) -> str | None:
-    """Why no delivery service can speak for the clock and for requests, human-readable; None where
-    one is live.
-    """
+def describe_missing_service(reports: LatestReports) -> str | None:
+    """Return a readable reason why no delivery service is live; None if one is."""
     if reports.services:
         return None
     gone = [r for r in reports.all.values() if r.kind == "service"]
@@ -154,15 +181,20 @@ def no_service(reports: Reports) -> str | None:
     )
 
 
-def clocks_apart(reports: Reports, now_ms: int) -> str | None:
-    """Which clock cannot be trusted, human-readable; None where the closer's and the live services'
-    agree.
+def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None:
+    """Compare the closer's clock with the newest report of a live delivery service.
 
-    One that has fallen silent while another reports says nothing: its time would stop closing until
-    that time has come.
+    Services that have fallen silent while others report are ignored.
+
+    Args:
+        reports: The latest reports of all sources.
+        now_ms: The closer's clock in Unix milliseconds.
+
+    Returns:
+        A readable description if the clocks disagree or no service is live; otherwise None.
     """
     if not reports.services:
-        return no_service(reports)
+        return describe_missing_service(reports)
     heard_ms = max(r.heard_at_ms for r in reports.services)
     newest = max(
         (r for r in reports.services if heard_ms - r.heard_at_ms <= SILENT_MS),
@@ -186,28 +218,49 @@ def clocks_apart(reports: Reports, now_ms: int) -> str | None:
     return None
 
 
-def without_newly_seen(
-    f: Frontier, chosen: Readiness, new: Sequence[Reporter], now_ms: int, deadline_ms: int
+def waive_new_sources(
+    frontier: Frontier,
+    readiness_before: Readiness,
+    new_sources: Sequence[ReportedSource],
+    now_ms: int,
+    deadline_ms: int,
 ) -> Readiness | None:
-    """How far the type may be cut although these appeared meanwhile; None before its deadline, as
-    the next cut will know them.
+    """Adjust a type's readiness for sources that appeared while the cut was taken.
+
+    Args:
+        frontier: The type's frontier.
+        readiness_before: Readiness at the start of the cut.
+        new_sources: Sources that appeared since and may deliver the type.
+        now_ms: Time of the cut in Unix milliseconds.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
+
+    Returns:
+        `readiness_before` if there are no new sources; past the deadline, a copy that waives them; otherwise
+        None, because the next cut includes them.
     """
-    if not new:
-        return chosen
-    if now_ms < f.hour.end_ms + deadline_ms:
+    if not new_sources:
+        return readiness_before
+    if now_ms < frontier.hour.end_ms + deadline_ms:
         return None
-    return chosen._replace(
-        watermark_ms=min(chosen.watermark_ms, now_ms - deadline_ms), waived=(*chosen.waived, *new)
+    return readiness_before._replace(
+        watermark_ms=min(readiness_before.watermark_ms, now_ms - deadline_ms),
+        waived=(*readiness_before.waived, *new_sources),
     )
 
 
-def newly_seen(before: Collection[Reporter], after: Collection[Reporter]) -> list[Reporter]:
-    """Hosts' sources that were not known, or had said goodbye or been waived, and came back: a cut
-    may miss their promises.
+def find_new_sources(
+    before: Collection[ReportedSource], after: Collection[ReportedSource]
+) -> list[ReportedSource]:
+    """Return host sources that are new or have returned since an earlier set of reports.
 
-    They count even if they have said goodbye again by now. A known host that was restarted is none:
-    it had caught up. Nor is a service: what it acknowledges after the cut arrives late, and nobody
-    was promised otherwise.
+    A cut may miss their events. Sources return after they signed off or were waived; they count
+    even if they have signed off again. Restarted known hosts do not count, because they had caught
+    up. Delivery services do not count either: events that they acknowledge after the cut arrive
+    late.
+
+    Args:
+        before: Reports at the start of the cut.
+        after: Reports now.
     """
     known = {(r.host_id, r.source): r for r in before}
     return [
@@ -215,7 +268,7 @@ def newly_seen(before: Collection[Reporter], after: Collection[Reporter]) -> lis
     ]
 
 
-def _is_new(before: Reporter | None, after: Reporter) -> bool:
+def _is_new(before: ReportedSource | None, after: ReportedSource) -> bool:
     return (
         before is None
         or (before.goodbye and before.incarnation != after.incarnation)
@@ -223,18 +276,24 @@ def _is_new(before: Reporter | None, after: Reporter) -> bool:
     )
 
 
-def ready(
-    frontiers: Iterable[Frontier], reports: Reports, now_ms: int, deadline_ms: int
+def readiness_by_type(
+    frontiers: Iterable[Frontier], reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> dict[str, Readiness]:
-    """Open types whose frontier hour has ended by the closer's clock, with how far they may be cut.
+    """Return the readiness of each open type whose frontier hour has ended by the closer's clock.
 
-    Types of the same sources and hour share an answer: at an hour's end thousands of hosts are
-    behind, for a thousand types.
+    Types with equal sources and hours share one result, because at an hour's end thousands of hosts
+    may be behind for a thousand types.
+
+    Args:
+        frontiers: Frontiers of all types.
+        reports: The latest reports.
+        now_ms: The closer's clock in Unix milliseconds.
+        deadline_ms: Time after an hour's end at which it closes without missing sources.
     """
     known: dict[tuple[int, frozenset[str]], Readiness] = {}
     found = {}
     for f in frontiers:
-        if f.state is State.OPEN and f.hour.end_ms <= now_ms:
+        if f.state is HourState.OPEN and f.hour.end_ms <= now_ms:
             of = (f.hour.end_ms, reports.sources_of(f))
             found[f.event_type] = known[of] = known.get(of) or readiness(
                 f, reports, now_ms, deadline_ms
@@ -242,11 +301,11 @@ def ready(
     return found
 
 
-def _caught_up_ms(reporter: Reporter) -> int:
+def _caught_up_ms(reporter: ReportedSource) -> int:
     return reporter.caught_up_at_ms or 0
 
 
-def _waits_for(r: Reporter, end_ms: int) -> str:
+def _waits_for(r: ReportedSource, end_ms: int) -> str:
     if r.caught_up_at_ms is None:
         return f"{r.name} ({r.host_id}): never caught up yet"
     return (
@@ -259,17 +318,19 @@ def _seconds(milliseconds: int) -> str:
 
 
 class DuplicateHostWatch:
-    """Remembers the last incarnations of each host. Feed it every poll."""
+    """Detects two live incarnations of one host id. It must receive the reports of every poll."""
 
     def __init__(self) -> None:
-        self._last: dict[str, Reporter] = {}  # by host id: its last report
+        self._last: dict[str, ReportedSource] = {}  # by host id: its last report
         self._left: dict[
-            str, Reporter
-        ] = {}  # by host id: the last one of the incarnation before that
+            str, ReportedSource
+        ] = {}  # by host id: the last report of the previous incarnation
 
-    def feed(self, reporters: Iterable[Reporter]) -> list[str]:
-        """What is new, human-readable: each time an incarnation that had been replaced within a
-        minute reports again.
+    def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
+        """Process the latest reports and return readable alarms.
+
+        An alarm is returned each time an incarnation reports again within a minute after another
+        one had replaced it.
         """
         found = []
         for r in {r.host_id: r for r in reporters}.values():

@@ -1,3 +1,3 @@
-"""Is an hour complete: promises of audit records against listed rows, and two readings of one
-range.
+"""Decides whether an hour is complete: compares promises with rows, and detects ranges that were
+parsed twice with different results.
 """

@@ -1,19 +1,17 @@
-"""Whether late rows of a settled range are what they are taken for: copies of rows that closed
-buckets hold.
+"""Checks that late rows of a settled range are copies of rows in closed buckets.
 
-A range that is sent again after its hour was closed brings the same rows again, and writing drops
-them. Software that reads it otherwise brings others. Its audit record tells that (`readings`);
-where its service died before the record, nothing speaks of these rows but the record of the first
-reading, and they would stand beside that in a later bucket. So the ids of late rows that a settled
-promise explains are looked up in closed buckets, as writing does (`ids`). Those that none holds are
-of a second reading, and a conflict of the hour that lists them: an override closes it as `forced`,
-and its manifest names the range.
+If a range is sent again after its hour closed, the same rows arrive again, and writing drops them.
+Software that parses the range differently produces other rows. Usually its audit record shows that
+(`readings`). If its service died before writing the record, only the record of the first parse
+exists, and the other rows would be added to a later bucket. So the ids of late rows that a settled
+promise explains are looked up in closed buckets, as writing does (`ids`). Ids that no bucket
+contains are a conflict of the hour that lists them: an override closes it as `forced`, and its
+manifest names the range.
 
-Not where a bucket was closed without rows of that range, and says so: what comes late may be those
-(`lacked_since`).
+The check is skipped for ranges that a bucket was closed without, as recorded in its manifest
+(`lacked_since`), because the late rows may be the missing ones.
 
-Ids are looked up where there are such rows alone, and of what is listed only groups of their hours
-are read.
+Lookups happen only if such rows exist, and only groups of their hours are read.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ import pyarrow.compute as pc
 
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import distinct, matching
-from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
+from hourmark_etl.arrow import distinct_values, semi_join
+from hourmark_etl.closing.proof.evidence import RowsItem, plan_row_items, read_item_rows
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ids.lookups import Asked, as_ids, held
+from hourmark_etl.ids.lookups import IdQuery, find_held_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, lacked_since
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import listed_groups
@@ -42,53 +40,84 @@ from hourmark_etl.storage import Storage
 
 
 class SecondReading(NamedTuple):
-    """A settled range with late rows that are no copies. `what`: human-readable."""
+    """A settled range with late rows that are not copies of rows in closed buckets.
+
+    Attributes:
+        range_id: The range id, 8 bytes.
+        what: Readable description.
+    """
 
     range_id: bytes
     what: str
 
 
-class Told(NamedTuple):
-    """Of one frontier. `unknown`: why it cannot be told of all."""
+class LateRowsCheck(NamedTuple):
+    """The result of checking one frontier's late rows.
 
-    otherwise: tuple[SecondReading, ...] = ()
+    Attributes:
+        second_readings: Ranges with late rows that are not copies.
+        unknown: Readable reasons why some rows could not be checked.
+    """
+
+    second_readings: tuple[SecondReading, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
 class LookupItem(NamedTuple):
-    """A unit of late rows. `closed`: for each frontier of `rows.asked`, what may hold them."""
+    """One task: late rows and the closed buckets that may contain them.
+
+    Attributes:
+        rows: The rows to look up.
+        closed: Closed buckets for each frontier of `rows.asked`.
+    """
 
     rows: RowsItem
     closed: tuple[tuple[ClosedBucket, ...], ...]
 
 
-class Strays(NamedTuple):
-    """What an item gave: columns KEY and `rows`, distinct ids that no closed bucket holds; by
-    asked, why it cannot be told.
+class UnmatchedRows(NamedTuple):
+    """The late rows of one task that are not copies of rows in closed buckets.
+
+    Attributes:
+        found: Columns `asked`, `hour`, `range_id` and `rows`, the number of distinct ids that no
+            closed bucket contains.
+        unknown: By frontier index, why rows could not be checked.
     """
 
     found: pa.Table
     unknown: Mapping[int, str]
 
 
-def second_readings(
+def check_late_rows(
     runner: Runner,
     storage: Storage,
     database: Database,
-    asked: Mapping[int, Frontier],
-    keys: pa.Table,
+    frontiers: Mapping[int, Frontier],
+    ranges: pa.Table,
     unit_bytes_max: int,
-) -> dict[int, Told]:
-    """Of these settled ranges (columns KEY), by asked.
+) -> dict[int, LateRowsCheck]:
+    """Check that late rows of settled byte ranges are copies of rows in closed buckets.
 
-    Unreadable names a staged file that must be staged again.
+    Args:
+        runner: Runs the lookups.
+        storage: The storage.
+        database: The ledger.
+        frontiers: The frontiers by index.
+        ranges: The settled ranges, columns `asked` (frontier index), `hour` and `range_id`.
+        unit_bytes_max: Maximum size of a task in bytes of datums.
+
+    Returns:
+        Results by frontier index; empty if there are no ranges.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
     """
-    if not len(keys):
+    if not len(ranges):
         return {}
     hours = defaultdict[int, set[int]](set)
-    for key in distinct(keys, ["asked", "hour"]).to_pylist():
+    for key in distinct_values(ranges, ["asked", "hour"]).to_pylist():
         hours[key["asked"]].add(key["hour"])
-    of = {at: asked[at] for at in sorted(hours)}
+    of = {at: frontiers[at] for at in sorted(hours)}
     groups = listed_groups(database, list(of.values()))
     late = {
         at: (f, [g for g in listed if g.hour_s in hours[at]])
@@ -100,12 +129,14 @@ def second_readings(
     }
     items = [
         LookupItem(i, tuple(closed[at] for at in i.asked))
-        for i in rows_items(late, {}, unit_bytes_max)
+        for i in plan_row_items(late, {}, unit_bytes_max)
     ]
-    strays = runner.map(functools.partial(look_up, storage=storage, keys=keys), items)
+    strays = runner.map(
+        functools.partial(find_unmatched_rows, storage=storage, ranges=ranges), items
+    )
     return {
-        at: Told(
-            _not_waived(
+        at: LateRowsCheck(
+            _second_readings(
                 database, f, [s.found.filter(pc.equal(s.found.column("asked"), at)) for s in strays]
             ),
             tuple(sorted({s.unknown[at] for s in strays if at in s.unknown})),
@@ -114,15 +145,21 @@ def second_readings(
     }
 
 
-def look_up(item: LookupItem, storage: Storage, keys: pa.Table) -> Strays:
-    """Rows of these ranges (columns KEY) that no closed bucket holds."""
-    distinct = distinct_rows(matching(item_rows(item.rows, storage), keys, KEY))
+def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
+    """Return the rows of some byte ranges whose ids no closed bucket contains.
+
+    Args:
+        item: The rows and the closed buckets to search.
+        storage: The storage.
+        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+    """
+    rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), ranges, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
-    own = {at: distinct.filter(pc.equal(distinct.column("asked"), at)) for at in item.rows.asked}
-    told = held(
+    own = {at: rows_once.filter(pc.equal(rows_once.column("asked"), at)) for at in item.rows.asked}
+    told = find_held_ids(
         storage,
         [
-            Asked(of, as_ids(own[at].column("event_id")))
+            IdQuery(of, id_array(own[at].column("event_id")))
             for at, of in zip(own, item.closed, strict=True)
         ],
     )
@@ -134,10 +171,10 @@ def look_up(item: LookupItem, storage: Storage, keys: pa.Table) -> Strays:
     counted = (
         pa.concat_tables(found).group_by(KEY, use_threads=False).aggregate([([], "count_all")])
     )
-    return Strays(counted.rename_columns([*KEY, "rows"]), unknown)
+    return UnmatchedRows(counted.rename_columns([*KEY, "rows"]), unknown)
 
 
-def _not_waived(
+def _second_readings(
     database: Database, f: Frontier, strays: Collection[pa.Table]
 ) -> tuple[SecondReading, ...]:
     ranges = defaultdict[bytes, Counter[int]](Counter)
@@ -149,13 +186,13 @@ def _not_waived(
     if lacked.more:
         return ()
     return tuple(
-        SecondReading(range_id, _described(range_id, hours, f.hour.length_s))
+        SecondReading(range_id, _describe(range_id, hours, f.hour.length_s))
         for range_id, hours in sorted(ranges.items())
         if range_id.hex() not in lacked.ranges
     )
 
 
-def _described(range_id: bytes, hours: Mapping[int, int], length_s: int) -> str:
+def _describe(range_id: bytes, hours: Mapping[int, int], length_s: int) -> str:
     late = ", ".join(
         f"{rows} late events of {Hour(hour_s, length_s)}" for hour_s, rows in sorted(hours.items())
     )

@@ -1,8 +1,7 @@
-"""What the proof reads, as items of work for a `Runner`: listed rows and earlier unaudited rows
-unit by unit, promises file by file.
+"""The data that a proof reads, as tasks for a `Runner`.
 
-Each item gives the tables of `promises` for what it read; nothing of a row leaves its task but its
-share of a range's count.
+Listed rows and earlier unaudited rows are read by unit, promises by file. Each task returns the
+aggregated tables of `promises`; individual rows do not leave the task.
 """
 
 from __future__ import annotations
@@ -15,8 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import Int32s, matching, range_words
-from hourmark_etl.closing.proof.promises import HELD, KEY, PROMISED, ROWS, distinct_pairs, held
+from hourmark_etl.arrow import Int32s, range_ids_to_ints, semi_join
+from hourmark_etl.closing.proof.promises import (
+    HELD,
+    KEY,
+    PROMISED,
+    ROWS,
+    count_rows_by_range,
+    distinct_pairs,
+)
 from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
 from hourmark_etl.model import FIRST_SITE, AuditGroup, AuditOffsets, Frontier, StagedGroup
 from hourmark_etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
@@ -31,16 +37,18 @@ UNAUDITED_SCHEMA: Final = pa.schema(  # files of version 0.3.0 have no `value_ha
         ("value_hash", "uint64"),
     ]
 )
-_NEVER: Final = (1 << 63) - 1  # no offset lies past it
-_FILES_IN_ITEM: Final = 16  # audit files: small
+_NEVER: Final = (1 << 63) - 1  # greater than every offset
+_FILES_IN_ITEM: Final = 16  # audit files are small
 _LOG = logging.getLogger(__name__)
 
 
 class RowsItem(NamedTuple):
-    """A unit of listed rows.
+    """A task that reads one unit of listed rows.
 
-    `asked`: the frontier of each of its listings; `earlier`: (asked, path) of files of unaudited
-    rows.
+    Attributes:
+        unit: The unit.
+        asked: Index of the frontier of each of the unit's listings.
+        earlier: Files of earlier unaudited rows to include, as pairs of frontier index and path.
     """
 
     unit: Unit
@@ -49,49 +57,85 @@ class RowsItem(NamedTuple):
 
 
 class AuditPath(NamedTuple):
-    """A file of audit records, all of one site's."""
+    """A staged file of audit records, which all come from one site.
+
+    Attributes:
+        path: Path relative to the storage root.
+        site: Id of the site.
+    """
 
     path: str
     site: str = FIRST_SITE
 
 
 class PromisesItem(NamedTuple):
-    """Files of audit records."""
+    """A task that reads files of audit records.
+
+    Attributes:
+        files: The files.
+    """
 
     files: tuple[AuditPath, ...]
 
 
-class Found(NamedTuple):
-    """What an item gave: tables HELD and PROMISED."""
+class RangeEvidence(NamedTuple):
+    """The result of one task of a proof.
 
-    held: pa.Table
+    Attributes:
+        row_counts: Rows by range, schema HELD.
+        promised: Promises, schema PROMISED.
+    """
+
+    row_counts: pa.Table
     promised: pa.Table
 
 
-class Windows(NamedTuple):
-    """Which promises count: for each frontier those of its hour below the cut, and earlier hours'
-    from `settled_next` on.
+class PromiseWindows(NamedTuple):
+    """Selects the audit records that count for each hour of a round. It can be pickled.
+
+    These are records of the frontier's hour below the cut, and records of earlier hours from the
+    frontier's `settled_next` on.
+
+    Attributes:
+        frontiers: Tuples of frontier index, event type, hour (Unix seconds) and `settled_next`;
+            None excludes earlier hours.
+        below: The cut; None for no upper limit.
     """
 
     frontiers: tuple[
         tuple[int, str, int, AuditOffsets | None], ...
     ]  # asked, type, hour, settled_next (None: no earlier hours')
-    below: AuditOffsets | None  # None: wherever they lie
+    below: AuditOffsets | None  # None: no upper limit
 
     @classmethod
-    def of(cls, asked: Mapping[int, Frontier], below: AuditOffsets) -> Windows:
-        """Of these frontiers, by their index."""
+    def for_frontiers(
+        cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
+    ) -> PromiseWindows:
+        """Create the windows of a round.
+
+        Args:
+            frontiers: The frontiers by their index in the round.
+            cut_offsets: Audit records below these offsets count.
+        """
         return cls(
-            tuple((at, f.event_type, f.hour.start_s, f.settled_next) for at, f in asked.items()),
-            below,
+            tuple(
+                (at, f.event_type, f.hour.start_s, f.settled_next) for at, f in frontiers.items()
+            ),
+            cut_offsets,
         )
 
-    def counting(self, rows: pa.Table, site: str) -> pa.Table:
-        """Rows of AUDIT_SCHEMA, of one site → PROMISED: once for each frontier for which one
-        counts.
+    def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
+        """Return the promises that count, once for each frontier for which they count.
+
+        Args:
+            rows: Audit records, schema AUDIT_SCHEMA.
+            site: Site of all rows.
+
+        Returns:
+            A table of schema PROMISED.
         """
         if self.below is not None:
-            rows = rows.filter(pc.less(rows.column("offset"), self.below.at(site)))
+            rows = rows.filter(pc.less(rows.column("offset"), self.below.offset_of(site)))
         known = self._known(rows, site)
         hour, own, offset, settled = (
             known.column(name).to_numpy() for name in ("hour", "own", "offset", "settled")
@@ -99,17 +143,24 @@ class Windows(NamedTuple):
         counts = (hour == own) | ((hour < own) & (offset >= settled))
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
-    def settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """The same of those that a frontier has settled, wherever its cut is."""
+    def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
+        """Return the promises that a frontier has settled earlier, regardless of the cut.
+
+        Args:
+            rows: Audit records, schema AUDIT_SCHEMA.
+            site: Site of all rows.
+
+        Returns:
+            A table of schema PROMISED.
+        """
         known = self._known(rows, site)
         return known.filter(pc.less(known.column("offset"), known.column("settled"))).select(
             PROMISED.names
         )
 
     def _known(self, rows: pa.Table, site: str) -> pa.Table:
-        """Once for each frontier of their type."""
         own = (
-            (*of, _NEVER if settled is None else settled.at(site))
+            (*of, _NEVER if settled is None else settled.offset_of(site))
             for *of, settled in self.frontiers
         )
         columns = list(zip(*own, strict=True))
@@ -121,13 +172,18 @@ class Windows(NamedTuple):
         return rows.join(frontiers, "type", join_type="inner", use_threads=False)
 
 
-def rows_items(
+def plan_row_items(
     groups: Mapping[int, tuple[Frontier, Sequence[StagedGroup]]],
-    earlier: Mapping[int, Sequence[str]],
+    earlier_unaudited: Mapping[int, Sequence[str]],
     unit_bytes_max: int,
 ) -> list[RowsItem]:
-    """Units of these frontiers' listed groups; each frontier's earlier unaudited rows go with its
-    units, or into one of its own.
+    """Split frontiers' listed groups into tasks, together with their earlier unaudited rows.
+
+    Args:
+        groups: By frontier index, the frontier and its listed groups.
+        earlier_unaudited: By frontier index, paths of files of earlier unaudited rows. If the
+            frontier lists no groups, they get a task of their own.
+        unit_bytes_max: Maximum size of a task in bytes of datums.
     """
     listings = {(f.event_type, f.hour.start_s): at for at, (f, _) in groups.items()}
     units = plan_units(
@@ -138,24 +194,28 @@ def rows_items(
     for unit in units:
         asked = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
         items.append(
-            RowsItem(unit, asked, tuple((at, path) for at in asked for path in earlier.get(at, ())))
+            RowsItem(
+                unit,
+                asked,
+                tuple((at, path) for at in asked for path in earlier_unaudited.get(at, ())),
+            )
         )
     unlisted = [
         (at, path)
         for at, (_, listed) in groups.items()
         if not listed
-        for path in earlier.get(at, ())
+        for path in earlier_unaudited.get(at, ())
     ]
     return [*items, RowsItem(Unit(()), (), tuple(unlisted))] if unlisted else items
 
 
-def promises_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
-    """The files of these groups, each once."""
-    return file_items({AuditPath(g.path, g.site) for g in groups})
+def plan_promise_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
+    """Create tasks that read the files of these groups, each file once."""
+    return plan_file_items({AuditPath(g.path, g.site) for g in groups})
 
 
-def file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
-    """These files of audit records."""
+def plan_file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
+    """Create tasks that read these files of audit records."""
     ascending = sorted(files)
     return [
         PromisesItem(tuple(ascending[at : at + _FILES_IN_ITEM]))
@@ -163,77 +223,130 @@ def file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
     ]
 
 
-def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows) -> Found:
-    """The item's share of the tables. Unreadable names a staged file that must be staged again."""
+def read_item(
+    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows
+) -> RangeEvidence:
+    """Run one task of a proof: read its rows or audit records and aggregate them by byte range.
+
+    Args:
+        item: The task.
+        storage: The storage.
+        windows: Selects the audit records that count.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
+    """
     if isinstance(item, RowsItem):
-        return Found(held(item_rows(item, storage)), PROMISED.empty_table())
-    found = [windows.counting(read_promises(storage, path), site) for path, site in item.files]
-    return Found(HELD.empty_table(), pa.concat_tables([PROMISED.empty_table(), *found]))
+        return RangeEvidence(
+            count_rows_by_range(read_item_rows(item, storage)), PROMISED.empty_table()
+        )
+    found = [
+        windows.select_counting(read_promises(storage, path), site) for path, site in item.files
+    ]
+    return RangeEvidence(HELD.empty_table(), pa.concat_tables([PROMISED.empty_table(), *found]))
 
 
-def scattered(
-    item: RowsItem | PromisesItem, storage: Storage, windows: Windows, parts: int
-) -> dict[int, Found]:
-    """The same, by parts of the range ids, so that all of a range meets in one part."""
+def read_item_by_part(
+    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows, part_count: int
+) -> dict[int, RangeEvidence]:
+    """Run one task and split its result by range id, so that each range is in one part.
+
+    Args:
+        item: The task.
+        storage: The storage.
+        windows: Selects the promises that count.
+        part_count: Number of parts.
+
+    Returns:
+        Results by part number; empty parts are missing.
+    """
     found = read_item(item, storage, windows)
-    of = [range_words(table.column("range_id")) % np.uint64(parts) for table in found]
+    of = [range_ids_to_ints(table.column("range_id")) % np.uint64(part_count) for table in found]
     return {
-        part: Found(
+        part: RangeEvidence(
             *(table.filter(pa.array(own == part)) for table, own in zip(found, of, strict=True))
         )
         for part in np.unique(np.concatenate(of)).tolist()
     }
 
 
-def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table:
-    """Rows of these ranges (columns KEY) that are listed and were not unaudited before, each pair
-    of id and value hash once.
+def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
+    """Return listed rows of these ranges that were not already unaudited in an earlier bucket.
+
+    Unaudited rows have no audit record. Each pair of event id and value hash occurs once.
+
+    Args:
+        item: The task to read.
+        storage: The storage.
+        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
     """
-    distinct = distinct_pairs(matching(item_rows(item, storage), keys, KEY))
+    distinct = distinct_pairs(semi_join(read_item_rows(item, storage), ranges, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
 
 
-def older_promises(
-    item: PromisesItem, storage: Storage, windows: Windows, keys: pa.Table
+def read_settled_promises(
+    item: PromisesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
 ) -> pa.Table:
-    """PROMISED of these ranges (columns KEY), as far as their frontiers have settled them."""
+    """Return the promises of some byte ranges that earlier hours have settled, schema PROMISED.
+
+    Args:
+        item: The files of audit records to read.
+        storage: The storage.
+        windows: Determines what is settled.
+        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+    """
     found = [
-        matching(windows.settled(read_promises(storage, path), site), keys, KEY)
+        semi_join(windows.select_settled(read_promises(storage, path), site), ranges, KEY)
         for path, site in item.files
     ]
     return pa.concat_tables([PROMISED.empty_table(), *found])
 
 
-def matching_promises(
+def read_matching_promises(
     item: PromisesItem,
     storage: Storage,
     event_type: str,
-    keys: pa.Table,
+    ranges: pa.Table,
     at_least: AuditOffsets,
     below: AuditOffsets,
 ) -> pa.Table:
-    """Rows of AUDIT_SCHEMA of the type and of these (hour, range_id), at central audit offsets
-    [at_least, below).
+    """Return the audit records of a type's ranges within a window of offsets.
+
+    Args:
+        item: The files to read.
+        storage: The storage.
+        event_type: The event type.
+        ranges: The ranges, columns `hour` and `range_id`.
+        at_least: First central audit offsets, by site.
+        below: Central audit offsets after the last ones, by site.
+
+    Returns:
+        A table of schema AUDIT_SCHEMA.
     """
     found = [AUDIT_SCHEMA.empty_table()]
     for path, site in item.files:
         rows = read_promises(storage, path)
         offset = rows.column("offset")
         between = pc.and_(
-            pc.greater_equal(offset, at_least.at(site)), pc.less(offset, below.at(site))
+            pc.greater_equal(offset, at_least.offset_of(site)),
+            pc.less(offset, below.offset_of(site)),
         )
         rows = rows.filter(pc.and_(between, pc.equal(rows.column("type"), event_type)))
-        found.append(matching(rows, keys, KEY[1:]))
+        found.append(semi_join(rows, ranges, KEY[1:]))
     return pa.concat_tables(found)
 
 
 def read_promises(storage: Storage, path: str) -> pa.Table:
-    """All of a staged file of audit records."""
+    """Return all rows of a staged file of audit records.
+
+    Raises:
+        Unreadable: The file must be staged again first.
+    """
     return read_all(storage, path, AUDIT_SCHEMA.names)
 
 
-def item_rows(item: RowsItem, storage: Storage) -> pa.Table:
-    """The item's rows as a table of ROWS, earlier unaudited rows among them."""
+def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
+    """Return the rows of a task, including earlier unaudited rows, as a table of schema ROWS."""
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
     asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()]
     return pa.concat_tables(
@@ -245,12 +358,12 @@ def item_rows(item: RowsItem, storage: Storage) -> pa.Table:
 
 
 def read_unaudited(storage: Storage, path: str) -> pa.Table:
-    """A file of unaudited rows.
+    """Return the rows of a file of unaudited rows; empty if it is missing or damaged.
 
-    One that is gone, or damaged, is empty: rows of it can only keep promises, so its loss proves
-    nothing.
+    Such rows can only help to keep a promise, so losing them cannot prove anything falsely.
 
-    StorageError where it may be there, and cannot be read for now.
+    Raises:
+        StorageError: The file may exist but cannot be read now.
     """
     try:
         return load_all(storage, path, UNAUDITED_SCHEMA.names)
@@ -278,12 +391,11 @@ def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> p
 
 
 def _as_rows(rows: pa.Table, asked: Int32s, *, earlier: bool) -> pa.Table:
-    """A table of ROWS."""
     own = [rows.column(name) for name in ROWS.names[1:5]]
     return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)
 
 
-def hours_of(rows: pa.Table) -> Collection[int]:
-    """The distinct origin hours of rows."""
+def origin_hours(rows: pa.Table) -> Collection[int]:
+    """Return the distinct origin hours of the rows in Unix seconds."""
     hours: list[int] = pc.unique(rows.column("hour")).to_pylist()
     return hours

@@ -1,14 +1,13 @@
-"""Promises against rows, range by range: pure functions over Arrow tables.
+"""Compares promises with rows, range by range: pure functions on Arrow tables.
 
-Rows are counted once per (range, id), wherever and however often they stand; promises once per
-(range, content). A key is (asked, hour, range id), where `asked` is the index of a frontier of the
-round. Ids that are cut into slots are disjoint, so what each slot counts adds up. Sums are modulo
-2^64, as promised ones are.
+Rows are counted once per (range, id), however often they occur; promises once per (range, content).
+A key is (asked, hour, range id), where `asked` is the index of a frontier in the round. Id ranges
+of units are disjoint, so their counts can be added. Sums are modulo 2^64, like the promised ones.
 
-Values are compared where the promise has a checksum and each row of the range a hash: over distinct
-pairs of id and hash, as the delivery service made the checksum, so two contents of one id in a
-batch both count. A copy with another content makes a pair of its own, so a duplicate hides no
-changed value, and a changed duplicate is found.
+Values are compared if the promise has a checksum and each row of the range a hash. The comparison
+uses distinct pairs of id and hash, as the delivery service did for the checksum, so two contents of
+one id in a batch both count. A copy with another content is a pair of its own, so a duplicate does
+not hide a changed value.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import low64s, unmatched
+from hourmark_etl.arrow import anti_join, low64_of_ids
 
 _UNMET: Final = (
     "asked",
@@ -68,8 +67,23 @@ PROMISED: Final = pa.schema(
 )
 
 
-class Unmet(NamedTuple):
-    """A promise without exactly its rows."""
+class UnmetPromise(NamedTuple):
+    """A promise of an audit record that the staged rows do not keep.
+
+    A promise states how many events of a byte range belong to one type and hour, and sums over
+    their ids and values.
+
+    Attributes:
+        asked: Index of the frontier in the round.
+        hour: The promised hour in Unix seconds.
+        range_id: Id of the byte range, 8 bytes.
+        promised: Number of promised events.
+        sum: Promised sum of the ids' low 64 bits, as a signed integer.
+        held: Number of events found.
+        origin: Readable origin of the range.
+        checksum: Promised checksum of values; None if the promise has none.
+        same_ids: Whether exactly the promised ids exist, so that only values differ.
+    """
 
     asked: int
     hour: int
@@ -79,31 +93,43 @@ class Unmet(NamedTuple):
     held: int
     origin: str
     checksum: int | None = None
-    same_ids: bool = False  # it has exactly its ids, and other values
+    same_ids: bool = False  # ids are equal, values differ
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCounts:
-    """What became of some ranges. Verdicts of disjoint ranges add up (`merged`).
+    """The result of comparing audit records with staged rows, for some byte ranges.
 
-    `records`, `promised` and `checked` (promised events whose values a checksum proved) are of
-    distinct promises, by (asked, hour). `unaudited`: columns KEY and `rows`, distinct ids that no
-    promise of this verdict explains. `unmet`: all late ones; of those of the frontier's own hour so
-    many that they can be named, the others are only counted in `unnamed`, by asked.
+    Results of disjoint ranges are added by `merge_counts`. Mappings are keyed by frontier index and
+    hour, `unnamed` by frontier index.
+
+    Attributes:
+        records: Number of distinct promises.
+        promised: Number of promised events.
+        checked: Number of promised events whose values a checksum verified.
+        unaudited: Columns `asked`, `hour`, `range_id` and `rows`, the number of distinct ids
+            without a promise.
+        unmet: All unmet promises of earlier hours, and the first ones of each frontier's own hour.
+        unnamed: Number of further unmet promises.
     """
 
     records: Mapping[tuple[int, int], int]
     promised: Mapping[tuple[int, int], int]
     checked: Mapping[tuple[int, int], int]
     unaudited: pa.Table
-    unmet: tuple[Unmet, ...]
+    unmet: tuple[UnmetPromise, ...]
     unnamed: Mapping[int, int]
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:
-    """Return each (range, id) of a table of ROWS once, with the columns KEY, event_id and earlier.
+    """Return each event id of each byte range once.
 
-    `earlier`: it was an unaudited row of an earlier bucket, whether or not it is listed now.
+    Args:
+        rows: A table of schema ROWS.
+
+    Returns:
+        Columns `asked`, `hour`, `range_id`, `event_id` and `earlier`: whether the id was already a
+        row without audit record in an earlier bucket.
     """
     by_id = [*KEY, "event_id"]
     return (
@@ -114,23 +140,34 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 
 
 def distinct_pairs(rows: pa.Table) -> pa.Table:
-    """Return each pair of event id and value hash of each range of a table of ROWS once, as ROWS.
+    """Return each pair of event id and value hash of each range once.
 
-    `earlier` as of `distinct_rows`: of the id, whatever its hash.
+    Args:
+        rows: A table of schema ROWS.
+
+    Returns:
+        A table of schema ROWS. `earlier` belongs to the id, as in `distinct_rows`.
     """
     by_pair = [*KEY, "event_id", "value_hash"]
     pairs = rows.group_by(by_pair, use_threads=False).aggregate([])
     return pairs.join(distinct_rows(rows), by_pair[:-1], use_threads=False).select(ROWS.names)
 
 
-def held(rows: pa.Table) -> pa.Table:
-    """Rows → HELD."""
+def count_rows_by_range(rows: pa.Table) -> pa.Table:
+    """Count the rows of each range.
+
+    Args:
+        rows: A table of schema ROWS.
+
+    Returns:
+        A table of schema HELD with one row per range.
+    """
     distinct = distinct_rows(rows)
     fresh = pc.invert(distinct.column("earlier")).cast("int64")
     counted = (
         distinct.select(KEY)
         .append_column("fresh", fresh)
-        .append_column("low64", pa.array(low64s(distinct.column("event_id"))))
+        .append_column("low64", pa.array(low64_of_ids(distinct.column("event_id"))))
     )
     ids = counted.group_by(KEY, use_threads=False).aggregate(
         [("fresh", "sum"), ([], "count_all"), ("low64", "sum")]
@@ -145,18 +182,22 @@ def held(rows: pa.Table) -> pa.Table:
     return ids.join(values, KEY, use_threads=False).rename_columns(HELD.names).cast(HELD)
 
 
-def judge(
+def compare_ranges(
     held_parts: Sequence[pa.Table],
     promised_parts: Sequence[pa.Table],
     hours: Sequence[int],
     named_max: int,
 ) -> RangeCounts:
-    """Compare the HELD and the PROMISED tables of some ranges: all that there is of them.
+    """Compare all promises and all rows of some byte ranges. It performs no I/O.
 
-    `hours`: of each frontier asked for.
+    Args:
+        held_parts: Row counts by range, tables of schema HELD.
+        promised_parts: Promises of audit records, tables of schema PROMISED.
+        hours: The hour of each frontier in Unix seconds, by frontier index.
+        named_max: Maximum number of unmet promises of each frontier's own hour to return.
     """
-    rows = _added_up(pa.concat_tables([HELD.empty_table(), *held_parts]))
-    promises = _distinct(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
+    rows = _sum_by_range(pa.concat_tables([HELD.empty_table(), *held_parts]))
+    promises = _distinct_promises(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
     joined = promises.join(rows, KEY, right_suffix="_held", use_threads=False)
     found = pc.fill_null(joined.column("held"), 0)
     same_sum = pc.equal(
@@ -175,7 +216,7 @@ def judge(
         .filter(pc.invert(kept))
     )
     checked = joined.filter(pc.and_(kept, is_checked))
-    unpromised = unmatched(rows.filter(pc.greater(rows.column("fresh"), 0)), promises, KEY)
+    unpromised = anti_join(rows.filter(pc.greater(rows.column("fresh"), 0)), promises, KEY)
     once = promises.group_by(KEY, use_threads=False).aggregate([("count", "max")])
     by_hour = (
         once.group_by(KEY[:2], use_threads=False)
@@ -188,7 +229,7 @@ def judge(
         .aggregate([("count_max", "sum")])
         .to_pylist()
     )
-    unmet, unnamed = _unmet(wrong, hours, named_max)
+    unmet, unnamed = _list_unmet(wrong, hours, named_max)
     return RangeCounts(
         records={(r["asked"], r["hour"]): r["count_all"] for r in by_hour},
         promised={(r["asked"], r["hour"]): r["count_max_sum"] for r in by_hour},
@@ -199,8 +240,8 @@ def judge(
     )
 
 
-def merged(verdicts: Sequence[RangeCounts]) -> RangeCounts:
-    """The verdict on all ranges of all of these. There must be one."""
+def merge_counts(verdicts: Sequence[RangeCounts]) -> RangeCounts:
+    """Add the results of disjoint ranges; at least one is required."""
     records, promised, checked = (Counter[tuple[int, int]]() for _ in range(3))
     unnamed = Counter[int]()
     for v in verdicts:
@@ -218,7 +259,7 @@ def merged(verdicts: Sequence[RangeCounts]) -> RangeCounts:
     )
 
 
-def _added_up(parts: pa.Table) -> pa.Table:
+def _sum_by_range(parts: pa.Table) -> pa.Table:
     return (
         parts.group_by(KEY, use_threads=False)
         .aggregate([(name, "sum") for name in HELD.names[len(KEY) :]])
@@ -226,8 +267,7 @@ def _added_up(parts: pa.Table) -> pa.Table:
     )
 
 
-def _distinct(promises: pa.Table) -> pa.Table:
-    """Each content of a key once."""
+def _distinct_promises(promises: pa.Table) -> pa.Table:
     return (
         promises.group_by([*KEY, "count", "sum", "checksum"], use_threads=False)
         .aggregate([("origin", "first")])
@@ -235,20 +275,20 @@ def _distinct(promises: pa.Table) -> pa.Table:
     )
 
 
-def _unmet(
+def _list_unmet(
     wrong: pa.Table, hours: Sequence[int], named_max: int
-) -> tuple[tuple[Unmet, ...], dict[int, int]]:
+) -> tuple[tuple[UnmetPromise, ...], dict[int, int]]:
     if not len(wrong):
         return (), {}
     wrong = wrong.sort_by([(name, "ascending") for name in KEY])
     asked, hour = wrong.column("asked").to_numpy(), wrong.column("hour").to_numpy()
     timely = (
         hour == np.asarray(hours, np.int64)[asked]
-    )  # the last of its frontier's rows, as others are of earlier hours
+    )  # these sort last within a frontier, after earlier hours
     starts = np.flatnonzero(np.diff(asked * 2 + timely, prepend=-1))
     rank = np.arange(len(asked)) - np.repeat(starts, np.diff(np.append(starts, len(asked))))
     named = ~timely | (rank < named_max)
     columns = [wrong.filter(pa.array(named)).column(name).to_pylist() for name in _UNMET]
     counts = np.bincount(asked[~named], minlength=1)
     unnamed = {at: int(count) for at, count in enumerate(counts) if count}
-    return tuple(Unmet(*row) for row in zip(*columns, strict=True)), unnamed
+    return tuple(UnmetPromise(*row) for row in zip(*columns, strict=True)), unnamed

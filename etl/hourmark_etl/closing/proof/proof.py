@@ -1,56 +1,55 @@
-"""The proof: every promise up to the cut is kept by rows that are listed, here or before.
+"""Proves that every promise up to the cut is kept by rows of this hour or an earlier one.
 
-A promise (of one audit record, for one type and hour: how many distinct ids, and the sum of their
-low 64 bits) counts for the frontier hour H of its type if its record lies below the cut, and it is
-of H, or of an earlier hour and not settled by an earlier seal (its record lies at or past
-`settled_next`). Where a record lies is told by its own site's offsets (`AuditOffsets`). All types
-of a round are asked for together.
+A promise is the statement of one audit record for one type and hour: the number of distinct ids and
+the sum of their low 64 bits. It counts for the frontier hour H of its type if its record lies below
+the cut, and if it is of H, or of an earlier hour and not settled by an earlier seal (its record
+lies at or after `settled_next`). Positions are offsets of the record's own site (`AuditOffsets`).
+All types of a round are proved together.
 
-**By sums.** Number and digest of what is newly promised equal those of what is newly listed. The
-digest adds up, modulo 2^64, for each event its id's low 64 bits and its range id times an odd
-constant; staging keeps it by group, so no row is read. Only groups of audit records that lie across
-the cut, or across `settled_next`, are taken apart by reading their file.
+**By sums.** The number and digest of newly promised events equal those of newly listed rows. The
+digest is the sum, modulo 2^64, over all events of the id's low 64 bits plus the range id times an
+odd constant. Staging stores it for each group, so no row is read. Only files with groups of audit
+records that lie across the cut or across `settled_next` are read.
 
-Why a proof by sums is never a false one. Write m(x) for how often the id x is newly promised (a
-record that stands twice counted twice), r(x) for how often it is newly listed, M(R) and Q(R) for
-how many promised events and listed rows are of range R. Equal sums say that the sum of m(x) - r(x)
-is 0, and that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R is 0 modulo 2^64.
-Tails and range ids are digests of what they name, which nobody chooses: unless all these
-differences are 0, that is one linear equation between such numbers, which holds by chance once in
-about 2^60 proofs. So every promised id is listed, as often. A loss that a duplicate makes up for,
-or an audit record that stands twice while its rows stand once, makes the sums differ; then the slow
-path decides. And every listed row is of a range that is newly promised, so none is unaudited, and
-what was unaudited stays so.
+A proof by sums is never wrong in practice. Let m(x) be how often the id x is newly promised (a
+duplicate record counts twice), r(x) how often it is newly listed, and M(R) and Q(R) the number of
+promised events and listed rows of range R. Equal sums mean that the sum of m(x) - r(x) is 0, and
+that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R is 0 modulo 2^64. Tails and
+range ids are digests, which nobody can choose. Unless all these differences are 0, this is one
+linear equation between such numbers, which holds by chance once in about 2^60 proofs. So every
+promised id is listed equally often. A loss that a duplicate compensates in number, or a duplicate
+audit record without duplicate rows, makes the sums differ; then the join decides. And every listed
+row belongs to a range that is newly promised, so none is unaudited, and earlier unaudited rows
+remain so.
 
 **Values.** A promise of a service since 0.4.0 has a checksum: the sum of the value hashes
-(`hourmark.avro.value_hash`) of its records; staging adds the same hashes up by group. Where every
-promise that counts has one, and every group, their sums must be equal too. Ids and ranges are the
-same by then, each as often, so a value that changed makes the sums differ unless the changes of all
-hashes add up to 0 modulo 2^64, which happens by chance once in 2^64 proofs. A promise counts each
-pair of id and hash once: a batch with two contents of one id has more rows than ids, so counts
-differ, and the join decides. Where no promise has a checksum, the hour is proved by its ids alone,
-and its marker counts no event as checked; where only some have one, the join decides range by
-range.
+(`hourmark.avro.value_hash`) of its records. Staging adds up the same hashes by group. If every
+promise that counts and every group has one, their sums must be equal too. Ids and ranges are
+already known to be equal, so a changed value makes the sums differ, unless all changes of hashes
+add up to 0 modulo 2^64, which happens by chance once in 2^64 proofs. A promise counts each pair of
+id and hash once: a batch with two contents of one id has more rows than ids, so counts differ, and
+the join decides. If no promise has a checksum, the hour is proved by its ids alone, and its marker
+counts no event as checked. If only some have one, the join decides range by range.
 
 **By join.** Otherwise distinct rows and distinct promises are compared range by range (`promises`),
 in tasks that read units of listed rows and files of audit records (`evidence`). Then:
 
-- An earlier bucket's unaudited rows stand beside the listed ones, so a range whose rows were listed
-  in parts, before its record came, is whole. Rows of earlier buckets that are not unaudited are not
-  needed: their ranges were promised below those buckets' cuts, and so settled by their seals.
+- An earlier bucket's unaudited rows are added to the listed ones, so a range whose rows were listed
+  in parts, before its record arrived, is complete. Other rows of earlier buckets are not needed:
+  their ranges were promised below those buckets' cuts, and so settled by their seals.
 - A late promise that is not kept, whose range was promised with the same content below
-  `settled_next`, is a second copy of one that a seal settled: it is passed over. So are late
-  unaudited rows of a range that is promised there: its rows are copies of it. That they are is not
-  believed: rows of both that no closed bucket holds were read otherwise (`copies`). Writing drops a
-  late copy of a row in a closed bucket by its id, whatever its value: the bucket, which a checksum
-  proved, does not change.
-- What is left is named: promises without exactly their rows. Ranges with two audit records that
-  differ are not told here, as rows of both may be listed: that is asked before anything is frozen
-  (`readings`).
-- Listed rows of ranges without a record are unaudited, and are kept for promises to come
-  (`unaudited`). Those of a range whose record they do not keep are not: should another record,
-  which they would have kept, come after that hour was closed by its deadline, it is called not
-  kept, and its hour waits for its deadline too. That errs to the open side.
+  `settled_next`, is a duplicate of a settled one and is ignored. So are late unaudited rows of a
+  range that is promised there: they must be copies of its rows. This is verified: rows that no
+  closed bucket holds come from a different parse (`copies`). Writing drops a late copy of a row in
+  a closed bucket by its id, whatever its value: the bucket, which a checksum proved, does not
+  change.
+- The remaining promises, without exactly their rows, become findings. Ranges with two different
+  audit records are not detected here, because rows of both may be listed; they are detected before
+  anything is frozen (`readings`).
+- Listed rows of ranges without a record are unaudited and are stored for later promises
+  (`unaudited`). Rows of a range whose record they do not satisfy are not stored: if another record
+  that they would have satisfied arrives after the hour was closed by its deadline, that record
+  counts as not kept, and its hour waits for its deadline too. This errs on the safe side.
 """
 
 from __future__ import annotations
@@ -68,25 +67,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import distinct, matching, unmatched
-from hourmark_etl.closing.proof.copies import SecondReading, Told, second_readings
+from hourmark_etl.arrow import anti_join, distinct_values, semi_join
+from hourmark_etl.closing.proof.copies import LateRowsCheck, SecondReading, check_late_rows
 from hourmark_etl.closing.proof.evidence import (
     AuditPath,
-    Found,
     PromisesItem,
+    PromiseWindows,
+    RangeEvidence,
     RowsItem,
-    Windows,
-    file_items,
-    hours_of,
-    older_promises,
-    promises_items,
+    origin_hours,
+    plan_file_items,
+    plan_promise_items,
+    plan_row_items,
     read_item,
+    read_item_by_part,
+    read_new_unaudited,
     read_promises,
-    rows_items,
-    scattered,
-    unaudited_rows,
+    read_settled_promises,
 )
-from hourmark_etl.closing.proof.promises import KEY, KEYS, RangeCounts, Unmet, judge, merged
+from hourmark_etl.closing.proof.promises import (
+    KEY,
+    KEYS,
+    RangeCounts,
+    UnmetPromise,
+    compare_ranges,
+    merge_counts,
+)
 from hourmark_etl.closing.proof.unaudited import UnauditedFile, write_unaudited
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import Unreadable
@@ -100,11 +106,11 @@ from hourmark_etl.ledger.listings import (
     round_sums,
 )
 from hourmark_etl.model import (
-    NONE_MEANT,
+    NO_AUDIT_OFFSETS,
     RANGE_WEIGHT,
     AuditOffsets,
     Frontier,
-    Lacking,
+    IncompleteRanges,
     OriginHourSums,
     Sums,
     to_unsigned,
@@ -114,22 +120,29 @@ from hourmark_etl.storage import Storage
 FINDINGS_MAX: Final = 20  # named per type; all are counted
 UNAUDITED_ROWS_MAX: Final = 20_000_000  # of a round: 32 bytes each, in the driver
 OLDER: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64"), ("checksum", "uint64")])
-_RANGES_HERE_MAX: Final = (
-    1_000_000  # with more promises, ranges are judged in tasks, this many in one
-)
-_WRITERS: Final = 16  # small files written at once: one on HDFS is mostly waiting
+_RANGES_HERE_MAX: Final = 1_000_000  # with more promises, ranges are compared in tasks of this size
+_WRITERS: Final = 16  # small files written in parallel, because writing to HDFS is mostly waiting
 _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What the proof of one type's hour found. Proved if `findings` is empty.
+    """The result of proving one type's hour; it is proved if `findings` is empty.
 
-    `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`:
-    promises that this hour settles. `promised`: distinct ids of them; by sums, a record that stands
-    twice counts twice, as its rows do. `unaudited`: distinct ids. `checked`: promised events whose
-    values a checksum proved. `lacks`: the ranges of which rows are missing. `listed`: what all
-    listed rows add up to. `otherwise`, `unknown`: of late rows that are no copies (`copies.Told`).
+    Attributes:
+        method: `empty` (nothing promised, nothing listed), `sums` or `join`.
+        audit_records: Number of promises that this hour settles.
+        promised: Number of promised events: distinct ids with `join`; with `sums`, duplicates of an
+            audit record count again, like their rows.
+        unaudited: Number of distinct ids without a promise.
+        checked: Number of promised events whose values a checksum verified.
+        findings: Readable descriptions of promises that are not kept.
+        lacks: The ranges of these promises.
+        books: Totals by origin hour.
+        unaudited_file: The file in which rows without a promise were stored, if any.
+        listed: Totals of all listed rows.
+        second_readings: Ranges with late rows that differ from those in closed buckets.
+        unknown: Readable reasons why late rows could not be checked.
     """
 
     method: str
@@ -138,18 +151,25 @@ class Proof:
     unaudited: int
     checked: int = 0
     findings: tuple[str, ...] = ()
-    lacks: Lacking = dataclasses.field(default_factory=Lacking)
+    lacks: IncompleteRanges = dataclasses.field(default_factory=IncompleteRanges)
     books: tuple[OriginHourSums, ...] = ()
     unaudited_file: UnauditedFile | None = None
     listed: Sums = dataclasses.field(default_factory=Sums)
-    otherwise: tuple[SecondReading, ...] = ()
+    second_readings: tuple[SecondReading, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prover:
-    """Proves rounds. `unit_bytes_max`: of datums that one task's rows stand for
-    (`rows.plan_units`).
+    """Proves that the staged rows of hours contain every event that audit records promise.
+
+    Attributes:
+        runner: Runs tasks.
+        storage: The storage.
+        database: The ledger.
+        unit_bytes_max: Maximum size of a task in bytes of datums.
+        ranges_here_max: Maximum number of promises that the driver compares itself; more are
+            compared in tasks.
     """
 
     runner: Runner
@@ -158,17 +178,28 @@ class Prover:
     unit_bytes_max: int
     ranges_here_max: int = _RANGES_HERE_MAX
 
-    def prove(self, asked: Sequence[Frontier], below: AuditOffsets) -> list[Proof]:
-        """A proof for each frontier, in turn; `below`: the cut of promises.
+    def prove(self, frontiers: Sequence[Frontier], cut_offsets: AuditOffsets) -> list[Proof]:
+        """Prove the hour of each frontier.
 
-        Unreadable names a staged file.
+        Hours whose totals match are proved without reading rows; the others are compared range by
+        range.
+
+        Args:
+            frontiers: Frozen frontiers.
+            cut_offsets: The cut: audit records below these offsets count.
+
+        Returns:
+            One proof per frontier, in order.
+
+        Raises:
+            Unreadable: A staged file must be staged again first.
         """
-        sums = with_partially_counted(
-            round_sums(self.database, asked, below), self.storage, asked, below
+        sums = complete_sums(
+            round_sums(self.database, frontiers, cut_offsets), self.storage, frontiers, cut_offsets
         )
-        proofs = [by_sums(listed, promised) for listed, promised in sums]
-        slow = {at: asked[at] for at, proof in enumerate(proofs) if proof is None}
-        joined = self._by_join(slow, below) if slow else {}
+        proofs = [prove_by_sums(listed, promised) for listed, promised in sums]
+        slow = {at: frontiers[at] for at, proof in enumerate(proofs) if proof is None}
+        joined = self._by_join(slow, cut_offsets) if slow else {}
         return [
             dataclasses.replace(proof or joined[at], listed=sum(listed.values(), Sums()))
             for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
@@ -176,18 +207,18 @@ class Prover:
 
     def _by_join(self, asked: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
         rows = self._rows_items(asked)
-        verdict = self._verdict(rows, asked, below)
-        older = self._older(asked, verdict, below)
-        unaudited = unmatched(verdict.unaudited, older, KEY)
-        unmet, passed_over = _still_unmet(verdict.unmet, older)
-        found = Joined(verdict, unaudited, unmet, passed_over)
+        verdict = self._compare_all_ranges(rows, asked, below)
+        older = self._settled_promises(asked, verdict, below)
+        unaudited = anti_join(verdict.unaudited, older, KEY)
+        unmet, passed_over = _split_settled(verdict.unmet, older)
+        found = RangeComparison(verdict, unaudited, unmet, passed_over)
         files = self._keep_unaudited(asked, rows, unaudited)
-        settled = _settled(verdict.unaudited, older, passed_over)
-        told = second_readings(
+        settled = _settled_ranges(verdict.unaudited, older, passed_over)
+        told = check_late_rows(
             self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max
         )
         return {
-            at: proof_of(at, f, found, files.get(at), told.get(at, Told()))
+            at: build_proof(at, f, found, files.get(at), told.get(at, LateRowsCheck()))
             for at, f in asked.items()
         }
 
@@ -197,24 +228,27 @@ class Prover:
         for file in unaudited_files(self.database):
             earlier[file.event_type].append(file.path)
         listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
-        return rows_items(
+        return plan_row_items(
             listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max
         )
 
-    def _verdict(
-        self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: AuditOffsets
+    def _compare_all_ranges(
+        self, rows: Sequence[RowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
     ) -> RangeCounts:
-        """All partial counts come here and are judged, or, where they are many, meet range by range
-        in tasks.
-        """
+        """Compare all ranges in the driver, or in tasks if there are many."""
         groups = [
-            g for of in counting_promises(self.database, list(asked.values()), below) for g in of
+            g
+            for of in counting_promises(self.database, list(frontiers.values()), below)
+            for g in of
         ]
-        items: list[RowsItem | PromisesItem] = [*rows, *promises_items(groups)]
-        windows = Windows.of(asked, below)
+        items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
+        windows = PromiseWindows.for_frontiers(frontiers, below)
         merge = functools.partial(
-            _judged,
-            hours=[asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)],
+            _compare_parts,
+            hours=[
+                frontiers[at].hour.start_s if at in frontiers else 0
+                for at in range(max(frontiers) + 1)
+            ],
         )
         parts = 1 + sum(g.rows for g in groups) // self.ranges_here_max
         if parts == 1:
@@ -223,38 +257,46 @@ class Prover:
                     functools.partial(read_item, storage=self.storage, windows=windows), items
                 )
             )
-        work = functools.partial(scattered, storage=self.storage, windows=windows, parts=parts)
-        return merged(self.runner.gather(work, items, merge, parts))
+        work = functools.partial(
+            read_item_by_part, storage=self.storage, windows=windows, part_count=parts
+        )
+        return merge_counts(self.runner.gather(work, items, merge, parts))
 
-    def _older(
-        self, asked: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
+    def _settled_promises(
+        self, frontiers: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
     ) -> pa.Table:
-        """Return the promises below `settled_next` of the late ranges in doubt, as OLDER. Few.
+        """Return earlier settled promises of late ranges that are unmet or unaudited, schema OLDER.
 
         Each file is read once for all frontiers.
         """
-        keys = distinct(
-            pa.concat_tables([_keys_of(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
+        keys = distinct_values(
+            pa.concat_tables([_ranges_of_unmet(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
         )
         own_s = np.array(
-            [asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)]
+            [
+                frontiers[at].hour.start_s if at in frontiers else 0
+                for at in range(max(frontiers) + 1)
+            ]
         )
         late = keys.filter(
             pa.array(keys.column("hour").to_numpy() < own_s[keys.column("asked").to_numpy()])
         )
-        by_path = defaultdict[AuditPath, str](str)  # → a type that asks
-        for at, f in asked.items():
+        by_path = defaultdict[AuditPath, str](str)  # a type that needs the file
+        for at, f in frontiers.items():
             if len(own := late.filter(pc.equal(late.column("asked"), at))):
                 for g in promises_between(
-                    self.database, f.event_type, hours_of(own), NONE_MEANT, f.settled_next
+                    self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
                 ):
                     by_path[AuditPath(g.path, g.site)] = f.event_type
         work = functools.partial(
-            older_promises, storage=self.storage, windows=Windows.of(asked, below), keys=late
+            read_settled_promises,
+            storage=self.storage,
+            windows=PromiseWindows.for_frontiers(frontiers, below),
+            ranges=late,
         )
         try:
-            found = self.runner.map(work, file_items(by_path))
-        except Unreadable as error:  # nothing else needs what was settled
+            found = self.runner.map(work, plan_file_items(by_path))
+        except Unreadable as error:  # only this check needs settled promises
             asking = next(
                 (event_type for file, event_type in by_path.items() if file.path == error.path),
                 None,
@@ -282,7 +324,7 @@ class Prover:
         if not len(unaudited):
             return {}
         concerned = set(unaudited.column("asked").to_pylist())
-        work = functools.partial(unaudited_rows, storage=self.storage, keys=unaudited)
+        work = functools.partial(read_new_unaudited, storage=self.storage, ranges=unaudited)
         rows = pa.concat_tables(
             self.runner.map(work, [i for i in items if concerned & set(i.asked)])
         )
@@ -297,27 +339,38 @@ class Prover:
             return dict(zip(sorted(concerned), pool.map(write, sorted(concerned)), strict=True))
 
 
-class Joined(NamedTuple):
-    """A verdict, with what older promises explain taken out; `passed_over`: second copies of
-    settled promises.
+class RangeComparison(NamedTuple):
+    """The comparison of a round's byte ranges after removing what earlier audit records explain.
+
+    Attributes:
+        verdict: The comparison.
+        unaudited: Ranges without an audit record, columns `asked`, `hour`, `range_id` and `rows`.
+        unmet: Promises that are not kept.
+        passed_over: Duplicates of promises that were settled earlier.
     """
 
     verdict: RangeCounts
     unaudited: pa.Table
-    unmet: Sequence[Unmet]
-    passed_over: Sequence[Unmet]
+    unmet: Sequence[UnmetPromise]
+    passed_over: Sequence[UnmetPromise]
 
 
-def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
-    """Proved, if it can be told by sums (by origin hour); None: the slow path decides. Pure."""
+def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
+    """Prove an hour by totals alone. It performs no I/O.
+
+    Args:
+        listed: Totals of listed rows by origin hour.
+        promised: Totals of promises by origin hour.
+
+    Returns:
+        The proof, or None if the totals differ or are not sufficient; then ranges must be compared.
+    """
     if not listed and not promised:
         return Proof(method="empty", audit_records=0, promised=0, unaudited=0)
     rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
     if (rows.events, rows.digest) != (promises.events, promises.digest):
         return None
-    is_checked = (
-        promises.unchecked < promises.events
-    )  # where no promise has a checksum, ids alone are compared
+    is_checked = promises.unchecked < promises.events  # without any checksum, only ids are compared
     if is_checked and (rows.unchecked or promises.unchecked or rows.values != promises.values):
         return None
     books = tuple(OriginHourSums(hour, of.events, 0) for hour, of in sorted(promised.items()))
@@ -332,13 +385,28 @@ def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof |
     )
 
 
-def with_partially_counted(
-    sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: AuditOffsets
+def complete_sums(
+    sums: Sequence[RoundSums],
+    storage: Storage,
+    frontiers: Sequence[Frontier],
+    cut_offsets: AuditOffsets,
 ) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
-    """For each frontier its (listed, promised) sums by hour, with those rows of partially_counted
-    groups that count.
+    """Complete each frontier's totals with the audit records of partially counted groups.
 
-    Each file is read once.
+    Groups that lie across the cut or across `settled_next` are counted by reading their files, each
+    of them once.
+
+    Args:
+        sums: Totals of each frontier from the ledger.
+        storage: The storage.
+        frontiers: The frontiers, in the order of `sums`.
+        cut_offsets: The cut.
+
+    Returns:
+        For each frontier, the totals of listed rows and of promises by origin hour.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
     """
     wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (asked, hour)
     for at, of in enumerate(sums):
@@ -346,9 +414,9 @@ def with_partially_counted(
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
     promised = [defaultdict(Sums, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
-        counting = Windows.of({at: asked[at] for at, _ in hours}, below).counting(
-            read_promises(storage, path), site
-        )
+        counting = PromiseWindows.for_frontiers(
+            {at: frontiers[at] for at, _ in hours}, cut_offsets
+        ).select_counting(read_promises(storage, path), site)
         for p in counting.select(OLDER.names).to_pylist():
             if (p["asked"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
@@ -359,18 +427,34 @@ def with_partially_counted(
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
 
 
-def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, told: Told) -> Proof:
-    """The proof of one frontier by what the join found."""
-    unmet = [u for u in joined.unmet if u.asked == at]
-    unnamed = joined.verdict.unnamed.get(at, 0)
+def build_proof(
+    index: int,
+    frontier: Frontier,
+    comparison: RangeComparison,
+    unaudited_file: UnauditedFile | None,
+    late_rows: LateRowsCheck,
+) -> Proof:
+    """Build the proof of one frontier from the comparison of ranges.
+
+    Args:
+        index: Index of the frontier in the round.
+        frontier: The frontier.
+        comparison: The comparison of all frontiers.
+        unaudited_file: The file with the frontier's unaudited rows, if any.
+        late_rows: The check of its late rows.
+    """
+    unmet = [u for u in comparison.unmet if u.asked == index]
+    unnamed = comparison.verdict.unnamed.get(index, 0)
     unaudited = Counter[int]()
-    rows = joined.unaudited.filter(pc.equal(joined.unaudited.column("asked"), at))
+    rows = comparison.unaudited.filter(pc.equal(comparison.unaudited.column("asked"), index))
     for row in rows.select(["hour", "rows"]).to_pylist():
         unaudited[row["hour"]] += row["rows"]
-    promised = {hour: count for (one, hour), count in joined.verdict.promised.items() if one == at}
-    records = sum(count for (one, _), count in joined.verdict.records.items() if one == at)
-    for u in joined.passed_over:
-        if u.asked == at:
+    promised = {
+        hour: count for (one, hour), count in comparison.verdict.promised.items() if one == index
+    }
+    records = sum(count for (one, _), count in comparison.verdict.records.items() if one == index)
+    for u in comparison.passed_over:
+        if u.asked == index:
             promised[u.hour] -= u.promised
             records -= 1
     hours = sorted({h for h, n in promised.items() if n} | set(unaudited))
@@ -379,41 +463,53 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, t
         audit_records=records,
         promised=sum(promised.values()),
         unaudited=sum(unaudited.values()),
-        checked=sum(count for (one, _), count in joined.verdict.checked.items() if one == at),
-        findings=named([_described(u, f.hour.length_s) for u in unmet], unnamed),
-        lacks=lacking([u.range_id for u in unmet], unnamed),
+        checked=sum(
+            count for (one, _), count in comparison.verdict.checked.items() if one == index
+        ),
+        findings=limit_findings(
+            [_describe_unmet(u, frontier.hour.length_s) for u in unmet], unnamed
+        ),
+        lacks=to_incomplete_ranges([u.range_id for u in unmet], unnamed),
         books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
-        unaudited_file=file,
-        otherwise=told.otherwise,
-        unknown=told.unknown,
+        unaudited_file=unaudited_file,
+        second_readings=late_rows.second_readings,
+        unknown=late_rows.unknown,
     )
 
 
-def _judged(parts: Sequence[Found], hours: Sequence[int]) -> RangeCounts:
-    return judge([p.held for p in parts], [p.promised for p in parts], hours, FINDINGS_MAX)
+def _compare_parts(parts: Sequence[RangeEvidence], hours: Sequence[int]) -> RangeCounts:
+    return compare_ranges(
+        [p.row_counts for p in parts], [p.promised for p in parts], hours, FINDINGS_MAX
+    )
 
 
-def _keys_of(unmet: Sequence[Unmet]) -> pa.Table:
+def _ranges_of_unmet(unmet: Sequence[UnmetPromise]) -> pa.Table:
     return pa.Table.from_pylist([u._asdict() for u in unmet], schema=KEYS)
 
 
-def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[Unmet]) -> pa.Table:
-    """Late ranges (columns KEY) whose rows are explained by older promises alone."""
-    return distinct(
-        pa.concat_tables([matching(unaudited, older, KEY).select(KEY), _keys_of(passed_over)]), KEY
+def _settled_ranges(
+    unaudited: pa.Table, older: pa.Table, passed_over: Sequence[UnmetPromise]
+) -> pa.Table:
+    return distinct_values(
+        pa.concat_tables(
+            [semi_join(unaudited, older, KEY).select(KEY), _ranges_of_unmet(passed_over)]
+        ),
+        KEY,
     )
 
 
-def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], list[Unmet]]:
-    """Return those that older promises do not settle, and those that they do.
+def _split_settled(
+    unmet: Sequence[UnmetPromise], older: pa.Table
+) -> tuple[list[UnmetPromise], list[UnmetPromise]]:
+    """Split unmet promises into those that earlier promises do not settle and those that they do.
 
-    A promise with the same ids and another checksum is not the one that was settled.
+    A promise with the same ids and another checksum is not settled.
     """
     settled = defaultdict[tuple[Any, ...], set[int | None]](set)
     for *content, checksum in (tuple(promise.values()) for promise in older.to_pylist()):
         settled[tuple(content)].add(checksum)
 
-    def is_settled(u: Unmet) -> bool:
+    def is_settled(u: UnmetPromise) -> bool:
         known = settled.get(u[:5], set())
         return bool(known) and (u.checksum is None or bool(known & {None, u.checksum}))
 
@@ -421,7 +517,7 @@ def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], 
     return [u for u in unmet if not is_settled(u)], passed_over
 
 
-def _described(u: Unmet, length_s: int) -> str:
+def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
     others = ", but others" if u.held == u.promised else ""
     if u.same_ids:
         others = (
@@ -434,14 +530,24 @@ def _described(u: Unmet, length_s: int) -> str:
     )
 
 
-def lacking(ranges: Sequence[bytes], unnamed: int) -> Lacking:
-    """Return the ranges that `named` names, with whether it only counts some."""
-    return Lacking(
+def to_incomplete_ranges(ranges: Sequence[bytes], unnamed: int) -> IncompleteRanges:
+    """Return the first 20 ranges as a record of missing ranges.
+
+    Args:
+        ranges: Range ids.
+        unnamed: Number of further ranges that are not in `ranges`.
+    """
+    return IncompleteRanges(
         tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or unnamed)
     )
 
 
-def named(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
-    """As many as a manifest names; `unnamed` more are only counted."""
+def limit_findings(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
+    """Return the first 20 findings, followed by `and N more ranges` if there are others.
+
+    Args:
+        findings: Readable findings.
+        unnamed: Number of further ranges that are not in `findings`.
+    """
     more = len(findings[FINDINGS_MAX:]) + unnamed
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

@@ -1,34 +1,32 @@
-"""Whether a range was read twice, and otherwise the second time: its audit records are compared
-before anything is frozen.
+"""Detects ranges that were parsed twice with different results, by comparing audit records.
 
-Parsing is a pure function of a range and of its rules revision, so a retry makes the very same
-audit record, and whatever its rows are, they are the same rows. Software that reads a retry
-otherwise (other zone data, another parser) breaks that: the range has two records that differ, and
-rows of both readings. Each hour would be proved by the record that speaks of it, and one event
-stand in two buckets. What each record promises cannot tell it (counts and sums of both are kept),
-so the records are compared:
+Parsing is a pure function of a range and its rules revision, so a retry produces the same audit
+record and the same rows. Software that parses a retry differently (other time zone data, another
+parser) breaks that: the range has two different records, and rows of both. Each hour would be
+proved by the record that names it, and one event would be in two buckets. Counts and sums of both
+records are kept, so the proof cannot detect it. Therefore audit records are compared before
+anything is frozen:
 
-- Each row of an audit file has its record's `content`, a digest of all that the record promises and
-  of all its ids, whatever type and hour the row is of: ids tell of a time that moved within its
-  hour, counts and sums of low 64 bits do not. Two contents of one range are a conflict. A range is
-  known by its id and `observed_at`, of which the id is made, too.
-- Once for each cut, audit files that came since the last one are compared with each other, and with
-  older ones that hold ranges observed at the same time (each file says when its ranges were): a
-  retry that soon follows finds a file or two.
-- Records with equal contents and different checksums of values are a conflict, too: the same ids,
-  and other values. A record without checksums (of a service before 0.4.0) is compared by its
-  content alone.
-- A record with a content that was compared before says nothing new: a copy of one whose conflict an
-  override has closed holds nothing a second time.
+- Each row of an audit file has its record's `content`, a digest of everything the record promises
+  and of all its ids, for all types and hours. Ids reveal a time that moved within its hour; counts
+  and sums of low 64 bits do not. Two contents of one range are a conflict. A range is identified by
+  its id and `observed_at`, which is part of what the id is derived from.
+- Once per cut, new audit files are compared with each other, and with older files that contain
+  ranges observed at the same time. Each file records the times of its ranges, so a retry that
+  follows soon needs only one or two files.
+- Records with equal contents and different checksums of values are a conflict too: the ids are
+  equal, the values are not. A record without checksums (of a service before 0.4.0) is compared by
+  its content alone.
+- A record whose content was compared before adds no conflict: it is a copy.
 
-A conflict holds each type and hour that one of the records names (`held`): of what is closed and
-settled, nothing, as what was promised there stands in its bucket; what is late, the hour that would
-list it. Other types and hours go on. No deadline waives it, as nothing is missing: an override
-closes the hour as `forced`, and its manifest names the range and both records.
+A conflict blocks each type and hour that one of the records names (`conflicts_of`). Hours that are
+closed and settled are not affected, because what was promised there is in the bucket; late rows
+block the hour that would list them. Other types and hours continue. No deadline waives a conflict,
+because nothing is missing: an override closes the hour as `forced`, and its manifest names the
+range and both records.
 
-A record that promises nothing (blank lines alone) has no rows that could stand anywhere, and is not
-compared. Nor is what audit files no longer hold: they are kept longer than topics, and until then a
-retry finds the first reading.
+A record that promises nothing (only blank lines) is not compared. Neither are records that audit
+files no longer contain: these files are kept longer than topics, so a retry finds the first record.
 """
 
 from __future__ import annotations
@@ -44,9 +42,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import distinct, matching, unmatched
-from hourmark_etl.closing.cut.cut import shortened
-from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, file_items
+from hourmark_etl.arrow import anti_join, distinct_values, semi_join
+from hourmark_etl.closing.cut.cut import limit_lines
+from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, plan_file_items
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, not_compared
 from hourmark_etl.ledger.database import Database
@@ -57,17 +55,22 @@ from hourmark_etl.storage import Storage
 
 RANGE: Final = ["range_id", "observed_at"]
 READING: Final = [*RANGE, "content", "values"]
-SITED: Final = AUDIT_SCHEMA.append(pa.field("site", pa.string()))  # of which site each row is
+SITED: Final = AUDIT_SCHEMA.append(pa.field("site", pa.string()))  # the site of each row
 READINGS: Final = pa.schema([AUDIT_SCHEMA.field(name) for name in READING])
 ROWS_MAX: Final = 1_000_000  # promises compared at a time: 24 bytes each, in the driver
-_HERE_MAX: Final = 8  # items that are read in the driver: a job on executors takes longer
+_HERE_MAX: Final = (
+    8  # up to this many items are read in the driver, because a Spark job takes longer
+)
 
 
-class Reading(NamedTuple):
-    """One of the contents of a range.
+class AuditReading(NamedTuple):
+    """One of several different audit records of the same byte range.
 
-    `offset`: central, of its first record; `promised`: (type, hour, count) of that; `site`: whose
-    audit topic has it.
+    Attributes:
+        offset: Central offset of the first record with this content.
+        origin: Readable origin of the range.
+        promised: Tuples of event type, hour (Unix seconds) and number of events.
+        site: Site whose audit topic contains the record.
     """
 
     offset: int
@@ -76,14 +79,23 @@ class Reading(NamedTuple):
     site: str = FIRST_SITE
 
 
-class ReadingsDiffer(NamedTuple):
-    """A range, and its readings by offset: two at least."""
+class DifferingReadings(NamedTuple):
+    """A range with at least two different audit records.
+
+    Attributes:
+        range_id: The range id, 8 bytes.
+        readings: The different records, by offset.
+    """
 
     range_id: bytes
-    readings: tuple[Reading, ...]
+    readings: tuple[AuditReading, ...]
 
     def text(self, length_s: int) -> str:
-        """Human-readable; `length_s`: of an hour."""
+        """Return a readable description.
+
+        Args:
+            length_s: Length of an hour (a bucket) in seconds.
+        """
         told = []
         for reading in self.readings:
             promised = [
@@ -93,52 +105,75 @@ class ReadingsDiffer(NamedTuple):
             at = f"audit offset {reading.offset}" + (
                 "" if reading.site == FIRST_SITE else f" of {reading.site}"
             )
-            told.append(f"{at} ({reading.origin}): {', '.join(shortened(promised))}")
+            told.append(f"{at} ({reading.origin}): {', '.join(limit_lines(promised))}")
         alike = len({reading.promised for reading in self.readings}) == 1
         same = ". They promise as many events: ids, or checksums of values, differ" if alike else ""
         return (
             f"range {self.range_id.hex()} has {len(told)} audit records that differ: "
-            f"{'; '.join(shortened(told))}{same}"
+            f"{'; '.join(limit_lines(told))}{same}"
         )
 
 
-class Compared(NamedTuple):
-    """Files that are compared with all others now, and what differs for the first time."""
+class AuditComparison(NamedTuple):
+    """The result of comparing a batch of audit files.
+
+    Attributes:
+        files: The new files; they are now compared with all others.
+        differences: Ranges with different records that were not known before.
+    """
 
     files: tuple[AuditFile, ...]
-    differences: tuple[ReadingsDiffer, ...]
+    differences: tuple[DifferingReadings, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparer:
-    """Reads audit files; changes nothing."""
+class AuditComparer:
+    """Searches audit files for byte ranges with several different audit records.
+
+    It changes nothing in the ledger.
+
+    Attributes:
+        runner: Runs tasks that read files.
+        storage: The storage.
+        database: The ledger.
+        rows_max: Maximum number of rows that are compared at a time.
+    """
 
     runner: Runner
     storage: Storage
     database: Database
     rows_max: int = ROWS_MAX
 
-    def next(self, without: Collection[str]) -> Compared | None:
-        """The next files that are to be compared, but for these paths; None if there are none.
+    def compare_next(self, skip_paths: Collection[str]) -> AuditComparison | None:
+        """Compare the next files that have not been compared yet.
 
-        Unreadable names a file.
+        Args:
+            skip_paths: Paths of files to skip.
+
+        Returns:
+            The files and their differences; None if no file is left.
+
+        Raises:
+            Unreadable: A file must be staged again first.
         """
-        files = not_compared(self.database, self.rows_max, without)
+        files = not_compared(self.database, self.rows_max, skip_paths)
         if not files:
             return None
-        new = self._read(functools.partial(readings, storage=self.storage), files)
-        older = self._older(new, without)
-        known = self._read(functools.partial(readings, storage=self.storage, of=new), older)
-        found = differing(new, known)
-        if not len(found):
-            return Compared(tuple(files), ())
-        rows = self._read(
-            functools.partial(rows_of, storage=self.storage, of=found), [*older, *files]
+        new = self._read(functools.partial(read_contents, storage=self.storage), files)
+        older = self._earlier_files(new, skip_paths)
+        known = self._read(
+            functools.partial(read_contents, storage=self.storage, ranges=new), older
         )
-        return Compared(tuple(files), differences(rows))
+        found = find_differing_ranges(new, known)
+        if not len(found):
+            return AuditComparison(tuple(files), ())
+        rows = self._read(
+            functools.partial(read_range_rows, storage=self.storage, ranges=found), [*older, *files]
+        )
+        return AuditComparison(tuple(files), group_differences(rows))
 
-    def _older(self, new: pa.Table, without: Collection[str]) -> list[AuditFile]:
-        """Compared files that may hold one of these ranges."""
+    def _earlier_files(self, new: pa.Table, skip_paths: Collection[str]) -> list[AuditFile]:
+        """Return the files, compared earlier, that may contain ranges of the new rows."""
         if not len(new):
             return []
         times = np.unique(new.column("observed_at").to_numpy())
@@ -150,56 +185,79 @@ class Comparer:
         return [
             f
             for f, within in zip(between, hit.tolist(), strict=True)
-            if within and f.path not in without
+            if within and f.path not in skip_paths
         ]
 
     def _read(self, work: functools.partial[pa.Table], files: Sequence[AuditFile]) -> pa.Table:
-        items = file_items({AuditPath(f.path, f.site) for f in files})
+        items = plan_file_items({AuditPath(f.path, f.site) for f in files})
         runner = self.runner if len(items) > _HERE_MAX else Runner()
-        schema = SITED if work.func is rows_of else READINGS
+        schema = SITED if work.func is read_range_rows else READINGS
         return pa.concat_tables([schema.empty_table(), *runner.map(work, items)])
 
 
-def readings(item: PromisesItem, storage: Storage, of: pa.Table | None = None) -> pa.Table:
-    """READINGS of the files, each once; `of`: only of these ranges (columns RANGE)."""
+def read_contents(item: PromisesItem, storage: Storage, ranges: pa.Table | None = None) -> pa.Table:
+    """Return the distinct contents of audit records in the files, one row per range and content.
+
+    Args:
+        item: The files.
+        storage: The storage.
+        ranges: Byte ranges to return, columns `range_id` and `observed_at`; None for all.
+    """
     found = pa.concat_tables([read_all(storage, path, READING) for path, _ in item.files])
-    return distinct(found if of is None else matching(found, of, RANGE), READING)
+    return distinct_values(found if ranges is None else semi_join(found, ranges, RANGE), READING)
 
 
-def rows_of(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
-    """All rows of the files that are of these ranges (columns RANGE), as of SITED."""
+def read_range_rows(item: PromisesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
+    """Return all rows of some byte ranges in files of audit records, with the site of each row.
+
+    Args:
+        item: The files.
+        storage: The storage.
+        ranges: The byte ranges, columns `range_id` and `observed_at`.
+    """
     found = [SITED.empty_table()]
     for path, site in item.files:
-        rows = matching(read_all(storage, path, AUDIT_SCHEMA.names), of, RANGE)
+        rows = semi_join(read_all(storage, path, AUDIT_SCHEMA.names), ranges, RANGE)
         found.append(rows.append_column("site", pa.array([site] * len(rows), "string")))
     return pa.concat_tables(found)
 
 
-def differing(new: pa.Table, known: pa.Table) -> pa.Table:
-    """Return ranges (columns RANGE) with a content, or checksums, among the new that are not known,
-    and others. Pure.
+def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> pa.Table:
+    """Return the byte ranges that have several different audit records, at least one of them new.
 
-    Records without checksums are compared by content alone.
+    Records without checksums are compared by content alone. It performs no I/O.
+
+    Args:
+        new_contents: Contents of new files, schema READINGS.
+        known_contents: Contents of files that were compared earlier, schema READINGS.
+
+    Returns:
+        A table with columns `range_id` and `observed_at`.
     """
-    found = [_with_several(new, known, [*RANGE, "content"])]
-    new, known = (of.filter(of.column("values").is_valid()) for of in (new, known))
-    return distinct(
-        pa.concat_tables([*found, _with_several(new, known, [*RANGE, "values"])]), RANGE
+    found = [_with_several(new_contents, known_contents, [*RANGE, "content"])]
+    new_contents, known_contents = (
+        of.filter(of.column("values").is_valid()) for of in (new_contents, known_contents)
+    )
+    return distinct_values(
+        pa.concat_tables([*found, _with_several(new_contents, known_contents, [*RANGE, "values"])]),
+        RANGE,
     )
 
 
 def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Table:
-    """Return ranges with several values of these columns, of which one among the new is not
-    known.
-    """
-    readings = distinct(pa.concat_tables([new, known]), columns)
-    counted = readings.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
+    """Return ranges with several values in these columns, at least one of them new."""
+    contents = distinct_values(pa.concat_tables([new, known]), columns)
+    counted = contents.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
     several = counted.filter(pc.greater(counted.column("count_all"), 1)).select(RANGE)
-    return matching(several, unmatched(new, known, columns), RANGE)
+    return semi_join(several, anti_join(new, known, columns), RANGE)
 
 
-def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
-    """Of all rows (SITED) of ranges that differ. Pure."""
+def group_differences(rows: pa.Table) -> tuple[DifferingReadings, ...]:
+    """Group the rows of ranges with different records by range and content. It performs no I/O.
+
+    Args:
+        rows: All rows of these ranges, schema SITED.
+    """
     ranges = defaultdict[tuple[bytes, int], dict[tuple[bytes, bytes | None], list[dict[str, Any]]]](
         dict
     )
@@ -208,35 +266,47 @@ def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
             (row["content"], row["values"]), []
         ).append(row)
     return tuple(
-        ReadingsDiffer(range_id, tuple(sorted(map(_reading, contents.values()))))
+        DifferingReadings(range_id, tuple(sorted(map(_create_reading, contents.values()))))
         for (range_id, _), contents in sorted(ranges.items())
     )
 
 
-def _reading(rows: Sequence[Mapping[str, Any]]) -> Reading:
-    """Of the rows of all records with one content, by offset."""
+def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
     promised = {(r["type"], r["hour"], r["count"]) for r in rows}
-    return Reading(rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"])
+    return AuditReading(
+        rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"]
+    )
 
 
-def held(
-    of: ReadingsDiffer, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
+def conflicts_of(
+    difference: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
-    """What a difference holds: of each type and hour that a reading names, the hour that would list
-    its rows. Pure.
+    """Return the conflicts that a difference causes. It performs no I/O.
+
+    For each type and hour that one of the records names, the hour that would list its rows is
+    blocked.
+
+    Args:
+        difference: The range and its records.
+        frontiers: Frontiers by type.
+        length_s: Length of an hour (a bucket) in seconds.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        Conflicts by type and hour; empty if everything is settled in closed buckets.
     """
-    what = of.text(length_s)
+    what = difference.text(length_s)
     found = {
         (event_type, held_s)
-        for reading in of.readings
+        for reading in difference.readings
         for event_type, hour_s, _ in reading.promised
-        if (held_s := _held_hour(hour_s, reading, frontiers.get(event_type))) is not None
+        if (held_s := _blocked_hour(hour_s, reading, frontiers.get(event_type))) is not None
     }
     return [
         Conflict(
             event_type=event_type,
             hour_s=hour_s,
-            range_id=of.range_id,
+            range_id=difference.range_id,
             what=what,
             found_at_ms=now_ms,
         )
@@ -244,15 +314,13 @@ def held(
     ]
 
 
-def _held_hour(hour_s: int, reading: Reading, frontier: Frontier | None) -> int | None:
-    """None where what was promised there is settled: it stands in a bucket that is closed, or is
-    fixed.
-    """
+def _blocked_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None) -> int | None:
+    """Return the hour that a record's rows would be listed for; None if they are settled."""
     if frontier is None:
         return hour_s
     unsealed_s = first_unsealed(frontier).start_s
     seals = [h.seal for h in frontier.sealed_hours if h.seal]
     settled_next = seals[-1].audit_next if seals else frontier.settled_next
-    if hour_s < unsealed_s and reading.offset < settled_next.at(reading.site):
+    if hour_s < unsealed_s and reading.offset < settled_next.offset_of(reading.site):
         return None
     return max(hour_s, unsealed_s)

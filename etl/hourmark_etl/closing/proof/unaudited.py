@@ -1,14 +1,13 @@
-"""Unaudited: listed rows of which no audit record had promised anything when their bucket was
-sealed.
+"""Unaudited rows: rows that no audit record had promised when their bucket was sealed.
 
-Their service was killed before the audit record, or the record came after the cut. They are
-bucketed like all others, and what tells them apart is kept, because a promise that comes later must
-find them: hour, event id, range id and value hash of each, one file a bucket,
-`_unaudited/<type>/<hour>-<epoch>-<digest>.parquet`. The closer's epoch: so that no closer takes
-over a file that an older one may be about to delete. The digest: so that the file verifies itself
-(`staging.verified`), and a proof that is tried again finds its file there. A file counts once the
-seal's transaction has put it into the ledger's table `unaudited`; others are left over from proofs
-that failed, and are deleted when a closer begins.
+Their service was killed before it wrote the audit record, or the record came after the cut. The
+rows are in the bucket like all others. Their keys are stored, because a later promise must find
+them: hour, event id, range id and value hash, one file per bucket,
+`_unaudited/<type>/<hour>-<epoch>-<digest>.parquet`. The closer's epoch is in the name so that no
+closer reuses a file that an older closer may be about to delete. The digest is in the name so that
+the file verifies itself (`staging.verified`), and so that a repeated proof finds its file. A file
+is valid once the seal's transaction has added it to the ledger's table `unaudited`. Others are left
+over from failed proofs and are deleted when a closer starts.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from hourmark_etl.arrow import unmatched
+from hourmark_etl.arrow import anti_join
 from hourmark_etl.closing.proof.evidence import (
     UNAUDITED_SCHEMA,
-    hours_of,
-    matching_promises,
-    promises_items,
+    origin_hours,
+    plan_promise_items,
+    read_matching_promises,
     read_unaudited,
 )
 from hourmark_etl.closing.proof.promises import KEY
@@ -39,13 +38,20 @@ from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import AlreadyExists, Storage, delete_all, entries_of
 
 UNAUDITED: Final = "unaudited"  # the kind of such a file, in its note
-FILES_AT_ONCE: Final = 16  # looked into by one call of `UnauditedCleaner.clean`
+FILES_AT_ONCE: Final = 16  # read by one call of `UnauditedCleaner.clean`
 _LOG = logging.getLogger(__name__)
 _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until it is old
 
 
 class UnauditedFile(NamedTuple):
-    """Unaudited of one bucket; `hour_s`: the bucket's, Unix seconds."""
+    """A file with the rows of one bucket for which no audit record existed.
+
+    Attributes:
+        event_type: The bucket's event type.
+        hour_s: Unix seconds at the start of the bucket's hour.
+        path: Path relative to the storage root.
+        rows: Number of rows.
+    """
 
     event_type: str
     hour_s: int
@@ -53,7 +59,12 @@ class UnauditedFile(NamedTuple):
     rows: int
 
     def ledger_row(self, audit_next: AuditOffsets, sealed_at_ms: int) -> Mapping[str, Any]:
-        """Its row of the table `unaudited`, for the seal's transaction."""
+        """Return the file's row of the ledger's table `unaudited`.
+
+        Args:
+            audit_next: The cut of the seal.
+            sealed_at_ms: Time of sealing in Unix milliseconds.
+        """
         return ledger.unaudited_row(
             self.event_type, self.hour_s, self.path, self.rows, audit_next, sealed_at_ms
         )
@@ -62,8 +73,15 @@ class UnauditedFile(NamedTuple):
 def write_unaudited(
     storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table
 ) -> UnauditedFile:
-    """Keep these rows (columns of UNAUDITED_SCHEMA, each once) for the frontier's hour, which is
-    not sealed yet.
+    """Write a file with the unaudited rows of a frontier's hour, which is not sealed yet.
+
+    An existing file of a failed proof with equal content is replaced.
+
+    Args:
+        storage: The storage.
+        epoch: Epoch of the closer's lease.
+        frontier: The frontier.
+        rows: Distinct rows with the columns of UNAUDITED_SCHEMA.
     """
     rows = rows.select(UNAUDITED_SCHEMA.names).sort_by(
         [(name, "ascending") for name in ("hour", "range_id", "event_id")]
@@ -72,18 +90,18 @@ def write_unaudited(
     note = StagedNote(ledger="", kind=UNAUDITED, rows=len(rows))
     try:
         written = write_rows(storage, stem, rows, note)
-    # by a proof that was tried before, of no seal; nobody knows what became of it since
+    # written by an earlier, failed proof; its current content is unknown
     except AlreadyExists as error:
         storage.delete(error.path)
         written = write_rows(storage, stem, rows, note)
     return UnauditedFile(frontier.event_type, frontier.hour.start_s, written.path, len(rows))
 
 
-def unaudited_left_over(storage: Storage, database: Database) -> list[str]:
-    """Unaudited files that no seal names.
+def find_leftover_files(storage: Storage, database: Database) -> list[str]:
+    """Return the paths of unaudited files that no seal refers to.
 
-    They may be deleted by a closer that held its lease after this: listed before the ledger is
-    asked, none of them can be one that a later closer has written.
+    A closer may delete them if it still holds its lease afterwards: the files are listed before the
+    ledger is read, so none of them can belong to a later closer.
     """
     folders = [
         f"{UNAUDITED_FOLDER}/{entry.name}" for entry in entries_of(storage, UNAUDITED_FOLDER)
@@ -96,34 +114,49 @@ def unaudited_left_over(storage: Storage, database: Database) -> list[str]:
 
 
 class UnauditedCleaner:
-    """Deletes unaudited rows that nothing can ask for: promised meanwhile, or older than audit
-    records are kept.
+    """Deletes stored rows without audit record once they are no longer needed.
 
-    A row is promised where an audit record of its range, at or past its seal's cut, lies below its
-    type's `settled_next`: that promise was settled by a seal. `keep_ms`: how long audit files are
-    kept after they were staged.
+    A file is deleted when audit records for all of its rows have arrived and were settled by a
+    later seal, or when audit records have expired.
+
+    Args:
+        storage: The storage.
+        database: The ledger.
+        keep_ms: How long audit files are kept after staging, in milliseconds.
     """
 
     def __init__(self, storage: Storage, database: Database, keep_ms: int) -> None:
         self._storage, self._database, self._keep_ms = storage, database, keep_ms
-        self._looked: dict[str, AuditOffsets] = {}  # path → settled_next when it was looked into
+        self._checked_up_to: dict[
+            str, AuditOffsets
+        ] = {}  # path → settled_next when it was last read
 
     def clean(self, lease: Lease, now_ms: int) -> int:
-        """Returns how many files it deleted; looks into `FILES_AT_ONCE` at most.
+        """Delete files that are no longer needed and return their number.
 
-        The ledger forgets a file before it goes.
+        At most 16 files are read per call. The ledger forgets a file before it is deleted.
+
+        Args:
+            lease: The closer's lease.
+            now_ms: Current time in Unix milliseconds.
+
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
+            StorageError: Storage is unavailable.
         """
         found = ledger.unaudited_files(self._database)
-        self._looked = {f.path: self._looked.get(f.path, f.audit_next) for f in found}
+        self._checked_up_to = {f.path: self._checked_up_to.get(f.path, f.audit_next) for f in found}
         done = [f for f in found if f.sealed_at_ms + self._keep_ms < now_ms]
         for f in [
-            f for f in found if not self._looked[f.path].reaches(f.settled_next) and f not in done
+            f
+            for f in found
+            if not self._checked_up_to[f.path].reaches(f.settled_next) and f not in done
         ][:FILES_AT_ONCE]:
-            self._looked[f.path] = f.settled_next
+            self._checked_up_to[f.path] = f.settled_next
             try:
                 if self._is_promised(f):
                     done.append(f)
-            except Unreadable as error:  # it stays, until it is old
+            except Unreadable as error:  # the file is kept until it expires
                 _LOG.warning("whether %s is still needed is not known: %s", f.path, error)
         if done:
             ledger.forget_unaudited(self._database, lease, [f.path for f in done])
@@ -134,14 +167,14 @@ class UnauditedCleaner:
         if len(rows) != file.rows:
             return False
         groups = promises_between(
-            self._database, file.event_type, hours_of(rows), file.audit_next, file.settled_next
+            self._database, file.event_type, origin_hours(rows), file.audit_next, file.settled_next
         )
-        items = promises_items(groups)
+        items = plan_promise_items(groups)
         if sum(len(i.files) for i in items) > _AUDIT_FILES_MAX:
             return False
         for item in items:
-            found = matching_promises(
+            found = read_matching_promises(
                 item, self._storage, file.event_type, rows, file.audit_next, file.settled_next
             )
-            rows = unmatched(rows, found, KEY[1:])
+            rows = anti_join(rows, found, KEY[1:])
         return not len(rows)

@@ -1,1 +1,1 @@
-"""The bucket's files: sorted, deduplicated, read back."""
+"""Writes the files of buckets: sorted, deduplicated and read back."""

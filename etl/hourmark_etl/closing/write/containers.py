@@ -1,9 +1,8 @@
-"""Container files of buckets while they are written: rolled over at the wanted size, read back when
-finished.
+"""Writes container files of buckets: splits them at the target size and reads them back.
 
-Datums are copied without decoding: `writing` has checked each by the schema that the container
-gets. A schema that differs in names alone passes, as datums hold none, so the container's must have
-the name of the bucket's type.
+Datums are copied without decoding: `writing` has validated each of them against the container's
+schema. A schema that differs only in names would pass, because datums contain no names; so
+read-back checks that the container's schema has the name of the bucket's type.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ import numpy as np
 
 from hourmark.avro.framing import event_schema
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
-from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, Digesting
+from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
 from hourmark_etl.closing.units import sums_by_hour
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.model import Sums
 from hourmark_etl.storage import Storage
 
-_STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
+_STEP_BYTES: Final = 8 << 20  # bytes of datums between checks of a container's size
 _Key = tuple[
     str, int, bool, int
 ]  # of a container: type, the bucket's hour, whether it is of late events, schema id
@@ -34,10 +33,22 @@ _Key = tuple[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WrittenFile:
-    """One container file, below the job's folder. `id_sum`: of the ids' last 8 bytes, modulo 2^64.
+    """A container file that was written but is not part of a bucket yet.
 
-    `hours`: its rows by origin hour (Unix seconds), with their digest and the checksum of the
-    datums that were written. `trouble`: what did not read back, "" if nothing is wrong.
+    Attributes:
+        event_type: The bucket's event type.
+        hour_s: Unix seconds at the start of the bucket's hour.
+        late: Whether the file holds late events.
+        schema_id: Schema id of all datums.
+        path: Path relative to the storage root.
+        records: Number of datums.
+        bytes: Size of the file.
+        blake2b: Digest of the file in hex.
+        id_sum: Sum of the ids' last 8 bytes, modulo 2^64.
+        hours: Totals of the written rows by origin hour (Unix seconds).
+        index: The rows of the id index that belong to the file.
+        index_digest: Digest of that index in hex.
+        read_back_error: Readable difference found when reading back; empty if there is none.
     """
 
     event_type: str
@@ -52,25 +63,31 @@ class WrittenFile:
     hours: Mapping[int, Sums]
     index: tuple[IdRun, ...] = ()
     index_digest: str = ""  # of the file that `index` names
-    trouble: str = ""
+    read_back_error: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WrittenHour:
-    """What one bucket is to be made of.
+    """The written files of one bucket, and the rows that were not written.
 
-    `duplicates`: rows that were listed and left out, as their ids stand in it or in an earlier
-    bucket, by origin hour. `trouble`: why it is not to be published, "" if nothing is wrong.
-    `left_out`: rows whose datums cannot be written, by origin hour; `faults`: some of them, with
-    their reasons. `unwritable`: the same as a trouble, where no override gives it up; `unverified`:
-    what one has given up.
+    Attributes:
+        event_type: The bucket's event type.
+        hour_s: Unix seconds at the start of the bucket's hour.
+        files: The files.
+        duplicates: Totals of dropped duplicates by origin hour; their ids are in this bucket or in
+            an earlier one.
+        publish_error: Why the bucket must not be published; empty if it may be.
+        left_out: Totals of rows whose datums are invalid, by origin hour.
+        faults: Readable reasons for some of these rows.
+        unwritable: Like `publish_error`, for reasons that an override can give up.
+        unverified: Checks that were not possible.
     """
 
     event_type: str
     hour_s: int
     files: tuple[WrittenFile, ...]
     duplicates: Mapping[int, Sums]
-    trouble: str
+    publish_error: str
     left_out: Mapping[int, Sums] = dataclasses.field(default_factory=dict)
     faults: tuple[str, ...] = ()
     unwritable: str = ""
@@ -78,9 +95,23 @@ class WrittenHour:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run:
-    """Rows of one bucket, schema and lateness, ascending by id: datum i is
-    data[offsets[i]:offsets[i + 1]].
+class DatumRun:
+    """Consecutive rows of one bucket, schema and lateness, ascending by id.
+
+    Datum i is `data[offsets[i]:offsets[i + 1]]`.
+
+    Attributes:
+        event_type: The bucket's event type.
+        hour_s: Unix seconds at the start of the bucket's hour.
+        late: Whether the rows are late events.
+        schema_id: Schema id of all rows.
+        data: Buffer with the datums.
+        offsets: Offsets into `data`, one more than rows.
+        ids: Event ids, rows x 16 bytes.
+        digests: Digest of each row.
+        hours: Origin hour of each row in Unix seconds.
+        index_path: Path of the id index.
+        index_row: Row of the first id in the index.
     """
 
     event_type: str
@@ -95,8 +126,8 @@ class Run:
     index_path: str
     index_row: int  # of the first
 
-    def part(self, start: int, end: int) -> Run:
-        """Rows [start, end) of it."""
+    def part(self, start: int, end: int) -> DatumRun:
+        """Return the rows [start, end) as a run."""
         return dataclasses.replace(
             self,
             offsets=self.offsets[start : end + 1],
@@ -107,9 +138,16 @@ class Run:
         )
 
 
-class Containers(ExitStack):
-    """Open containers of a task; what was written and not finished when its block ends with an
-    exception is gone.
+class ContainerSet(ExitStack):
+    """The open container files of one task.
+
+    Use it as a context manager: if the block raises, files that were not finished are discarded.
+
+    Args:
+        storage: The storage.
+        folder: Folder of the new files.
+        schemas: Avro schemas as JSON by schema id.
+        target_bytes: Size at which a file is finished and the next one begins.
     """
 
     def __init__(
@@ -125,8 +163,11 @@ class Containers(ExitStack):
         self._open: dict[_Key, _OpenContainer] = {}
         self._finished: list[WrittenFile] = []
 
-    def write(self, run: Run) -> None:
-        """Append; a run must not begin below what its container holds already."""
+    def write(self, run: DatumRun) -> None:
+        """Append a run to the file of its bucket, schema and lateness.
+
+        The run's ids must not be smaller than those already in that file.
+        """
         key = (run.event_type, run.hour_s, run.late, run.schema_id)
         start, end = 0, len(run.ids)
         while start < end:
@@ -144,16 +185,14 @@ class Containers(ExitStack):
             start = until
 
     def finish(self) -> list[WrittenFile]:
-        """Finish all files: they are on storage then, and were read back."""
+        """Finish all files, read them back from storage and return them."""
         while self._open:
             self._finished.append(self._open.popitem()[1].finish())
         return self._finished
 
 
 class _OpenContainer:
-    """A container being written, with what the manifest will say of it; `file` is closed
-    with it.
-    """
+    """A container file being written, with the totals for its manifest."""
 
     def __init__(
         self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key
@@ -170,7 +209,7 @@ class _OpenContainer:
     def size(self) -> int:
         return self._writer.size
 
-    def write(self, run: Run) -> None:
+    def write(self, run: DatumRun) -> None:
         self._writer.append_run(run.data, run.offsets)
         tails = run.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
         self._id_sum += int(tails.sum(dtype=np.uint64))
@@ -180,7 +219,6 @@ class _OpenContainer:
         self._add_index(run.index_path, run.index_row, len(run.ids))
 
     def _add_index(self, path: str, first_row: int, rows: int) -> None:
-        """Neighbouring rows of the index as one run: parts of a sorted whole."""
         if self._index and (
             self._index[-1].path,
             self._index[-1].first_row + self._index[-1].rows,
@@ -206,17 +244,30 @@ class _OpenContainer:
             hours=self._hours,
             index=tuple(self._index),
         )
-        return dataclasses.replace(written, trouble=read_back(self._storage, written))
+        return dataclasses.replace(
+            written, read_back_error=verify_written_file(self._storage, written)
+        )
 
 
-def read_back(storage: Storage, written: WrittenFile) -> str:
-    """Read the file from storage: what of it is not as it was written (digest, size, records,
-    type); "" if all is.
+def verify_written_file(storage: Storage, written: WrittenFile) -> str:
+    """Read a file back from storage and compare it with what was written.
+
+    Digest, size, number of records and the name of the schema are compared.
+
+    Args:
+        storage: The storage.
+        written: The file and its expected properties.
+
+    Returns:
+        A readable difference; empty if there is none.
+
+    Raises:
+        StorageError: Storage is unavailable.
     """
     with storage.open(written.path, size=written.bytes) as file:
-        seen = Digesting(file)
+        seen = DigestingReader(file)
         try:
-            # it reads, and nothing else
+            # only its `read` method is needed
             container = ContainerReader(seen)  # type: ignore[arg-type]
             _check_type(container, written.event_type)
             records = sum(block.records for block in container)
@@ -237,7 +288,6 @@ def read_back(storage: Storage, written: WrittenFile) -> str:
 
 
 def _check_type(container: ContainerReader, event_type: str) -> None:
-    """ValueError if the container's schema is not one of the type."""
     schema = json.loads(container.metadata["avro.schema"])
     wanted = event_schema(event_type, [])
     if (schema["name"], schema.get("namespace")) != (wanted["name"], wanted["namespace"]):

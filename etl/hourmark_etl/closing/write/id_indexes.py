@@ -1,6 +1,6 @@
-"""Keeps the index files of published buckets, as long and as many bytes as the settings say.
+"""Publishes the id indexes of buckets and deletes old ones, within limits of age and size.
 
-A cache: its loss costs reading.
+Indexes are a cache: without them, buckets are read instead.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.folders import INDEX_FOLDER
-from hourmark_etl.ids.kept import kept_path, label
+from hourmark_etl.ids.index_files import format_timestamp, published_index_path
 from hourmark_etl.ledger import closed
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.storage import Storage, StorageError, delete_all, entries_of
 
-_UNNAMED_MS: Final = 86_400_000  # a file so old that the ledger does not name never will be named
+_UNNAMED_MS: Final = 86_400_000  # a file of this age that the ledger does not refer to is unused
 _LOG = logging.getLogger(__name__)
 
 
-def keep_indexes(
+def publish_indexes(
     storage: Storage,
     database: Database,
     lease: Lease,
@@ -33,11 +33,20 @@ def keep_indexes(
     written: Collection[WrittenHour],
     now_ms: int,
 ) -> None:
-    """Move the attempt's index files out of its folder, and remember them for the buckets that were
-    published by this attempt.
+    """Publish an attempt's index files and record them in the ledger.
 
-    May be done before the ledger closes those hours: a run counts for a closed bucket only. What
-    storage refuses is logged; the buckets themselves are read then.
+    Only buckets that this attempt published are recorded. It may run before the ledger closes the
+    hours, because index rows are used for closed buckets only. If storage fails, a warning is
+    logged and the buckets have no index.
+
+    Args:
+        storage: The storage.
+        database: The ledger.
+        lease: The closer's lease.
+        attempt: Id of the publishing attempt.
+        published: Manifests of the published buckets.
+        written: The hours that the attempt wrote.
+        now_ms: Current time in Unix milliseconds.
     """
     own = {
         (m.type, Hour.parse(m.hour, m.bucket_seconds).start_s)
@@ -50,7 +59,7 @@ def keep_indexes(
         for path, digest in sorted(
             {(run.path, w.index_digest) for w in kept_files for run in w.index}
         ):
-            moved[path] = kept_path(path, digest, attempt, now_ms)
+            moved[path] = published_index_path(path, digest, attempt, now_ms)
             storage.rename_new(path, moved[path])
     except StorageError as error:
         _LOG.warning(
@@ -77,15 +86,23 @@ def clean_indexes(
     now_ms: int,
     files_max: int = 1000,
 ) -> int:
-    """Forget what is older than `hours_max`, or the oldest beyond `bytes_max`, and delete files
-    that no bucket needs.
+    """Delete old id indexes and return the number of deleted files.
 
-    How many files were deleted, at most `files_max`; the rest waits for the next call. A file that
-    was kept less than a day ago stays: its row may be on its way.
+    Files without an entry in the ledger are kept for one day, because their entry may not be
+    written yet.
+
+    Args:
+        storage: The storage.
+        database: The ledger.
+        lease: The closer's lease.
+        hours_max: Maximum age of an index in hours.
+        bytes_max: Maximum total size of indexes in bytes; the oldest are removed first.
+        now_ms: Current time in Unix milliseconds.
+        files_max: Maximum number of files to delete in one call.
     """
     closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
     named = closed.paths(database)
-    fresh = label(now_ms - _UNNAMED_MS)
+    fresh = format_timestamp(now_ms - _UNNAMED_MS)
     found = [
         f"{INDEX_FOLDER}/{entry.name}"
         for entry in entries_of(storage, INDEX_FOLDER)

@@ -1,22 +1,20 @@
-"""Writes sealed hours: deduplicated rows into Avro containers, as one job for many types at once;
-no event is decoded.
+"""Writes sealed hours as Avro containers, one job for many types, without decoding events.
 
-Each datum is checked by the schema of its container, and the event id in it against the row's: a
-row that is not valid holds its hour, or is left out where an override says so. Staging checks the
-same, but not what version 0.3.0 staged, nor under a schema id that the ledger did not know.
+Each datum is validated against the schema of its container, and the event id in it against the
+row's id. A row that is not valid blocks its hour, or is left out if an override allows it. Staging
+performs the same check, except in version 0.3.0 and for schema ids that the ledger did not know.
 
-A task reads a unit (see `rows`), sorts it by id, drops equal neighbours and late events whose id a
-closed bucket holds, and copies each bucket's datums in that order into containers: one a schema,
-late ones apart. Containers are sorted by id. Slots of a large listing that stand in one task go
-into the same container, until it has reached the wanted size. What was written is read again from
-storage by the task that wrote it, so the check is spread like the work.
+A task reads a unit (see `units`), sorts it by id, drops duplicates and late events whose id is in a
+closed bucket, and copies each bucket's datums in this order into containers: one per schema, late
+events separately. Containers are sorted by id. Id ranges of a large listing that belong to one task
+share a container until it reaches the target size. The task that wrote a file reads it back, so the
+check is distributed like the work.
 
-What is written is what was proved: of every group all rows are read that are listed, with their
-values, and of every origin hour of a bucket, rows, digest and checksum of values of what was
-written and of the duplicates that were left out add up to what is listed. Value hashes are computed
-from datums twice: when a unit is read, so a file whose values are not those that were staged is
-staged again, and from the bytes that go into a container, so a change on the way there holds the
-hour.
+What is written is what was proved. All listed rows of every group are read and their values
+verified. For every origin hour of a bucket, the number, digest and value checksum of written rows
+and dropped duplicates must add up to the listed totals. Value hashes are computed from datums
+twice: when a unit is read, so that a changed staged file is staged again; and from the bytes that
+go into a container, so that a change on the way blocks the hour.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from hourmark.avro.datum_check import Verdict, program_of
+from hourmark.avro.datum_check import DatumVerdict, event_program
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
@@ -42,47 +40,60 @@ from hourmark_etl.closing.units import (
     Listing,
     Overfull,
     Unit,
-    check_read,
     plan_units,
     read_unit,
     sums_by_hour,
+    verify_read_rows,
 )
-from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
-from hourmark_etl.datums import datum_verdicts, reason_of
-from hourmark_etl.ids.lookups import Asked, IndexWriter, as_ids, held
+from hourmark_etl.closing.write.containers import ContainerSet, DatumRun, WrittenFile, WrittenHour
+from hourmark_etl.datums import datum_verdicts, describe_verdict
+from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_held_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.ledger.listings import row_sums
 from hourmark_etl.model import StagedGroup, Sums, from_row
 from hourmark_etl.storage import Storage
 
 _Key = TypeVar("_Key")
-_OVERFULL: Final = (
-    2  # a slot is read in parts where it has so many times the bytes that it was planned for
-)
-_FAULTS_SHOWN: Final = 10  # rows of an hour that cannot be written, and are named
+_OVERFULL: Final = 2  # an id range this many times larger than planned is read in parts
+_FAULTS_SHOWN: Final = 10  # number of invalid rows of an hour that are named
 _WRITERS: Final = (
-    16  # files of small types open at once in a task: a file on HDFS is mostly waiting
+    16  # files of small types that a task writes in parallel, because HDFS is mostly waiting
 )
 
 
 class SealedHour(NamedTuple):
-    """What one bucket is to hold."""
+    """A sealed hour that is to be written as a bucket.
+
+    Attributes:
+        event_type: The event type.
+        hour: The hour.
+        listed: The staged groups that the bucket consists of.
+        leaves_out: Whether an override permits leaving out rows that cannot be written.
+        gives_up: Whether an override gives up checks that need an unreadable closed bucket: its
+            marker, and which late events it contains.
+    """
 
     event_type: str
     hour: Hour
     listed: tuple[StagedGroup, ...]
-    leaves_out: bool = False  # rows that cannot be written, as an override says
-    # what only a closed bucket tells that cannot be read: late events that it holds, its marker
+    leaves_out: bool = False  # an override omits rows that cannot be written
+    # an override gives up checks that need an unreadable closed bucket
     gives_up: bool = False
 
     @property
     def late_hours_s(self) -> frozenset[int]:
-        """Origin hours of its late events."""
+        """Return the origin hours of the late events in Unix seconds."""
         return frozenset(g.hour_s for g in self.listed if g.hour_s < self.hour.start_s)
 
 
 class WriteLimits(NamedTuple):
-    """Bytes of datums in a unit, of a container file, and how many tasks run at a time."""
+    """Limits for writing.
+
+    Attributes:
+        unit_bytes_max: Maximum size of a unit in bytes of datums.
+        target_file_bytes: Target size of a container file in bytes.
+        tasks: Number of tasks that run in parallel.
+    """
 
     unit_bytes_max: int
     target_file_bytes: int
@@ -90,16 +101,31 @@ class WriteLimits(NamedTuple):
 
 
 class WriteTask(NamedTuple):
-    """One unit, or neighbouring slots of one listing; `earlier` for each listing of the units."""
+    """The work of one write task.
+
+    Attributes:
+        units: One unit, or adjacent id ranges of one listing.
+        earlier: For each listing of the units, closed buckets that may contain its late events.
+    """
 
     units: tuple[Unit, ...]
     earlier: tuple[tuple[ClosedBucket, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
-    """What a task, or several, did: see `WrittenFile` and `WrittenHour`. By (type, the bucket's
-    hour), but what was `read`.
+class WriteResult:
+    """The results of one or several write tasks.
+
+    Except for `files` and `read`, mappings are keyed by event type and the bucket's hour (Unix
+    seconds).
+
+    Attributes:
+        files: The files that were written.
+        read: Totals of the rows that were read, by group.
+        duplicates: Totals of dropped duplicates by origin hour.
+        left_out: Totals of invalid rows by origin hour.
+        faults: Readable reasons for some invalid rows.
+        lookup_errors: Why duplicates could not be determined.
     """
 
     files: list[WrittenFile] = dataclasses.field(default_factory=list)
@@ -109,12 +135,12 @@ class Written:
     faults: dict[tuple[str, int], list[str]] = dataclasses.field(
         default_factory=dict
     )  # of some rows that were left out
-    troubles: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+    lookup_errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
-    def add(self, other: Written) -> None:
-        """What another did, too."""
+    def add(self, other: WriteResult) -> None:
+        """Add the results of other tasks to this object."""
         self.files.extend(other.files)
-        self.troubles.update(other.troubles)
+        self.lookup_errors.update(other.lookup_errors)
         _add(self.read, other.read)
         for mine, others in ((self.duplicates, other.duplicates), (self.left_out, other.left_out)):
             for key, by_hour in others.items():
@@ -132,33 +158,44 @@ def write_hours(
     runner: Runner,
     storage: Storage,
     sealed: Collection[SealedHour],
-    closed: Mapping[str, Sequence[ClosedBucket]],
+    closed_buckets: Mapping[str, Sequence[ClosedBucket]],
     schemas: Mapping[int, str],
     folder: str,
     limits: WriteLimits,
 ) -> list[WrittenHour]:
-    """Write all of them into `folder`, and say what was written of each, in turn.
+    """Write sealed hours into a new folder and return what was written, in order.
 
-    Safe to repeat into another folder.
+    A failed call can be repeated with another folder. An error of a single hour is returned in its
+    `publish_error` or `unwritable`.
 
-    `closed`: by type, closed buckets that may hold late events of it already; of one type, hours
-    that are late events of another hour of the same call are an error. Unreadable names a staged
-    file that must be staged again. What concerns one hour alone comes back as its `trouble`.
+    Args:
+        runner: Runs the write tasks.
+        storage: The storage.
+        sealed: The hours. No hour may have late events of another hour of the same type and call.
+        closed_buckets: By type, closed buckets that may already contain its late events.
+        schemas: Avro schemas as JSON by schema id.
+        folder: Path of the new folder.
+        limits: Sizes and parallelism.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
     """
     work = functools.partial(
         write_task, storage=storage, schemas=schemas, folder=folder, limits=limits
     )
-    done = Written()
-    for part in runner.map(work, plan_tasks(sealed, closed, limits)):
+    done = WriteResult()
+    for part in runner.map(work, plan_tasks(sealed, closed_buckets, limits)):
         done.add(part)
-    check_read((g for s in sealed for g in s.listed), done.read)
+    verify_read_rows((g for s in sealed for g in s.listed), done.read)
     files = defaultdict[tuple[str, int], list[WrittenFile]](list)
     for f in done.files:
         files[f.event_type, f.hour_s].append(f)
     return [_written_hour(s, tuple(files[s.event_type, s.hour.start_s]), done) for s in sealed]
 
 
-def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
+def _written_hour(
+    sealed: SealedHour, files: tuple[WrittenFile, ...], done: WriteResult
+) -> WrittenHour:
     key = sealed.event_type, sealed.hour.start_s
     duplicates, left_out = done.duplicates.get(key, {}), done.left_out.get(key, {})
     faults = tuple(sorted(done.faults.get(key, ()))[:_FAULTS_SHOWN])
@@ -167,8 +204,8 @@ def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Writ
         _add(listed, {g.hour_s: dataclasses.replace(row_sums(g), records=0)})
     for part in (duplicates, left_out, *(f.hours for f in files)):
         _add(found, part)
-    unknown = [done.troubles[key]] if key in done.troubles else []
-    troubles = [f.trouble for f in files]
+    unknown = [done.lookup_errors[key]] if key in done.lookup_errors else []
+    troubles = [f.read_back_error for f in files]
     for start_s in sorted(listed.keys() | found.keys()):
         wanted, got = listed.get(start_s, Sums()), found.get(start_s, Sums())
         if wanted.unchecked:  # groups of version 0.3.0 are listed without a checksum
@@ -199,17 +236,27 @@ def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Writ
 
 def plan_tasks(
     sealed: Collection[SealedHour],
-    closed: Mapping[str, Sequence[ClosedBucket]],
+    closed_buckets: Mapping[str, Sequence[ClosedBucket]],
     limits: WriteLimits,
 ) -> list[WriteTask]:
-    """Tasks of a round; the slots of one listing are dealt to as many as run at a time."""
+    """Split sealed hours into write tasks.
+
+    The id ranges of a large hour are distributed over at most `limits.tasks` tasks.
+
+    Args:
+        sealed: The hours.
+        closed_buckets: By type, closed buckets that may already contain its late events.
+        limits: Sizes and parallelism.
+    """
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
     assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), (
         "an hour and its own late events"
     )
     earlier = {
         (s.event_type, s.hour.start_s): tuple(
-            b for b in closed.get(s.event_type, ()) if s.late_hours_s and b.hour_s < s.hour.start_s
+            b
+            for b in closed_buckets.get(s.event_type, ())
+            if s.late_hours_s and b.hour_s < s.hour.start_s
         )
         for s in sealed
     }
@@ -237,35 +284,43 @@ def write_task(
     schemas: Mapping[int, str],
     folder: str,
     limits: WriteLimits,
-) -> Written:
-    """One task's containers, and the index of their ids beside them."""
-    index_path = f"{folder}/{uuid.uuid4().hex}.ids"
-    containers = functools.partial(Containers, storage, folder, schemas, limits.target_file_bytes)
-    programs = {schema_id: program_of(text) for schema_id, text in schemas.items()}
-    done = Written()
+) -> WriteResult:
+    """Write the container files of one task into a folder, and an index of their event ids.
 
-    def write_own(run: Run) -> list[WrittenFile]:
+    Args:
+        task: The rows to write.
+        storage: The storage.
+        schemas: Avro schemas as JSON by schema id.
+        folder: Path of the folder.
+        limits: Sizes and parallelism.
+
+    Raises:
+        Unreadable: A staged file must be staged again first.
+    """
+    index_path = f"{folder}/{uuid.uuid4().hex}.ids"
+    containers = functools.partial(ContainerSet, storage, folder, schemas, limits.target_file_bytes)
+    programs = {schema_id: event_program(text) for schema_id, text in schemas.items()}
+    done = WriteResult()
+
+    def write_own(run: DatumRun) -> list[WrittenFile]:
         with containers() as own:
             own.write(run)
             return own.finish()
 
     def write_unit(unit: Unit) -> None:
-        """Runs of a slot go into `shared` containers, others into files of their own.
-
-        The unit's memory ends with it.
-        """
+        """Write id ranges into shared containers and whole listings into files of their own."""
         parts: tuple[Unit, ...] = ()
         try:
-            chosen = _chosen(
+            chosen = _select_rows(
                 unit, task.earlier, storage, programs, done, _OVERFULL * limits.unit_bytes_max
             )
         except Overfull as overfull:
             parts = overfull.parts
-        for part in parts:  # what was read of the whole has been let go of
+        for part in parts:  # the rows of the whole unit have been released
             write_unit(part)
         if parts:
             return
-        runs = list(_runs(unit, chosen, index))
+        runs = list(_split_into_runs(unit, chosen, index))
         if len(runs) > 1 and unit.slot is None:
             with ThreadPoolExecutor(_WRITERS) as pool:
                 done.files.extend(itertools.chain.from_iterable(pool.map(write_own, runs)))
@@ -286,9 +341,7 @@ def write_task(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """The rows that buckets get, sorted by (listing, late or not, schema, id); `keys` says the
-    first three in one number.
-    """
+    """The rows of a unit that are written, sorted by `keys` (listing, lateness, schema) and id."""
 
     keys: Int64s
     hours: Int64s
@@ -297,32 +350,31 @@ class _Chosen:
     datums: pa.LargeBinaryArray
 
 
-def _chosen(
+def _select_rows(
     unit: Unit,
     earlier: Sequence[Sequence[ClosedBucket]],
     storage: Storage,
     programs: Mapping[int, bytes],
-    done: Written,
+    result: WriteResult,
     datum_bytes_max: int,
 ) -> _Chosen:
-    """Each id once, none that a closed bucket holds, and only valid datums.
+    """Read a unit and select its valid rows: each id once, and none that a closed bucket contains.
 
-    Adds to `done` what was read, the duplicates, the rows that cannot be written, and the trouble
-    of listings for which duplicates cannot be told.
+    Totals of what was read, duplicates, invalid rows and lookup errors are added to `result`.
     """
     table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"), datum_bytes_max)
-    _add(done.read, read)
+    _add(result.read, read)
     listing = table.column("listing").to_numpy().astype(np.int64)
     hours, digests, hashes, schemas = (
         table.column(name).to_numpy() for name in ("hour", "digest", "value_hash", "schema_id")
     )
-    ids = as_ids(table.column("event_id"))
+    ids = id_array(table.column("event_id"))
     words = ids.view(">u8").reshape(-1, 2)
     head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
     datums = table.column("datum").cast(pa.large_binary()).combine_chunks()
-    table = table.drop_columns(["datum"])  # what is copied from here on is large
+    table = table.drop_columns(["datum"])  # release memory before the copies below
     verdicts = datum_verdicts(words.view(np.uint8).reshape(-1, 16), datums, schemas, programs)
-    is_bad = verdicts != Verdict.VALID
+    is_bad = verdicts != DatumVerdict.VALID
     by_id = (tail, head, listing)
     order = np.lexsort(
         (is_bad, *by_id) if is_bad.any() else by_id
@@ -331,26 +383,28 @@ def _chosen(
     keep[run_starts(listing[order], head[order], tail[order])] = True
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
-    asked = _by_listing(listing[order], np.flatnonzero(keep & late))
-    told = held(storage, [Asked(earlier[at], ids[order[own]]) for at, own in asked])
+    asked = _split_by_listing(listing[order], np.flatnonzero(keep & late))
+    told = find_held_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
     for (at, own), is_held in zip(asked, told, strict=True):
         if isinstance(is_held, Finding):
-            done.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(is_held)
+            result.lookup_errors[unit.listings[at].event_type, unit.listings[at].hour_s] = str(
+                is_held
+            )
         else:
             keep[own] = ~is_held
-    for left, rows in ((done.duplicates, ~keep), (done.left_out, keep & is_bad[order])):
-        for at, dropped in _by_listing(listing[order], np.flatnonzero(rows)):
+    for left, rows in ((result.duplicates, ~keep), (result.left_out, keep & is_bad[order])):
+        for at, dropped in _split_by_listing(listing[order], np.flatnonzero(rows)):
             own = order[dropped]
             key = unit.listings[at].event_type, unit.listings[at].hour_s
             _add(left.setdefault(key, {}), sums_by_hour(hours[own], digests[own], hashes[own]))
-            if left is done.left_out:
-                done.faults.setdefault(key, []).extend(
-                    f"event {ids[row].hex()}: {reason_of(int(verdicts[row]), int(schemas[row]))}"
+            if left is result.left_out:
+                result.faults.setdefault(key, []).extend(
+                    f"event {ids[row].hex()}: {describe_verdict(int(verdicts[row]), int(schemas[row]))}"
                     for row in own[:_FAULTS_SHOWN]
                 )
     keep &= ~is_bad[order]
     order, late = order[keep], late[keep]
-    keys = _key(listing[order], late, schemas[order])
+    keys = _sort_keys(listing[order], late, schemas[order])
     if len(keys) and (keys[1:] < keys[:-1]).any():
         again = np.argsort(keys, kind="stable")
         order, keys = order[again], keys[again]
@@ -364,21 +418,17 @@ def _chosen(
     )
 
 
-def _by_listing(listing: Int64s, rows: Int64s) -> list[tuple[int, Int64s]]:
-    """These rows, apart by their listing, by which all are sorted."""
+def _split_by_listing(listing: Int64s, rows: Int64s) -> list[tuple[int, Int64s]]:
     starts = run_starts(listing[rows])
     return [(int(listing[own[0]]), own) for own in np.split(rows, starts[1:]) if len(own)]
 
 
-def _key(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
-    """On-time rows sort after late ones, as their ids do: then nothing is to be sorted again where
-    a listing has one schema.
-    """
+def _sort_keys(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
     return listing << 33 | (~late).astype(np.int64) << 32 | schemas.astype(np.int64)
 
 
-def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
-    """What goes into one container, in turn; its ids are written to the index."""
+def _split_into_runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[DatumRun]:
+    """Yield the rows of each container as a run and write their ids to the index."""
     if not len(chosen.keys):
         return
     offsets, data = binary_buffers(chosen.datums)
@@ -387,7 +437,7 @@ def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
         key = int(chosen.keys[start])
         listing = unit.listings[key >> 33]
         row = index.write(listing.event_type, listing.hour_s, chosen.ids[start:end])
-        yield Run(
+        yield DatumRun(
             event_type=listing.event_type,
             hour_s=listing.hour_s,
             late=not key >> 32 & 1,

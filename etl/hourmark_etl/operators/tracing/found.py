@@ -15,7 +15,7 @@ from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark.records.ranges import RangeId
 from hourmark_etl.buckets.reader import Event
-from hourmark_etl.model import Reporter, State
+from hourmark_etl.model import HourState, ReportedSource
 
 T = TypeVar("T")
 
@@ -150,7 +150,7 @@ class Standing:
     """The next hour of the type to close."""
 
     hour: Hour
-    state: State
+    state: HourState
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class Facts:
 
     mirrored: bool
     begins_at: int | None = None
-    reported: Looked[tuple[Reporter, ...]] | None = None
+    reported: Looked[tuple[ReportedSource, ...]] | None = None
     event_type: str | None = None
     event_id: EventId | None = None
     acknowledged: Looked[Acknowledged] | None = None

@@ -22,15 +22,15 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark.records.ranges import HEX_128, RangeId
 from hourmark_etl.buckets.avro_container import Block, ContainerReader
-from hourmark_etl.buckets.reader import Damaged, Event, read_manifest, standing_manifest
-from hourmark_etl.humanize import counted
+from hourmark_etl.buckets.reader import DamagedBucketFile, Event, find_manifest, read_manifest
+from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.batches import positions_at
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.listings import listed_groups_of
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.model import Reporter, StagedGroup
+from hourmark_etl.model import ReportedSource, StagedGroup
 from hourmark_etl.operators.letters_read import Progress, Say
 from hourmark_etl.operators.tracing.found import (
     ById,
@@ -96,12 +96,12 @@ class Kept:
 
         return asked("the ledger", look)
 
-    def reported(self, host: str) -> Looked[tuple[Reporter, ...]]:
+    def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]:
         """The latest reports of the tailer on this host, by its id or name; none where the ledger
         has never heard of it.
         """
 
-        def look() -> Looked[tuple[Reporter, ...]]:
+        def look() -> Looked[tuple[ReportedSource, ...]]:
             known = (
                 r
                 for r in reporters(self._database)
@@ -142,7 +142,9 @@ class Kept:
                 if (found := self._staged_in(group, listed_s, hour, sought)) is not None:
                     break
             return Looked(
-                found, f"{counted(len(groups), 'staged file')} of {event_type} {hour}", whole=True
+                found,
+                f"{format_count(len(groups), 'staged file')} of {event_type} {hour}",
+                whole=True,
             )
 
         return asked(f"staged files of {event_type} {hour}", look)
@@ -155,9 +157,7 @@ class Kept:
             progress = Progress(sum(len(b.files) for b in buckets), self._say, "files of buckets")
             places = ((b, *file) for b in buckets for file in self._files_with(b, sought, progress))
             found = next(places, None)
-            where = (
-                f"{counted(len(buckets), 'closed bucket')} with events of {event_type} {hour}{why}"
-            )
+            where = f"{format_count(len(buckets), 'closed bucket')} with events of {event_type} {hour}{why}"
             return Looked(None if found is None else self._in_bucket(*found), where, whole=not why)
 
         return asked(f"closed buckets of {event_type}", look)
@@ -169,7 +169,7 @@ class Kept:
                 event_type, ()
             ), ""
         except HourmarkError as error:
-            told = standing_manifest(self._storage, event_type, hour)
+            told = find_manifest(self._storage, event_type, hour)
             own = () if told is None else (_closed(event_type, hour, told),)
             return own, f"; later ones were not looked into, which may hold it as late: {error}"
 
@@ -234,7 +234,7 @@ class Kept:
                 raise
             except Exception as error:  # damaged bytes make a decoder raise anything
                 hour = Hour(bucket.hour_s, self._length_s)
-                raise Damaged(
+                raise DamagedBucketFile(
                     f"{self._storage.url(path)} is damaged ({type(error).__name__}: {error}); "
                     "`hourmark bucket verify "
                     f"{bucket.event_type} {hour}` names all that is wrong"
@@ -311,4 +311,6 @@ def _stands_at(event: Event, sought: ByPosition | ByPlace) -> bool:
 
 
 def _decoded(container: ContainerReader, block: Block) -> Iterator[Event]:
-    return cast(Iterator[Event], fastavro.reader(io.BytesIO(container.container(block))))
+    return cast(
+        Iterator[Event], fastavro.reader(io.BytesIO(container.single_block_container(block)))
+    )

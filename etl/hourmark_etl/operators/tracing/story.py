@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from hourmark.records import dead_letters
 from hourmark.records.hours import Hour
-from hourmark_etl.humanize import counted, iso
-from hourmark_etl.model import Reporter
+from hourmark_etl.humanize import format_count, format_iso
+from hourmark_etl.model import ReportedSource
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,
     Facts,
@@ -262,25 +262,29 @@ def _step(name: str, step: Looked[Any] | None, tell: Any, why: str = "") -> Step
     return Step(name, State.NO if step.whole else State.NOT_FOUND, f"looked at {step.where}{more}")
 
 
-def _reported(reports: Sequence[Reporter]) -> str:
+def _reported(reports: Sequence[ReportedSource]) -> str:
     return "; ".join(map(_report, reports))
 
 
-def _report(r: Reporter) -> str:
+def _report(r: ReportedSource) -> str:
     caught_up = (
         "has never caught up"
         if r.caught_up_at_ms is None
-        else f"had caught up at {iso(r.caught_up_at_ms)}"
+        else f"had caught up at {format_iso(r.caught_up_at_ms)}"
     )
-    lost = f", {counted(r.lost_bytes, 'byte')} lost before they were read" if r.lost_bytes else ""
+    lost = (
+        f", {format_count(r.lost_bytes, 'byte')} lost before they were read" if r.lost_bytes else ""
+    )
     unknown = (
-        f", {counted(r.unknown_losses, 'occasion')} of unknown loss" if r.unknown_losses else ""
+        f", {format_count(r.unknown_losses, 'occasion')} of unknown loss"
+        if r.unknown_losses
+        else ""
     )
     goodbye = ", and said goodbye" if r.goodbye else ""
     return (
-        f"{printable(r.name)} ({r.host_id}) {caught_up}, {counted(r.pending_bytes, 'byte')} "
+        f"{printable(r.name)} ({r.host_id}) {caught_up}, {format_count(r.pending_bytes, 'byte')} "
         f"pending{lost}{unknown}; received at "
-        f"{iso(r.received_at_ms)}{goodbye}"
+        f"{format_iso(r.received_at_ms)}{goodbye}"
     )
 
 
@@ -288,22 +292,23 @@ def _acknowledged(told: Acknowledged) -> str:
     r = told.record
     promised = (
         ", ".join(
-            f"{p.count} of {p.event_type} {iso(p.hour_start_s * 1000)[:16]}" for p in r.promised
+            f"{p.count} of {p.event_type} {format_iso(p.hour_start_s * 1000)[:16]}"
+            for p in r.promised
         )
         or "nothing"
     )
-    blanks = f", {counted(r.blanks, 'blank line')}" if r.blanks else ""
+    blanks = f", {format_count(r.blanks, 'blank line')}" if r.blanks else ""
     others = ""
     if told.other_files:
-        files = counted(told.other_files, "older file")
+        files = format_count(told.other_files, "older file")
         others = (
             f"; {files} of this path had the place too: --until, --generation or the file's "
             "id tell them apart"
         )
     return (
-        f"at {iso(told.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of "
+        f"at {format_iso(told.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of "
         f"{printable(r.path)} on {printable(r.host_name)}, "
-        f"file {r.file_id} generation {r.generation}, {counted(r.lines, 'line')}{blanks}; "
+        f"file {r.file_id} generation {r.generation}, {format_count(r.lines, 'line')}{blanks}; "
         f"promised: {promised} "
         f"({told.topic}-{told.partition} offset {told.offset}){others}"
     )
@@ -312,7 +317,7 @@ def _acknowledged(told: Acknowledged) -> str:
 def _record(r: Record) -> str:
     return (
         f"topic {r.topic} partition {r.partition} offset {r.offset}, written at "
-        f"{iso(r.at_ms)}, in range {r.range_id}"
+        f"{format_iso(r.at_ms)}, in range {r.range_id}"
     )
 
 
@@ -326,11 +331,11 @@ def _staged(s: Staged) -> str:
 
 
 def _in_bucket(b: InBucket) -> str:
-    own = Hour.of(b.event_id.time_ms, b.hour.length_s)
+    own = Hour.containing(b.event_id.time_ms, b.hour.length_s)
     late = f", as late: its own hour is {own}" if own != b.hour else ""
     return (
         f"{b.file}, record {b.row} from 0; bucket {b.hour}, closed as {b.grade} at "
-        f"{iso(b.closed_at_ms)}{late}"
+        f"{format_iso(b.closed_at_ms)}{late}"
     )
 
 

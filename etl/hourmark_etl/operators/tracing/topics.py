@@ -17,19 +17,25 @@ from confluent_kafka import Message
 
 from hourmark.avro.datum import Datum
 from hourmark.avro.framing import ENVELOPE, NAMESPACE, unframe
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.mirror import MirrorPositions
-from hourmark.kafka.topic_names import AUDIT, central_topic, edge_topic, events_topic, type_of
+from hourmark.kafka.topic_names import (
+    AUDIT,
+    central_topic,
+    edge_topic,
+    event_type_of_topic,
+    events_topic,
+)
 from hourmark.records import dead_letters
 from hourmark.records.audit import AuditRecord
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import KEY_SIZE, RecordKey
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.reader import Event
-from hourmark_etl.humanize import counted, iso
+from hourmark_etl.humanize import format_count, format_iso
 from hourmark_etl.operators.letters_read import Progress, Say
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,
@@ -75,7 +81,7 @@ class Topics:
     """Both clusters, or the one that is both."""
 
     def __init__(
-        self, kafka: Kafka, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX
+        self, kafka: KafkaSettings, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX
     ) -> None:
         self.alias = kafka.edge_alias if kafka.mirrored else None
         self._clusters = {
@@ -298,10 +304,10 @@ class Topics:
 
 def type_of_topic(topic: str, alias: str | None) -> tuple[Site, str] | None:
     """Where a topic of events is, and of which type; None: it is none."""
-    if (event_type := type_of(topic)) is not None:
+    if (event_type := event_type_of_topic(topic)) is not None:
         return Site.EDGE, event_type
     try:
-        event_type = type_of(edge_topic(topic, alias))
+        event_type = event_type_of_topic(edge_topic(topic, alias))
     except ValueError:
         return None
     return None if event_type is None else (Site.CENTRAL, event_type)
@@ -373,13 +379,13 @@ def _is_sought(message: Message, sought: ById | ByPosition) -> bool:
 def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:
     if spans.is_missing:
         return f"{topic}: there is no such topic"
-    span = f"written from {iso(max(0, from_ms))} to {iso(to_ms)}"
+    span = f"written from {format_iso(max(0, from_ms))} to {format_iso(to_ms)}"
     left = (
         ""
         if spans.whole
         else "; the log has lost some, or more were not looked at (--since, --until, --records-max)"
     )
-    return f"{topic}: {counted(spans.records, 'record')} {span}{left}"
+    return f"{topic}: {format_count(spans.records, 'record')} {span}{left}"
 
 
 def _place(message: Message) -> str:

@@ -19,7 +19,7 @@ from hourmark.records.audit import AuditRecord
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark.records.ranges import RangeId
-from hourmark_etl.model import Reporter
+from hourmark_etl.model import ReportedSource
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,
     ById,
@@ -73,7 +73,7 @@ class Topics(Protocol):
 class Kept(Protocol):
     """`tracing.kept.Kept`."""
 
-    def reported(self, host: str) -> Looked[tuple[Reporter, ...]]: ...
+    def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]: ...
     def standing(self, event_type: str) -> Looked[Standing]: ...
     def staging(self, central: Partition) -> Looked[int]: ...
     def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]: ...
@@ -196,7 +196,8 @@ class Walk:
             )
         sought = ByPlace(place.host, place.file, place.generation, place.offset)
         hour, last = (
-            Hour.of(ms, self.bucket_seconds) for ms in (self.window.since_ms, self.window.until_ms)
+            Hour.containing(ms, self.bucket_seconds)
+            for ms in (self.window.since_ms, self.window.until_ms)
         )
         seen = list[Looked[InBucket]]()
         while hour <= last:
@@ -208,7 +209,7 @@ class Walk:
             hour = hour.next()
         where = (
             f"closed buckets of {place.event_type} from "
-            f"{Hour.of(self.window.since_ms, self.bucket_seconds)} to {last}"
+            f"{Hour.containing(self.window.since_ms, self.bucket_seconds)} to {last}"
         )
         bucket: Looked[InBucket] = Looked(
             None, where, whole=all(s.whole for s in seen), failed=seen[-1].failed
@@ -224,7 +225,7 @@ class Walk:
 
     def _of_event(self, event_type: str, event_id: EventId, facts: Facts) -> Facts:
         """`facts`: what is known already."""
-        sought, hour = ById(event_id), Hour.of(event_id.time_ms, self.bucket_seconds)
+        sought, hour = ById(event_id), Hour.containing(event_id.time_ms, self.bucket_seconds)
         # The ledger's frontier comes first: an hour that it calls closed has its bucket, whatever
         # happens meanwhile.
         facts = dataclasses.replace(
@@ -344,7 +345,7 @@ class Walk:
         if facts.bucket is not None and facts.bucket.found is not None:
             return facts
         event_type, sought = self._known(facts)
-        hour = Hour.of(sought.event_id.time_ms, self.bucket_seconds)
+        hour = Hour.containing(sought.event_id.time_ms, self.bucket_seconds)
         staged = self.kept.staged(event_type, hour, sought)
         return dataclasses.replace(
             facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought)

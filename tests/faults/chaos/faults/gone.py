@@ -28,11 +28,11 @@ from tests.support.judged.world import identity
 
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Partition
-from hourmark.kafka.mirror import MirrorPositions, workers
+from hourmark.kafka.mirror import MirrorPositions, read_workers
 from hourmark.kafka.topic_names import events_topic
 from hourmark.process.alarms import AlarmName
 from hourmark_infra.stack.layout import WATCH
-from hourmark_producer.report.status import SourceStatus, Status, status_of
+from hourmark_producer.report.status import SourceStatus, TailerStatus, read_status
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -164,7 +164,7 @@ def _stands(world: World, alarm: AlarmName) -> bool:
 def _begin_anew(world: World, topic: str) -> None:
     central, alias = world.central, world.config.kafka.edge_alias
     world.wait(
-        lambda: not workers(central, alias).hosts,
+        lambda: not read_workers(central, alias).hosts,
         "killed workers to be missed by their group",
         _LEFT_S,
     )
@@ -239,8 +239,8 @@ def _rotated(live: Path) -> set[Path]:
     return set(live.parent.glob(f"{live.name}.*"))
 
 
-def _status(world: World, host: str) -> Status:
-    return status_of(world.host_config(host).tailer.state_dir, [EVENTS_SOURCE])
+def _status(world: World, host: str) -> TailerStatus:
+    return read_status(world.host_config(host).tailer.state_dir, [EVENTS_SOURCE])
 
 
 def _losses(world: World, host: str) -> tuple[int, int]:

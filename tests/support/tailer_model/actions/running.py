@@ -103,7 +103,7 @@ def reload_what_is_not_in_order(world: World) -> None:
     """It says so, and goes on as it was."""
     if world.is_running and world.has_reported and not (world.was_reloaded or world.disk_is_full):
         world.config.write_text(f"{world.config.read_text()}\nno_setting = 1\n")
-        if not world.reloads_and_says("the configuration is not taken"):
+        if not world.reloads_and_says("the configuration is rejected"):
             world.services.findings.append("it does not say that a configuration is not in order")
         world.configure()
 
@@ -118,14 +118,14 @@ def reload_what_a_start_refuses(world: World) -> None:
         bad = {
             "another folder": good.replace('/state"', '/state2"'),
             "no service": good.replace("http://", "htp://"),
-            "no token": good.replace("[tailer]", '[tailer]\ntoken_file = "/nowhere"'),
+            "no valid token": good.replace("[tailer]", '[tailer]\ntoken_file = "/nowhere"'),
             "a port that is taken": (
                 f'{good}\n[[tailer.sources]]\nname = "net"\ninput = '
                 f'"syslog+tcp://127.0.0.1:{_port(world)}"\n'
             ),
         }
         world.config.write_text(bad[world.rng.choice(list(bad))])
-        if not world.reloads_and_says("the configuration is not taken"):
+        if not world.reloads_and_says("the configuration is rejected"):
             world.services.findings.append("it takes what a start refuses")
         world.configure()
 

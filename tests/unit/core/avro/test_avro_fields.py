@@ -19,7 +19,7 @@ from tests.support.avro_types import array, logical, map_of
 from hourmark.avro.fields import check_fields
 from hourmark.errors import TypeFileError
 from hourmark.rules.change import next_rules
-from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, read_folder
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, read_declarations
 from hourmark.rules.revision import RulesBook, TypeVersion
 from hourmark_delivery_service.parsing.compiled import CompiledType
 
@@ -423,7 +423,7 @@ def test_a_file_that_cannot_be_applied_is_refused_by_file_field_and_reason(
 ) -> None:
     (tmp_path / "u.toml").write_text(f'name = "u"\n[[fields]]\nname = "x"\n{text}\n')
     with pytest.raises(TypeFileError, match=said):
-        read_folder(tmp_path)
+        read_declarations(tmp_path)
 
 
 def test_a_declaration_in_force_is_read_as_it_stands() -> None:
@@ -449,11 +449,11 @@ def test_a_type_whose_topic_would_never_be_copied_is_refused_where_it_is_declare
     with pytest.raises(
         TypeFileError, match=f"MirrorMaker 2 takes events.{name} for a topic of its own"
     ):
-        read_folder(tmp_path)
+        read_declarations(tmp_path)
     assert EventType.model_validate({"name": name, "fields": []}).name == name
 
 
 @pytest.mark.parametrize("name", ["internals", "internal-audit", "a-replica", "replicas"])
 def test_a_type_whose_topic_is_copied_may_be_named_so(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\nfields = []\n')
-    assert name in {declared.name for declared in read_folder(tmp_path).types}
+    assert name in {declared.name for declared in read_declarations(tmp_path).types}

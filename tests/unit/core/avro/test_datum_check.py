@@ -19,7 +19,7 @@ from hourmark import native
 from hourmark.avro.datum_check import (
     NO_PROGRAM,
     REASONS,
-    Verdict,
+    DatumVerdict,
     check_datums,
     check_value,
     compile_schema,
@@ -84,7 +84,7 @@ def _schema(own: Any) -> dict[str, Any]:
     return {"type": "record", "name": "E", "fields": [ENVELOPE, {"name": "own", "type": own}]}
 
 
-def _verdict(schema: Any, datum: bytes, event_id: bytes = ID) -> Verdict:
+def _verdict(schema: Any, datum: bytes, event_id: bytes = ID) -> DatumVerdict:
     """Of native code, which must be that of Python."""
     program, value = compile_schema(schema), FRAME + datum
     found = check_value(array.array("I", program), event_id, value, len(FRAME))
@@ -114,15 +114,15 @@ def test_what_fastavro_writes_is_valid_and_what_is_refused_it_does_not_write(
     out = io.BytesIO()
     fastavro.schemaless_writer(out, parsed, {"event_id": ID, "own": data.draw(values)})
     datum = out.getvalue()
-    assert _verdict(schema, datum) is Verdict.VALID
+    assert _verdict(schema, datum) is DatumVerdict.VALID
     changed = bytearray(datum)
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(changed)))
         changed[place : place + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
     if len(changed) < len(ID) or changed[: len(ID)] != ID:
-        assert _verdict(schema, bytes(changed)) is not Verdict.VALID
+        assert _verdict(schema, bytes(changed)) is not DatumVerdict.VALID
         return
-    is_valid = _verdict(schema, bytes(changed)) is Verdict.VALID
+    is_valid = _verdict(schema, bytes(changed)) is DatumVerdict.VALID
     stream, again = io.BytesIO(bytes(changed)), io.BytesIO()
     try:
         row = fastavro.schemaless_reader(stream, parsed, None)
@@ -136,41 +136,41 @@ def test_what_fastavro_writes_is_valid_and_what_is_refused_it_does_not_write(
 @pytest.mark.parametrize(
     ("own", "datum", "wanted"),
     [
-        ("null", b"", Verdict.VALID),
-        ("null", b"x", Verdict.TRAILING),
-        ("boolean", b"\x02", Verdict.BAD_BOOLEAN),
-        ("int", encode_long(1 << 31), Verdict.BAD_NUMBER),
-        ("long", b"\xff" * 9 + b"\x01", Verdict.VALID),
-        ("long", b"\xff" * 9 + b"\x02", Verdict.BAD_NUMBER),
-        ("long", b"\xff\xff\xff", Verdict.TOO_SHORT),
-        ("double", b"1234567", Verdict.TOO_SHORT),
-        ("bytes", encode_long(-1), Verdict.BAD_LENGTH),
-        ("bytes", encode_long((1 << 63) - 1), Verdict.TOO_SHORT),
-        ("string", encode_long(2) + b"\xc0\x80", Verdict.BAD_TEXT),
-        ("string", encode_long(3) + b"\xed\xa0\x80", Verdict.BAD_TEXT),
-        ({"type": "enum", "name": "N", "symbols": ["A"]}, encode_long(-1), Verdict.BAD_ENUM),
-        ({"type": "int", "logicalType": "time-millis"}, encode_long(-1), Verdict.BAD_NUMBER),
-        ({"type": "long", "logicalType": "no-such"}, encode_long(-(1 << 63)), Verdict.VALID),
-        (["null", "long"], encode_long(2), Verdict.BAD_UNION),
+        ("null", b"", DatumVerdict.VALID),
+        ("null", b"x", DatumVerdict.TRAILING),
+        ("boolean", b"\x02", DatumVerdict.BAD_BOOLEAN),
+        ("int", encode_long(1 << 31), DatumVerdict.BAD_NUMBER),
+        ("long", b"\xff" * 9 + b"\x01", DatumVerdict.VALID),
+        ("long", b"\xff" * 9 + b"\x02", DatumVerdict.BAD_NUMBER),
+        ("long", b"\xff\xff\xff", DatumVerdict.TOO_SHORT),
+        ("double", b"1234567", DatumVerdict.TOO_SHORT),
+        ("bytes", encode_long(-1), DatumVerdict.BAD_LENGTH),
+        ("bytes", encode_long((1 << 63) - 1), DatumVerdict.TOO_SHORT),
+        ("string", encode_long(2) + b"\xc0\x80", DatumVerdict.BAD_TEXT),
+        ("string", encode_long(3) + b"\xed\xa0\x80", DatumVerdict.BAD_TEXT),
+        ({"type": "enum", "name": "N", "symbols": ["A"]}, encode_long(-1), DatumVerdict.BAD_ENUM),
+        ({"type": "int", "logicalType": "time-millis"}, encode_long(-1), DatumVerdict.BAD_NUMBER),
+        ({"type": "long", "logicalType": "no-such"}, encode_long(-(1 << 63)), DatumVerdict.VALID),
+        (["null", "long"], encode_long(2), DatumVerdict.BAD_UNION),
         (
             {"type": "array", "items": "long"},
             encode_long(-2) + encode_long(2) + b"\x02\x02\x00",
-            Verdict.VALID,
+            DatumVerdict.VALID,
         ),
         (
             {"type": "array", "items": "long"},
             encode_long(-2) + encode_long(3) + b"\x02\x02\x00",
-            Verdict.BAD_BLOCK,
+            DatumVerdict.BAD_BLOCK,
         ),
         (
             {"type": "array", "items": "long"},
             encode_long(-(1 << 63)) + encode_long(0),
-            Verdict.BAD_BLOCK,
+            DatumVerdict.BAD_BLOCK,
         ),
-        ({"type": "array", "items": "null"}, encode_long(1000) + b"\x00", Verdict.VALID),
+        ({"type": "array", "items": "null"}, encode_long(1000) + b"\x00", DatumVerdict.VALID),
     ],
 )
-def test_each_violation_has_its_reason(own: Any, datum: bytes, wanted: Verdict) -> None:
+def test_each_violation_has_its_reason(own: Any, datum: bytes, wanted: DatumVerdict) -> None:
     assert _verdict(_schema(own), ID + datum) is wanted
 
 
@@ -204,11 +204,11 @@ def test_a_date_or_time_that_fastavro_cannot_read_is_not_valid(
     parsed = fastavro.parse_schema(schema)
     for value in good:
         datum = ID + encode_long(1) + encode_long(value)
-        assert _verdict(schema, datum) is Verdict.VALID
+        assert _verdict(schema, datum) is DatumVerdict.VALID
         assert fastavro.schemaless_reader(io.BytesIO(datum), parsed, None)
     for value in bad:
         datum = ID + encode_long(1) + encode_long(value)
-        assert _verdict(schema, datum) is Verdict.BAD_NUMBER
+        assert _verdict(schema, datum) is DatumVerdict.BAD_NUMBER
         with pytest.raises((ValueError, OverflowError)):
             fastavro.schemaless_reader(io.BytesIO(datum), parsed, None)
 
@@ -216,19 +216,19 @@ def test_a_date_or_time_that_fastavro_cannot_read_is_not_valid(
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (b"123e4567-e89b-12d3-a456-426614174000", Verdict.VALID),
-        (b"123E4567-E89B-12D3-A456-426614174000", Verdict.VALID),
-        (b"123e4567-e89b-12d3-a456-42661417400g", Verdict.BAD_UUID),
-        (b"123e4567xe89b-12d3-a456-426614174000", Verdict.BAD_UUID),
-        (b"123e4567-e89b-12d3-a456-4266141740001", Verdict.BAD_UUID),
-        (b"\xc3\xa93e4567-e89b-12d3-a456-42661417400", Verdict.BAD_UUID),
-        (b"", Verdict.BAD_UUID),
+        (b"123e4567-e89b-12d3-a456-426614174000", DatumVerdict.VALID),
+        (b"123E4567-E89B-12D3-A456-426614174000", DatumVerdict.VALID),
+        (b"123e4567-e89b-12d3-a456-42661417400g", DatumVerdict.BAD_UUID),
+        (b"123e4567xe89b-12d3-a456-426614174000", DatumVerdict.BAD_UUID),
+        (b"123e4567-e89b-12d3-a456-4266141740001", DatumVerdict.BAD_UUID),
+        (b"\xc3\xa93e4567-e89b-12d3-a456-42661417400", DatumVerdict.BAD_UUID),
+        (b"", DatumVerdict.BAD_UUID),
     ],
 )
-def test_a_string_of_the_logical_type_uuid_is_one(text: bytes, wanted: Verdict) -> None:
+def test_a_string_of_the_logical_type_uuid_is_one(text: bytes, wanted: DatumVerdict) -> None:
     schema = _schema({"type": "string", "logicalType": "uuid"})
     assert _verdict(schema, ID + encode_long(len(text)) + text) is wanted
-    assert _verdict(schema, ID + encode_long(36) + b"123e4567") is Verdict.TOO_SHORT
+    assert _verdict(schema, ID + encode_long(36) + b"123e4567") is DatumVerdict.TOO_SHORT
 
 
 @pytest.mark.parametrize("size", [*range(1, 20), 33])
@@ -236,8 +236,11 @@ def test_a_byte_that_is_no_utf8_is_found_at_every_place_of_a_string(size: int) -
     for place in range(size):
         text = bytearray(b"a" * size)
         text[place] = 0xFF
-        assert _verdict(_schema("string"), ID + encode_long(size) + bytes(text)) is Verdict.BAD_TEXT
-    assert _verdict(_schema("string"), ID + encode_long(size) + b"a" * size) is Verdict.VALID
+        assert (
+            _verdict(_schema("string"), ID + encode_long(size) + bytes(text))
+            is DatumVerdict.BAD_TEXT
+        )
+    assert _verdict(_schema("string"), ID + encode_long(size) + b"a" * size) is DatumVerdict.VALID
 
 
 def test_records_without_bytes_that_double_at_each_level_end_quickly() -> None:
@@ -248,32 +251,32 @@ def test_records_without_bytes_that_double_at_each_level_end_quickly() -> None:
             {"name": "b", "type": f"R{level - 1}" if level else "null"},
         ]
         own = {"type": "record", "name": f"R{level}", "fields": inner}
-    assert _verdict(_schema(own), ID) is Verdict.TOO_MUCH
+    assert _verdict(_schema(own), ID) is DatumVerdict.TOO_MUCH
 
 
 @pytest.mark.parametrize("items", ["null", {"type": "record", "name": "Empty", "fields": []}])
 def test_a_count_of_items_without_bytes_ends_quickly(items: Any) -> None:
     schema = _schema({"type": "array", "items": items})
-    assert _verdict(schema, ID + encode_long(1 << 62) + b"\x00") is Verdict.TOO_MUCH
+    assert _verdict(schema, ID + encode_long(1 << 62) + b"\x00") is DatumVerdict.TOO_MUCH
 
 
 def test_a_recursive_record_is_valid_up_to_a_bounded_depth() -> None:
     own = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
-    assert _verdict(_schema(own), ID + encode_long(1) * 50 + b"\x00") is Verdict.VALID
-    assert _verdict(_schema(own), ID + encode_long(1) * 5000 + b"\x00") is Verdict.TOO_DEEP
+    assert _verdict(_schema(own), ID + encode_long(1) * 50 + b"\x00") is DatumVerdict.VALID
+    assert _verdict(_schema(own), ID + encode_long(1) * 5000 + b"\x00") is DatumVerdict.TOO_DEEP
 
 
 def test_another_id_and_a_missing_datum_are_refused() -> None:
-    assert _verdict(_schema("null"), ID, bytes(16)) is Verdict.OTHER_ID
-    assert _verdict(_schema("null"), b"") is Verdict.TOO_SHORT
+    assert _verdict(_schema("null"), ID, bytes(16)) is DatumVerdict.OTHER_ID
+    assert _verdict(_schema("null"), b"") is DatumVerdict.TOO_SHORT
     assert (
         check_value(array.array("I", compile_schema(_schema("null"))), ID, b"\x00", len(FRAME))
-        is Verdict.NO_FRAMING
+        is DatumVerdict.NO_FRAMING
     )
 
 
 def test_every_refusal_has_a_text_and_only_records_with_an_id_hold_one() -> None:
-    assert REASONS.keys() == set(Verdict) - {Verdict.VALID}
+    assert REASONS.keys() == set(DatumVerdict) - {DatumVerdict.VALID}
     assert holds_event_id(_schema("long"))
     assert not holds_event_id(
         {"type": "record", "name": "E", "fields": [{"name": "a", "type": "long"}]}
@@ -295,7 +298,7 @@ def test_words_that_are_no_program_are_refused_and_others_run(words: list[int]) 
         )
     except ValueError:
         return
-    assert Verdict(found[0]) is check_value(words, ID, bytes(40), 0)
+    assert DatumVerdict(found[0]) is check_value(words, ID, bytes(40), 0)
 
 
 @needs_module
@@ -345,15 +348,15 @@ def test_each_value_is_checked_by_the_program_of_its_own_schema_id(module: Any) 
         b"".join(values),
         module=module,
     )
-    valid = Verdict.VALID
+    valid = DatumVerdict.VALID
     assert list(made) == [
         valid,
         valid,
         NO_PROGRAM,
-        Verdict.TRAILING,
+        DatumVerdict.TRAILING,
         NO_PROGRAM,
         valid,
-        Verdict.BAD_BOOLEAN,
+        DatumVerdict.BAD_BOOLEAN,
     ]
 
 

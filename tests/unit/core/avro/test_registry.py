@@ -12,7 +12,7 @@ import pytest
 from tests.support.http_server import Answering, serving
 
 from hourmark.avro.registry import SchemaRegistry
-from hourmark.config.groups import Registry
+from hourmark.config.groups import RegistrySettings
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 
 SCHEMA = {
@@ -90,7 +90,7 @@ def _no_pause_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
 def asking(handler: type[Answering], before: str = "") -> Iterator[SchemaRegistry]:
     with (
         serving(handler) as address,
-        closing(SchemaRegistry(Registry(url=f"http://{before}{address}"))) as registry,
+        closing(SchemaRegistry(RegistrySettings(url=f"http://{before}{address}"))) as registry,
     ):
         yield registry
 
@@ -203,7 +203,7 @@ def test_a_registry_that_is_down_is_asked_after(what: str) -> None:
     with serving(planted(200, {})) as address:
         pass
     with (
-        closing(SchemaRegistry(Registry(url=f"http://{address}"))) as registry,
+        closing(SchemaRegistry(RegistrySettings(url=f"http://{address}"))) as registry,
         pytest.raises(Unavailable, match="is it up"),
     ):
         ASKED[what](registry)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark import native
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.avro.value_hash import value_hash
 
 ID: Final = bytes(range(16))
@@ -31,7 +31,7 @@ def test_the_compiled_module_hashes_as_the_reference(
 ) -> None:
     assert native.MODULE is not None
     code, size = width
-    values = [frame(schema_id) + datum for _, schema_id, datum in records]
+    values = [framing_header(schema_id) + datum for _, schema_id, datum in records]
     offsets = [len(before)]
     for value in values:
         offsets.append(offsets[-1] + len(value))
@@ -49,14 +49,14 @@ def test_the_compiled_module_hashes_as_the_reference(
 
 @given(st.binary(min_size=1, max_size=200), st.data())
 def test_each_bit_of_id_schema_and_datum_counts(datum: bytes, data: st.DataObject) -> None:
-    value = bytearray(frame(7) + datum)
+    value = bytearray(framing_header(7) + datum)
     known = value_hash(ID, bytes(value))
     bit = data.draw(st.integers(8, 8 * len(value) - 1))
     value[bit // 8] ^= 1 << bit % 8
     assert value_hash(ID, bytes(value)) != known
     tail = bytearray(ID)
     tail[8 + data.draw(st.integers(0, 7))] ^= 1
-    assert value_hash(bytes(tail), frame(7) + datum) != known
+    assert value_hash(bytes(tail), framing_header(7) + datum) != known
 
 
 @needs_module

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from hourmark.cli import root
-from hourmark.commands.canary import CANARY, PATIENCE_S, Step, late
+from hourmark.commands.canary import CANARY, PATIENCE_S, CanaryStep, late_alarms
 from hourmark.process.alarms import AlarmName
-from hourmark.rules.event_types import read_folder
+from hourmark.rules.event_types import read_declarations
 
 NOW_MS = 1_800_000_000_000
 LENGTH_S = 60
@@ -18,14 +18,15 @@ LONG_AGO_MS = 3_600_000
 EXAMPLE = Path(__file__).parents[4] / "examples" / "canary" / f"{CANARY}.toml"
 
 
-def passed(**ago_s: float | None) -> dict[Step, int | None]:
+def passed(**ago_s: float | None) -> dict[CanaryStep, int | None]:
     return {
-        Step(name): None if s is None else round(NOW_MS - s * 1000) for name, s in ago_s.items()
+        CanaryStep(name): None if s is None else round(NOW_MS - s * 1000)
+        for name, s in ago_s.items()
     }
 
 
 def seen(**ago_s: float | None) -> list[str]:
-    alarms = late(passed(**ago_s), NOW_MS, LENGTH_S, "edge", NOW_MS - LONG_AGO_MS)
+    alarms = late_alarms(passed(**ago_s), NOW_MS, LENGTH_S, "edge", NOW_MS - LONG_AGO_MS)
     assert all((a.name, a.subject) == (AlarmName.CANARY_LATE, "edge") for a in alarms)
     return [alarm.seen for alarm in alarms]
 
@@ -55,7 +56,7 @@ def test_canaries_that_come_are_no_alarm() -> None:
 def test_the_first_step_that_none_has_passed_is_named_and_no_other(
     ages: tuple[float, ...], step: str
 ) -> None:
-    (text,) = seen(**dict(zip(map(str, Step), ages, strict=True)))
+    (text,) = seen(**dict(zip(map(str, CanaryStep), ages, strict=True)))
     assert step in text
 
 
@@ -74,7 +75,9 @@ def test_what_has_only_begun_is_not_late_before_it_can_have_come(length_s: int) 
     """A site of a moment ago, and the first hour of one that has hours, are no alarm."""
 
     def told(since_s: float, **ago_s: float | None) -> bool:
-        return bool(late(passed(**ago_s), NOW_MS, length_s, "edge", round(NOW_MS - since_s * 1000)))
+        return bool(
+            late_alarms(passed(**ago_s), NOW_MS, length_s, "edge", round(NOW_MS - since_s * 1000))
+        )
 
     assert not told(PATIENCE_S, acknowledged=None, mirrored=None, staged=None, closed=None)
     assert told(PATIENCE_S + 1, acknowledged=None, mirrored=None, staged=None, closed=None)
@@ -86,4 +89,4 @@ def test_its_declaration_is_the_example_and_one_that_can_be_applied(tmp_path: Pa
     told = CliRunner().invoke(root, ["canary", "declaration"], catch_exceptions=False).stdout
     assert told == EXAMPLE.read_text()
     (tmp_path / EXAMPLE.name).write_text(told)
-    assert CANARY in {declared.name for declared in read_folder(tmp_path).types}
+    assert CANARY in {declared.name for declared in read_declarations(tmp_path).types}

@@ -12,17 +12,17 @@ import pytest
 
 from hourmark.commands.component_status import (
     COMPONENTS,
+    ComponentState,
     ComponentStatus,
-    State,
-    age,
+    check_listening,
     component_statuses,
-    must_listen,
+    format_age,
 )
-from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
-from hourmark_mirror.component_status import copied, mirror
+from hourmark_mirror.component_status import describe_lag, mirror_status
 from hourmark_mirror.lag import Lag
 
 HERE = "tests.unit.core.commands.test_component_status"
@@ -30,7 +30,7 @@ DEAF = KafkaCluster(bootstrap="127.0.0.1:1, 127.0.0.1:2")
 
 
 def runs(_: Config, now_ms: int) -> ComponentStatus:
-    return ComponentStatus(State.RUNNING, "well", 7, now_ms)
+    return ComponentStatus(ComponentState.RUNNING, "well", 7, now_ms)
 
 
 def is_away(_: Config, now_ms: int) -> ComponentStatus:
@@ -39,7 +39,7 @@ def is_away(_: Config, now_ms: int) -> ComponentStatus:
 
 def hangs(_: Config, now_ms: int) -> ComponentStatus:
     time.sleep(5)
-    return ComponentStatus(State.RUNNING, "too late")
+    return ComponentStatus(ComponentState.RUNNING, "too late")
 
 
 def test_each_component_has_a_function_in_its_room() -> None:
@@ -57,10 +57,12 @@ def test_what_keeps_one_from_answering_is_told_and_the_others_answer() -> None:
     found = component_statuses(Config(), 5, table, seconds=0.5)
     assert time.monotonic() - began_s < 4
     assert list(found) == list(table)
-    assert found["runs"] == ComponentStatus(State.RUNNING, "well", 7, 5)
-    assert found["is_away"] == ComponentStatus(State.UNKNOWN, "nobody answers; start it")
-    assert found["hangs"] == ComponentStatus(State.UNKNOWN, "no answer within 0.5 s")
-    assert found["absent"].state is State.UNKNOWN and "no_such_room" in found["absent"].detail
+    assert found["runs"] == ComponentStatus(ComponentState.RUNNING, "well", 7, 5)
+    assert found["is_away"] == ComponentStatus(ComponentState.UNKNOWN, "nobody answers; start it")
+    assert found["hangs"] == ComponentStatus(ComponentState.UNKNOWN, "no answer within 0.5 s")
+    assert (
+        found["absent"].state is ComponentState.UNKNOWN and "no_such_room" in found["absent"].detail
+    )
 
 
 def test_a_cluster_where_nobody_listens_is_told_at_once() -> None:
@@ -68,7 +70,7 @@ def test_a_cluster_where_nobody_listens_is_told_at_once() -> None:
     with pytest.raises(
         Unavailable, match=r"no broker of the edge cluster listens at 127\.0\.0\.1:1"
     ):
-        must_listen(DEAF, "edge")
+        check_listening(DEAF, "edge")
     assert time.monotonic() - began_s < 5
 
 
@@ -76,13 +78,15 @@ def test_a_cluster_where_nobody_listens_is_told_at_once() -> None:
 def test_a_mirror_is_known_by_who_holds_its_folder_also_while_kafka_is_away(
     tmp_path: Path, held: bool
 ) -> None:
-    config = Config(kafka=Kafka(edge=DEAF, central=DEAF), mirror=Mirror(work_dir=tmp_path))
+    config = Config(
+        kafka=KafkaSettings(edge=DEAF, central=DEAF), mirror=MirrorSettings(work_dir=tmp_path)
+    )
     lock = StateFolder(tmp_path, "mirror").lock()
     if not held:
         lock.close()
-    found = mirror(config, 5)
+    found = mirror_status(config, 5)
     lock.close()
-    assert found.state is (State.RUNNING if held else State.NOT_RUNNING)
+    assert found.state is (ComponentState.RUNNING if held else ComponentState.NOT_RUNNING)
     assert (found.pid is not None) is held
     assert "no broker of the edge cluster listens" in found.detail
 
@@ -102,10 +106,10 @@ def test_positions_past_the_edges_end_are_not_called_all_copied() -> None:
         "2 positions are past the edge's end: stale, so nothing is copied there (`hourmark "
         "mirror lag`)"
     )
-    assert copied([]) == copied([lag(5, 5)]) == "has copied all that is at the edge"
-    assert copied([lag(3, 9), lag(0, 9)]) == stale
+    assert describe_lag([]) == describe_lag([lag(5, 5)]) == "has copied all that is at the edge"
+    assert describe_lag([lag(3, 9), lag(0, 9)]) == stale
     assert (
-        copied([lag(3, 9), lag(0, 9), lag(2000, 0)])
+        describe_lag([lag(3, 9), lag(0, 9), lag(2000, 0)])
         == f"2,000 records of 1 topic-partitions not copied yet; {stale}"
     )
 
@@ -115,4 +119,4 @@ def test_positions_past_the_edges_end_are_not_called_all_copied() -> None:
     [(-5, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 days")],
 )
 def test_ages_are_told_in_the_largest_unit_of_which_there_are_two(seconds: int, words: str) -> None:
-    assert age(1_000_000_000, 1_000_000_000 + seconds * 1000) == words
+    assert format_age(1_000_000_000, 1_000_000_000 + seconds * 1000) == words

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from hourmark.cli import root
 from hourmark.config.loading import Config, load_config
-from hourmark.config.redaction import HIDDEN, shown
+from hourmark.config.redaction import HIDDEN, redact_setting
 from hourmark.errors import ConfigError
 
 SECRET, NUMBER = "geheim", "12345"
@@ -156,7 +156,7 @@ def test_what_is_no_secret_is_shown_beside_those_that_are() -> None:
 
 def test_secrets_within_maps_and_lists_of_maps_are_hidden() -> None:
     nested = {"a": [{"password": SECRET, "url": f"http://x:{SECRET}@h"}], "key": {"b": SECRET}}
-    assert shown(nested) == {
+    assert redact_setting(nested) == {
         "a": [{"password": HIDDEN, "url": f"http://{HIDDEN}@h"}],
         "key": HIDDEN,
     }
@@ -177,7 +177,7 @@ def test_secrets_within_maps_and_lists_of_maps_are_hidden() -> None:
     ],
 )
 def test_a_secret_is_hidden_wherever_it_stands_in_a_text(value: str, expected: str) -> None:
-    assert shown(value) == expected
+    assert redact_setting(value) == expected
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ from tests.support.planted_secrets import (
 
 from hourmark.avro.registry import SchemaRegistry
 from hourmark.cli import main
-from hourmark.config.groups import Registry
-from hourmark.config.loading import Config, checked, load_config
+from hourmark.config.groups import RegistrySettings
+from hourmark.config.loading import Config, build_config, load_config
 from hourmark.config.redaction import (
     add_secret,
     add_secrets_of,
@@ -313,7 +313,7 @@ def test_a_component_that_fails_at_its_start_shows_no_secret(
 
 @pytest.mark.parametrize("value", [value for name, value in MISTYPED if name == "registry.url"][:2])
 def test_a_registry_url_that_cannot_be_used_is_refused_with_the_next_step(value: str) -> None:
-    settings = checked(None, {"registry": {"url": value}}).registry
+    settings = build_config(None, {"registry": {"url": value}}).registry
     with pytest.raises(
         ConfigError, match=r"registry\.url.* cannot be used.* allowed: http://host:port"
     ) as refused:
@@ -330,7 +330,7 @@ def test_a_registry_url_that_cannot_be_used_is_refused_with_the_next_step(value:
     ],
 )
 def test_settings_with_unescaped_characters_are_accepted(group: str, name: str, value: str) -> None:
-    assert getattr(getattr(checked(None, {group: {name: value}}), group), name) == value
+    assert getattr(getattr(build_config(None, {group: {name: value}}), group), name) == value
 
 
 def test_a_log_line_and_its_traceback_show_no_secret(capfd: pytest.CaptureFixture[str]) -> None:
@@ -430,4 +430,4 @@ def test_a_value_that_cannot_be_read_is_named_without_its_secret(tmp_path: Path)
         with pytest.raises(ConfigError) as wrong:
             load_config(file)
         assert leaks(str(wrong.value)) == [] and text[1:].partition("]")[0] in str(wrong.value)
-    assert Registry().url in repr(Registry()), "what holds no secret is shown"
+    assert RegistrySettings().url in repr(RegistrySettings()), "what holds no secret is shown"

@@ -19,11 +19,11 @@ from tests.support.http_server import Answering, serving
 
 from hourmark.avro.registry import SchemaRegistry
 from hourmark.commands.config_show import config_group
-from hourmark.config.groups import Registry
+from hourmark.config.groups import RegistrySettings
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.kafka.clients import Cluster, client_settings
-from hourmark_mirror.run.process import prepare
+from hourmark_mirror.run.process import prepare_command
 
 SECRET = "pl4nted-s3cret"
 
@@ -94,7 +94,7 @@ def test_nothing_that_is_said_holds_it(
             Cluster(config.kafka.edge, "edge").names()
         with pytest.raises(Unavailable) as closed:
             SchemaRegistry(config.registry).schema(1)
-        said += [str(silent.value), str(closed.value), *prepare(config)]
+        said += [str(silent.value), str(closed.value), *prepare_command(config)]
     settings = config.mirror.work_dir / "mm2-secrets.properties"
     assert SECRET not in settings.with_name("mm2.properties").read_text()
     assert SECRET in settings.read_text() and stat.S_IMODE(settings.stat().st_mode) == 0o600, (
@@ -170,7 +170,7 @@ def test_a_registry_is_asked_over_tls_with_a_certificate_and_a_password(tmp_path
     with serving(_Guarded, _tls(authority, authority.issue("registry"))) as address:
 
         def ask(url: str, **files: Path) -> object:
-            registry = SchemaRegistry(Registry(url=url.format(address), **files))
+            registry = SchemaRegistry(RegistrySettings(url=url.format(address), **files))
             try:
                 return registry.schema(1)
             finally:
@@ -185,5 +185,5 @@ def test_a_registry_is_asked_over_tls_with_a_certificate_and_a_password(tmp_path
         with pytest.raises(Unavailable, match="did not answer"):
             ask(f"https://me:{SECRET}@{{}}", ca=authority.ca)
     with pytest.raises(ConfigError, match=r"registry\.ca"):
-        SchemaRegistry(Registry(url="https://x", ca=mine.key))
+        SchemaRegistry(RegistrySettings(url="https://x", ca=mine.key))
     assert os.environ.get("SSL_CERT_FILE") != str(authority.ca)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from hourmark.config.groups import KafkaCluster
-from hourmark.kafka.clients import Cluster, end_in_time
+from hourmark.kafka.clients import Cluster, close_within
 
 
 def test_what_ends_in_time_is_waited_for_and_nothing_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ended: list[int] = []
-    end_in_time(lambda: ended.append(1), "a client")
+    close_within(lambda: ended.append(1), "a client")
     assert ended == [1] and not caplog.records
 
 
@@ -33,7 +33,7 @@ def test_a_client_that_is_replaced_keeps_nobody_waiting() -> None:
     cluster.admin = old
     del old
     began_s = time.monotonic()
-    cluster.begin_anew()
+    cluster.reconnect()
     assert time.monotonic() - began_s < 10 and not isinstance(cluster.admin, Old)
     ever.set()
     assert ended.wait(30), "and it ends"

@@ -12,7 +12,13 @@ from tests.unit.core.kafka.test_kafka_leaderless import PlayedAdmin
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka import clients
-from hourmark.kafka.clients import NAMED_MAX, Cluster, bootstrap_of, client_settings, learn
+from hourmark.kafka.clients import (
+    NAMED_MAX,
+    Cluster,
+    bootstrap_addresses,
+    client_settings,
+    remember_brokers,
+)
 
 
 @pytest.fixture
@@ -43,8 +49,8 @@ def test_a_description_of_topics_names_brokers(
 
 def test_the_latest_are_remembered_and_no_more(edge: KafkaCluster) -> None:
     for number in range(3 * NAMED_MAX):
-        learn(edge, ["stays:1", f"broker-{number:02}:1"])
-    named = bootstrap_of(edge).split(",")[2:]
+        remember_brokers(edge, ["stays:1", f"broker-{number:02}:1"])
+    named = bootstrap_addresses(edge).split(",")[2:]
     assert named == [
         *(
             f"broker-{number:02}:1"

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from hourmark import native
-from hourmark.kafka.clients import serves
+from hourmark.kafka.clients import supports_native_client
 from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.queue.running_producer import RunningProducer, make_producer
 
@@ -25,7 +25,7 @@ THREADS, ROUNDS, RECORDS = 8, 100, 50
 
 def reader() -> Any:
     """A reader of librdkafka's mock cluster, which has no topics."""
-    assert serves(MODULE)
+    assert supports_native_client(MODULE)
     settings = {"test.mock.num.brokers": "1", "group.id": "g", "bootstrap.servers": "127.0.0.1:1"}
     return MODULE.reader(tuple((name.encode(), value.encode()) for name, value in settings.items()))
 

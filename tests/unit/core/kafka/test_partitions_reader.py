@@ -22,10 +22,10 @@ from hourmark import native
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import partitions_reader
-from hourmark.kafka.clients import Partition, end_in_time, serves
+from hourmark.kafka.clients import Partition, close_within, supports_native_client
 from hourmark.kafka.committed_reader import CommittedReader
-from hourmark.kafka.packed_reader import Packed, PackedReader
-from hourmark.kafka.partitions_reader import OutOfRange, PartitionsReader, Told
+from hourmark.kafka.packed_reader import PackedReader, PackedRecords
+from hourmark.kafka.partitions_reader import OffsetOutOfRange, PartitionEvent, PartitionsReader
 
 Reader = PartitionsReader[Any]
 Make = Callable[..., Reader]
@@ -49,7 +49,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 def packed(*arguments: Any, **settings: Any) -> PackedReader:
-    assert native.MODULE is not None and serves(native.MODULE)
+    assert native.MODULE is not None and supports_native_client(native.MODULE)
     return PackedReader(native.MODULE, *arguments, **settings)
 
 
@@ -70,7 +70,7 @@ def reader(make: Make, cluster: KafkaCluster) -> Iterator[Reader]:
 def values(records: Any) -> list[int]:
     found = (
         [v for _, _, v in rows_of(records)]
-        if isinstance(records, Packed)
+        if isinstance(records, PackedRecords)
         else [r.value() for r in records]
     )
     return [int(value or b"-1") for value in found]
@@ -132,7 +132,7 @@ def test_a_reader_that_is_closed_in_the_middle_leaves_quietly(
 
 def test_an_offset_that_the_log_does_not_have_is_out_of_range_and_named(reader: Reader) -> None:
     with pytest.raises(
-        OutOfRange, match=r"click-1 of the edge cluster has no offset 5000"
+        OffsetOutOfRange, match=r"click-1 of the edge cluster has no offset 5000"
     ) as caught:
         read(reader, {ONE: (0, 5), TWO: (5_000, 5_001)})
     assert (caught.value.partition, caught.value.offset) == (TWO, 5_000)
@@ -160,15 +160,15 @@ def test_a_client_that_does_not_end_keeps_nobody_waiting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reader, ever = make(cluster, "edge"), threading.Event()
-    end, ended = reader._end, threading.Event()
-    monkeypatch.setattr(partitions_reader, "end_in_time", partial(end_in_time, seconds=0.05))
+    end, ended = reader._close_client, threading.Event()
+    monkeypatch.setattr(partitions_reader, "close_within", partial(close_within, seconds=0.05))
 
     def never() -> None:
         ever.wait(30)
         end()
         ended.set()
 
-    monkeypatch.setattr(reader, "_end", never)
+    monkeypatch.setattr(reader, "_close_client", never)
     reading = reader.read({ONE: (0, RECORDS)})
     next(reading)
     reader.close()
@@ -193,13 +193,13 @@ class Scripted(CommittedReader):
         )
         self._looks = looks
 
-    def _take(
+    def _poll(
         self, count: int, wait_s: float
-    ) -> tuple[list[tuple[Partition, int | None, list[Any]]], list[Told]]:
+    ) -> tuple[list[tuple[Partition, int | None, list[Any]]], list[PartitionEvent]]:
         offset = self._looks.pop(0)
         return ([] if offset is None else [(ONE, 0, [SimpleNamespace(offset=lambda: offset)])]), []
 
-    def _high(self, partition: Partition) -> int:
+    def _high_watermark(self, partition: Partition) -> int:
         return RECORDS
 
 
@@ -274,7 +274,7 @@ def test_packed_records_are_the_messages(
 
 
 def test_what_lies_past_a_cut_is_in_no_column() -> None:
-    whole = Packed(
+    whole = PackedRecords(
         [4, 6, 7],
         struct.pack("=4i", 0, 1, 3, 3),
         b"abb",
@@ -283,7 +283,7 @@ def test_what_lies_past_a_cut_is_in_no_column() -> None:
         b"\0\2\1",
     )
     assert rows_of(whole.first(2)) == rows_of(whole)[:2] == [(4, b"a", b"AA"), (6, b"bb", None)]
-    assert rows_of(whole.first(0)) == rows_of(Packed()) == []
+    assert rows_of(whole.first(0)) == rows_of(PackedRecords()) == []
 
 
 def test_a_setting_that_librdkafka_refuses_is_named(make: Make, cluster: KafkaCluster) -> None:

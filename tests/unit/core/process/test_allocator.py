@@ -50,9 +50,9 @@ def test_threads_share_an_arena() -> None:
 LARGE = """
 import sys
 from pathlib import Path
-from hourmark.process.allocator import give_back_large_blocks
+from hourmark.process.allocator import release_large_blocks
 if sys.argv[1] == "given":
-    assert give_back_large_blocks()
+    assert release_large_blocks()
 def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 bytes(bytearray(3 << 20))  # glibc learns the size of large ones

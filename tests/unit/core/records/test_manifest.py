@@ -6,22 +6,24 @@ import json
 
 import pytest
 
-from hourmark.records.manifest import Evidence, Grade, Manifest, Offsets, Previous
+from hourmark.records.manifest import BucketEvidence, BucketOffset, Grade, Manifest, PreviousMarker
 
 MANIFEST = Manifest(
     type="click",
     hour="2026-11-21T05",
     bucket_seconds=3600,
-    previous=Previous.of("2026-11-21T04", b"before"),
+    previous=PreviousMarker.from_marker("2026-11-21T04", b"before"),
     grade=Grade.PROVED,
-    evidence=Evidence(method="sums", cut_at_ms=1, audit_records=2, promised=3, audit_next={"0": 4}),
+    evidence=BucketEvidence(
+        method="sums", cut_at_ms=1, audit_records=2, promised=3, audit_next={"0": 4}
+    ),
     files=[],
     events=0,
     late={},
     duplicates_removed=0,
     unaudited=0,
     id_sum="0" * 16,
-    offsets=[Offsets(topic="t", topic_id="i", partition=0, next=71)],
+    offsets=[BucketOffset(topic="t", topic_id="i", partition=0, next=71)],
     ledger="l",
     ledger_commit=5,
     attempt="a",
@@ -31,7 +33,7 @@ MANIFEST = Manifest(
 
 
 def test_every_flipped_bit_of_a_marker_is_seen() -> None:
-    content = MANIFEST.sealed().encode()
+    content = MANIFEST.with_own_digest().encode()
     for bit in range(8 * len(content)):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -40,7 +42,7 @@ def test_every_flipped_bit_of_a_marker_is_seen() -> None:
 
 
 def test_what_is_sealed_is_read_as_it_was_written() -> None:
-    sealed = MANIFEST.sealed()
+    sealed = MANIFEST.with_own_digest()
     assert Manifest.decode(sealed.encode()) == sealed
     assert Manifest.decode(sealed.encode()).encode() == sealed.encode()
     assert sealed.model_copy(update={"software": MANIFEST.software}) == MANIFEST
@@ -51,7 +53,7 @@ def test_markers_from_before_have_no_digest_and_stay_readable() -> None:
 
 
 def test_a_marker_that_was_written_anew_by_hand_is_refused() -> None:
-    said = json.loads(MANIFEST.sealed().encode())
+    said = json.loads(MANIFEST.with_own_digest().encode())
     said["offsets"][0]["next"] = 72
     with pytest.raises(ValueError, match="its digest of itself is another"):
         Manifest.decode(json.dumps(said, indent=1).encode())

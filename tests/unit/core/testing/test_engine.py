@@ -20,7 +20,7 @@ import pytest
 from testcontainers.core.config import testcontainers_config
 
 from hourmark.testing import engine as module
-from hourmark.testing.engine import NoEngine, engine, sockets
+from hourmark.testing.engine import NoEngine, candidate_sockets, engine
 
 NOWHERE = "unix:///nowhere/docker.sock"
 
@@ -30,7 +30,7 @@ def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither a named engine nor a socket nor a program, whatever this machine has."""
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(module, "sockets", lambda _: [])
+    monkeypatch.setattr(module, "candidate_sockets", lambda _: [])
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def test_an_engine_that_is_named_and_does_not_answer_is_not_replaced(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", NOWHERE)
-    monkeypatch.setattr(module, "sockets", lambda _: [tmp_path / "other.sock"])
+    monkeypatch.setattr(module, "candidate_sockets", lambda _: [tmp_path / "other.sock"])
     with (
         answering(tmp_path / "other.sock", "Engine"),
         pytest.raises(NoEngine, match=NOWHERE),
@@ -89,7 +89,9 @@ def test_the_first_that_answers_is_named_for_all_meanwhile(
     left, answers = tmp_path / "left.sock", tmp_path / "docker.sock"
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(left))  # as of a daemon that was killed: a file where nobody listens
-    monkeypatch.setattr(module, "sockets", lambda _: [tmp_path / "none.sock", left, answers])
+    monkeypatch.setattr(
+        module, "candidate_sockets", lambda _: [tmp_path / "none.sock", left, answers]
+    )
     reaps_not = testcontainers_config.ryuk_disabled
     with answering(answers, "Engine"), engine():
         assert os.environ["DOCKER_HOST"] == f"unix://{answers}"
@@ -99,7 +101,7 @@ def test_the_first_that_answers_is_named_for_all_meanwhile(
 
 def test_under_podman_there_is_no_reaper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(testcontainers_config, "ryuk_disabled", False)
-    monkeypatch.setattr(module, "sockets", lambda _: [tmp_path / "podman.sock"])
+    monkeypatch.setattr(module, "candidate_sockets", lambda _: [tmp_path / "podman.sock"])
     with answering(tmp_path / "podman.sock", "Podman Engine"), engine():
         assert testcontainers_config.ryuk_disabled
     assert not testcontainers_config.ryuk_disabled
@@ -116,13 +118,13 @@ def test_podman_without_a_socket_is_asked_to_serve_one_and_what_it_says_instead_
 
 
 def test_sockets_are_those_of_docker_and_of_podman_the_users_own_first() -> None:
-    found = list(map(str, sockets({"XDG_RUNTIME_DIR": "/run/user/7"})))
+    found = list(map(str, candidate_sockets({"XDG_RUNTIME_DIR": "/run/user/7"})))
     assert found == [
         "/var/run/docker.sock",
         "/run/user/7/podman/podman.sock",
         "/run/podman/podman.sock",
     ]
-    assert len(sockets({})) == 2
+    assert len(candidate_sockets({})) == 2
 
 
 def test_a_users_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.support.http_server import Answering, serving
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.records.event_id import client_event_id
 from hourmark.testing import Stack
-from hourmark.testing.container import declarations, free_ports
+from hourmark.testing.container import free_ports, read_type_files
 
 TAKEN = {"events": 1, "dead_letters": 0, "dead_letter_reasons": {}}
 
@@ -137,4 +137,4 @@ def test_ports_are_apart_and_a_folder_without_types_is_named(tmp_path: Any) -> N
     ports = free_ports()
     assert len({*ports.values()}) == len(ports) == 5
     with pytest.raises(UsageError, match=str(tmp_path)):
-        declarations(tmp_path)
+        read_type_files(tmp_path)

@@ -10,7 +10,7 @@ from tests.support.service.examples import range_of
 from tests.support.service.harness import Harness, with_service
 
 from hourmark.records import wire
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_delivery_service.edge.app import create_app
 
 ROOT = Path(__file__).parents[4]
@@ -24,7 +24,7 @@ async def test_every_path_is_described(h: Harness) -> None:
 
 
 def test_every_reason_of_dead_letters_is_described() -> None:
-    assert [reason.value for reason in Reason if f"`{reason.value}`" not in TEXT] == []
+    assert [reason.value for reason in DeadLetterReason if f"`{reason.value}`" not in TEXT] == []
 
 
 def test_every_header_is_described() -> None:

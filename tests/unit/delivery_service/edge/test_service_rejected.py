@@ -12,7 +12,7 @@ from tests.support.revisions import encoded
 from tests.support.service.examples import NOW_MS
 from tests.support.service.harness import Harness, with_service
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule
 from hourmark.rules.revision import Rules, TypeVersion
 
@@ -102,7 +102,7 @@ async def test_of_a_type_that_redacts_the_answer_quotes_nothing(h: Harness) -> N
     )
     types = {t.name: TypeVersion(t, number) for number, t in enumerate((kind, DEAD_LETTERS), 1)}
     h.rules.feed(
-        encoded(Rules(sequence=2, types=types, sources={}, parsing=Parsing()).records()),
+        encoded(Rules(sequence=2, types=types, sources={}, parsing=ParsingSettings()).records()),
         from_start=True,
     )
     answer = await h.post_events(b'{"user": "u", "ms": "hunter2"}', "secret")

@@ -18,7 +18,7 @@ from tests.support.revisions import encoded
 from tests.support.service.harness import Harness, with_service
 from tools.native_cases import NOW_MS, Case, difference, parsed, python_alone
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, Batch, BatchParser, CompiledRules
@@ -51,7 +51,9 @@ def case(fields: list[dict[str, Any]], body: bytes, **rule: Any) -> Case:
     source = Source(
         name="app", types=["j"], format="free" if "pattern" in rule else "rfc5424", host="line"
     )
-    return Case(Rules(sequence=2, types=types, sources={"app": source}, parsing=Parsing()), body)
+    return Case(
+        Rules(sequence=2, types=types, sources={"app": source}, parsing=ParsingSettings()), body
+    )
 
 
 def of(avro_type: Any, value: bytes) -> Case:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tools.native_cases import Case, difference, parsed
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules
@@ -19,13 +19,18 @@ ITSELF = {"name": "R", "type": "record"}
 
 
 def case(
-    fields: list[dict[str, Any]], line: bytes, parsing: Parsing | None = None, host: str = "line"
+    fields: list[dict[str, Any]],
+    line: bytes,
+    parsing: ParsingSettings | None = None,
+    host: str = "line",
 ) -> Case:
     kind = EventType(name="j", fields=fields, line=LineRule(time="observed"))
     types = {t.name: TypeVersion(t, number) for number, t in enumerate((kind, DEAD_LETTERS), 1)}
     source = Source(name="app", types=["j"], host=host)
     return Case(
-        Rules(sequence=1, types=types, sources={"app": source}, parsing=parsing or Parsing()),
+        Rules(
+            sequence=1, types=types, sources={"app": source}, parsing=parsing or ParsingSettings()
+        ),
         HEADER + line + b"\n",
     )
 
@@ -132,7 +137,9 @@ def test_a_schema_that_holds_itself_without_such_a_default_is_taken() -> None:
 
 def test_limits_of_time_beyond_all_times_are_no_limits() -> None:
     assert (
-        difference(case([{"name": "a", "type": "int"}], b'{"a":1}', Parsing(future_seconds=10**16)))
+        difference(
+            case([{"name": "a", "type": "int"}], b'{"a":1}', ParsingSettings(future_seconds=10**16))
+        )
         == ""
     )
 

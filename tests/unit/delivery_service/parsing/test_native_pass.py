@@ -16,7 +16,7 @@ from tests.support.service.examples import NOW_MS, compiled, parsed, range_of, s
 from tools import native_cases
 from tools.native_cases import difference, python_alone, random_case
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.avro.value_hash import value_hash
 from hourmark.records.audit import promises
 from hourmark.records.event_id import EventId
@@ -156,7 +156,7 @@ def test_promises_are_those_of_distinct_ids_and_of_distinct_values_of_each(
     """
     types = ["a", "b", "c"]
     ids = [EventId(hashlib.blake2b(bytes([n]), digest_size=16).digest()) for _, _, n, _ in rows]
-    values = [frame(1) + b"content %d" % content for *_, content in rows]
+    values = [framing_header(1) + b"content %d" % content for *_, content in rows]
     promised = PromiseAccumulator(types)
     for (number, hour, *_), event_id, value in zip(rows, ids, values, strict=True):
         promised.add(number, 3600 * hour, event_id, value)

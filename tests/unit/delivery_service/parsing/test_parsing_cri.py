@@ -12,7 +12,7 @@ from tests.support.service.examples import NOW_MS, decoded, range_of
 from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.parsing.test_parsing_fields import COMPILED, RULES
 
-from hourmark.records.ranges import range_fields
+from hourmark.records.ranges import encode_range_fields
 from hourmark_delivery_service.parsing import ParsedRange, parse_range
 
 TIME = dt.datetime(2026, 11, 21, 1, 39, 58, 123000, dt.UTC)
@@ -23,7 +23,7 @@ CONTAINER = {"pod": "web-0", "namespace": "shop", "container": "nginx"}
 
 def of(body: bytes, source: str = "text", **more: Any) -> ParsedRange:
     made = range_of(
-        body, source, rules=RULES.id, format="cri", fields=range_fields(CONTAINER), **more
+        body, source, rules=RULES.id, format="cri", fields=encode_range_fields(CONTAINER), **more
     )
     return parse_range(made, body, COMPILED)
 

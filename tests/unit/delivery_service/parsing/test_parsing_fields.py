@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.support.service.examples import NOW_MS, decoded, range_of, syslog
 from tests.support.service.harness import Harness, with_service
 
-from hourmark.config.groups import Parsing
-from hourmark.records.ranges import range_fields
+from hourmark.config.groups import ParsingSettings
+from hourmark.records.ranges import encode_range_fields
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.line_rule import Redaction
 from hourmark.rules.revision import Rules, TypeVersion
@@ -80,14 +80,14 @@ RULES = Rules(
     sequence=1,
     types={t.name: TypeVersion(t, n) for n, t in enumerate(TYPES, 1)},
     sources={s.name: s for s in SOURCES},
-    parsing=Parsing(),
+    parsing=ParsingSettings(),
 )
 COMPILED = CompiledRules(RULES)
 SAID = {"team": "pay", "env": "prod", "shift": "3"}
 
 
 def of(body: bytes, source: str, said: dict[str, str] | None = None, **more: Any) -> ParsedRange:
-    written = range_fields(SAID if said is None else said)
+    written = encode_range_fields(SAID if said is None else said)
     return parse_range(
         range_of(body, source, rules=RULES.id, fields=written, **more), body, COMPILED
     )
@@ -182,9 +182,11 @@ def test_ids_times_and_counts_are_those_without_them(
 
 @with_service()
 async def test_over_http(h: Harness) -> None:
-    assert (await h.post_range(syslog(), fields=range_fields(SAID))).status_code == 200
+    assert (await h.post_range(syslog(), fields=encode_range_fields(SAID))).status_code == 200
     wrong = await h.post_range(
-        syslog(), fields=range_fields(SAID), headers={"Hourmark-Fields": json.dumps({"a": 1})}
+        syslog(),
+        fields=encode_range_fields(SAID),
+        headers={"Hourmark-Fields": json.dumps({"a": 1})},
     )
     assert (wrong.status_code, wrong.json()["code"]) == (400, "headers")
     assert NOW_MS

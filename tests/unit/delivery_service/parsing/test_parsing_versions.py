@@ -20,7 +20,7 @@ from tests.support.service.examples import decoded, range_of, rules_of
 from tests.support.service.harness import Harness, fed, with_service
 from tools.keep_zone_data import installed_zones, zipped
 
-from hourmark.avro.framing import frame, unframe
+from hourmark.avro.framing import framing_header, unframe
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark.rules.revision import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRecord, parse_range, zones
@@ -187,7 +187,7 @@ async def test_during_an_upgrade_ranges_keep_the_audit_records_of_their_own_revi
 
 @with_service()
 async def test_a_service_waits_for_the_audit_schema_of_a_revision_that_came(h: Harness) -> None:
-    h.service.framing = Framing({True: frame(101)}, frame(102))
+    h.service.framing = Framing({True: framing_header(101)}, framing_header(102))
     feed(h.rules, before := of_parser(5, ParserVersion(1, PARSER.zones)))
     assert h.service.lacks_framing()
     answer = await h.post_range(LINE, "servers", rules=before.id)

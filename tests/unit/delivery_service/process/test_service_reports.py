@@ -43,7 +43,7 @@ async def test_a_report_is_stamped_and_never_claims_the_future(h: Harness) -> No
     answer = await h.client.post("/v1/reports", content=report_to_json(REPORT))
     assert (answer.status_code, answer.json()) == (200, {"received_at_ms": NOW_MS})
     (report,) = stored(h)
-    assert report == REPORT.received(NOW_MS)
+    assert report == REPORT.stamped(NOW_MS)
     assert [s.caught_up_at_ms for s in report.sources] == [NOW_MS, None]
     assert (h.queue.records[0].key, unframe(h.queue.records[0].value)[0]) == (HOST.encode(), 102)
 

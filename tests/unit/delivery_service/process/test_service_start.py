@@ -17,7 +17,7 @@ from tests.support.service.examples import rules_of
 from tests.support.service.harness import fed
 
 from hourmark.avro.framing import Schema
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.records import audit, host_reports
@@ -54,7 +54,7 @@ def test_rules_are_usable_only_once_the_topic_was_read_to_its_end() -> None:
 
 
 def test_ranges_may_name_any_revision_and_new_ones_get_the_latest() -> None:
-    first, second = rules_of(1), rules_of(2, Parsing(future_seconds=60))
+    first, second = rules_of(1), rules_of(2, ParsingSettings(future_seconds=60))
     store = fed(*first.records(), *second.records())
     assert store.latest is not None and store.latest.id == second.id
     old = store.get(first.id)
@@ -64,7 +64,7 @@ def test_ranges_may_name_any_revision_and_new_ones_get_the_latest() -> None:
 
 
 def test_a_topic_that_lost_the_newest_revision_is_said_and_ranges_stay_readable() -> None:
-    old, new = rules_of(5), rules_of(1, Parsing(future_seconds=60))
+    old, new = rules_of(5), rules_of(1, ParsingSettings(future_seconds=60))
     store = fed(*old.records())
     store.feed([], from_start=True)  # deleted
     store.feed(encoded(new.records()), from_start=True)
@@ -203,6 +203,6 @@ def test_before_types_are_applied_by_this_version_reports_are_framed_as_before()
     def found() -> framing.Framing:
         return asyncio.run(framing.find_framing(registry, {True}, dict, lambda _: None))
 
-    assert (found().hosts, found().tells_unknown) == (b"\0\0\0\0\x01", False)
+    assert (found().hosts, found().with_unknown_losses) == (b"\0\0\0\0\x01", False)
     registry.register("hourmark.hosts", host_reports.SCHEMA)
-    assert (found().hosts, found().tells_unknown) == (b"\0\0\0\0\x03", True)
+    assert (found().hosts, found().with_unknown_losses) == (b"\0\0\0\0\x03", True)

@@ -16,7 +16,7 @@ from tests.support.service.harness import Test, with_scene
 from tests.support.service.queue_contract import CHECKS, Check, messages
 
 from hourmark.config.loading import Config
-from hourmark.kafka.clients import learn
+from hourmark.kafka.clients import remember_brokers
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue, producer_settings
@@ -261,7 +261,7 @@ async def test_a_producer_that_finds_no_broker_is_made_anew_once_with_those_name
 
     assert await fails_for(0.5) == 1, "there is nothing that another producer would know"
     replacement = f"{uuid.uuid4().hex}:9092"
-    learn(Config().kafka.edge, [replacement])
+    remember_brokers(Config().kafka.edge, [replacement])
     assert await fails_for(0.5) == 2
     assert replacement in FakeProducer.made[1].settings["bootstrap.servers"]
 

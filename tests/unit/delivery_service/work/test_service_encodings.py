@@ -205,7 +205,9 @@ def flips(body: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "body"), [("zstd", streamed(FEW_EVENTS)), ("gzip", gzip.compress(FEW_EVENTS))]
+    ("encoding", "body"),
+    [("zstd", streamed(FEW_EVENTS)), ("gzip", gzip.compress(FEW_EVENTS))],
+    ids=["zstd", "gzip"],
 )
 @with_service()
 async def test_with_a_checksum_no_flipped_bit_changes_an_event(

@@ -100,7 +100,9 @@ def test_any_reader_finds_the_datums_that_were_appended(
     blocks = list(walk)
     assert sum(b.records for b in blocks) == len(datums)
     assert b"".join(map(walk.content, blocks)) == b"".join(datums)
-    assert [v for b in blocks for v in fastavro.reader(io.BytesIO(walk.container(b)))] == expected
+    assert [
+        v for b in blocks for v in fastavro.reader(io.BytesIO(walk.single_block_container(b)))
+    ] == expected
 
 
 def test_a_container_that_is_cut_off_or_changed_is_no_shorter_container() -> None:

@@ -57,7 +57,7 @@ def bucket(event_type: str, n: int) -> Manifest:
         closed_at_ms=at(n).end_ms + 5,
         grade="forced" if is_forced else "proved",
         evidence=evidence(waived=[f"not kept: range {n:016x}"] if is_forced else []),
-    ).sealed()
+    ).with_own_digest()
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def alter_sealed(folder: Path) -> None:
     marker = (
         Manifest.decode(path.read_bytes())
         .model_copy(update={"software": "hourmark 0.3.0"})
-        .sealed()
+        .with_own_digest()
         .encode()
     )
     altered = marker.replace(b'"closed_at_ms": ', b'"closed_at_ms": 9')

@@ -15,7 +15,7 @@ from tests.support.ledger_life import FIRST, Life
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark_etl.closing.cleanup import Cleaned, Cleaner
 from hourmark_etl.errors import StaleDriver
@@ -24,7 +24,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import lost_behind
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
-from hourmark_etl.model import EARLIEST_MS, Position
+from hourmark_etl.model import EARLIEST_MS, StagingPosition
 from hourmark_etl.storage import AccessDenied, LocalDisk, StorageError
 from hourmark_etl.storage.paths import SCRATCH
 
@@ -43,7 +43,10 @@ def life(ledger_url: str) -> Iterator[Life]:
 @pytest.fixture
 def cleaner(life: Life) -> Cleaner:
     return Cleaner(
-        life.storage, life.database, Config(etl=Etl(staged_keep_seconds=KEEP_S)), SystemClock()
+        life.storage,
+        life.database,
+        Config(etl=EtlSettings(staged_keep_seconds=KEEP_S)),
+        SystemClock(),
     )
 
 
@@ -168,7 +171,7 @@ def test_they_stay_while_an_hour_is_open_that_a_log_may_have_lost_events_of(
     folder = f"_staging/{life.database.acquire('consumer:default').epoch:012d}-default-{'a' * 32}"
     life.database.acquire("consumer:default")
     life.storage.write_new(f"{folder}/events", b"rows")
-    position = Position(
+    position = StagingPosition(
         cluster_id="c", topic_id="t", topic="events.click", partition=0, next_offset=9
     )
     found = lost_behind("events.click", position)

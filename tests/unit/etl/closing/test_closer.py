@@ -42,7 +42,7 @@ from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.ledger.overrides import blockers, overrides, put_override
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.model import AuditOffsets, Frontier, State
+from hourmark_etl.model import AuditOffsets, Frontier, HourState
 from hourmark_etl.storage import SafeMode
 
 CLICK = EDGE_PARTITIONS[2]
@@ -327,7 +327,7 @@ def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(
 
     monkeypatch.setattr(world.storage, "make_folder", refuse)
     settle(world, FIRST_HOUR)
-    assert {f.state for f in world.frontiers()} == {State.SEALED}
+    assert {f.state for f in world.frontiers()} == {HourState.SEALED}
     settle(world)
     assert wait_of(world).phase == "storage"
     assert "safe mode" in wait_of(world).what[0]

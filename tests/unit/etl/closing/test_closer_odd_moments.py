@@ -48,7 +48,7 @@ from hourmark_etl.ledger.database import Lease, put
 from hourmark_etl.ledger.digests import damaged_rows, with_digest
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import overrides
-from hourmark_etl.model import AuditOffsets, Frontier, State
+from hourmark_etl.model import AuditOffsets, Frontier, HourState
 from hourmark_etl.storage import BadBlocks, Storage
 
 
@@ -218,7 +218,7 @@ def test_an_id_that_does_not_stand_for_its_type_holds_up_that_type_alone(
     settle(world, FIRST_HOUR)
     assert grades(world, "view") == ["proved"] and grades(world) == []
     assert said in wait_of(world).what[0]
-    assert (wait_of(world).phase, frontier(world).state) == ("unwritable", State.OPEN), (
+    assert (wait_of(world).phase, frontier(world).state) == ("unwritable", HourState.OPEN), (
         "it is not sealed"
     )
     undo()
@@ -294,7 +294,7 @@ def test_an_override_for_all_types_waits_for_a_sealed_hour_because_its_close_wou
     with pytest.raises(Killed):
         settle(world)
     monkeypatch.undo()
-    assert frontier(world).state is State.SEALED
+    assert frontier(world).state is HourState.SEALED
     for p in EDGE_PARTITIONS:
         world.producers.edge.logs[p] = Log(f"anew-{p.topic}")
         world.pipeline.mirror.positions[p] = 0

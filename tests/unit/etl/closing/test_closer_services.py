@@ -21,7 +21,7 @@ from tests.support.records import host_report
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import HOSTS
 from hourmark.records.host_reports import API_SOURCE, SourceReport
@@ -55,7 +55,9 @@ def report(
         goodbye=goodbye,
         sources=sources,
     )
-    world.producers._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + said.encode())
+    world.producers._append(
+        Partition(HOSTS, 0), host_id.encode(), framing_header(1) + said.encode()
+    )
 
 
 def all_leave(world: World) -> None:

@@ -31,12 +31,12 @@ from tests.support.simulator.truth import FIRST_HOUR, Range
 from tests.support.simulator.world import World
 
 from hourmark_etl.closing import closer
-from hourmark_etl.closing.proof.readings import Comparer
+from hourmark_etl.closing.proof.readings import AuditComparer
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger.conflicts import AuditFile, conflicts, keep_compared
 from hourmark_etl.ledger.overrides import blockers
-from hourmark_etl.model import State
+from hourmark_etl.model import HourState
 
 HOUR_MS = 3_600_000
 
@@ -196,17 +196,17 @@ def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(
     send(world, ["click", "click"])
     until(world, FIRST_HOUR)
     report(world)
-    finish = closer.Closer._finish
+    finish = closer.Closer._close_published
 
     def killed(self: closer.Closer, published: object) -> int:
         raise Killed
 
-    monkeypatch.setattr(closer.Closer, "_finish", killed)
+    monkeypatch.setattr(closer.Closer, "_close_published", killed)
     with pytest.raises(Killed):
         while True:
             world.closer.step()
-    monkeypatch.setattr(closer.Closer, "_finish", finish)
-    assert frontier(world).state is State.SEALED
+    monkeypatch.setattr(closer.Closer, "_close_published", finish)
+    assert frontier(world).state is HourState.SEALED
     send_otherwise(world, [("click", start_ms)])
     world.start_closer()
     settle(world, hour(1))
@@ -309,37 +309,37 @@ def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(
     """Of three files that are compared already, a copy of a range of the second one needs that
     alone.
     """
-    comparer = Comparer(Runner(), world.storage, world.database)
+    comparer = AuditComparer(Runner(), world.storage, world.database)
     sent = []
     for _ in range(3):
         send(world, ["click"])
         sent.append(world.producers.ranges[-1])
         arrive(world)
         world.clock.advance(1)
-    first = comparer.next(())
+    first = comparer.compare_next(())
     assert first is not None and first.differences == () and len(first.files) == 3
-    assert comparer.next(()) == first, "until that is kept"
+    assert comparer.compare_next(()) == first, "until that is kept"
     keep_compared(world.database, world.closer.lease, first.files, ())
-    assert comparer.next(()) is None
+    assert comparer.compare_next(()) is None
     world.producers.promise(sent[1], sent[1].events)
     arrive(world)
     read: list[Sequence[AuditFile]] = []
-    real = Comparer._read
+    real = AuditComparer._read
 
     def noting(
-        self: Comparer, work: functools.partial[pa.Table], files: Sequence[AuditFile]
+        self: AuditComparer, work: functools.partial[pa.Table], files: Sequence[AuditFile]
     ) -> pa.Table:
         read.append(files)
         return real(self, work, files)
 
-    monkeypatch.setattr(Comparer, "_read", noting)
-    again = comparer.next(())
+    monkeypatch.setattr(AuditComparer, "_read", noting)
+    again = comparer.compare_next(())
     assert again is not None and again.differences == ()
     assert read == [list(again.files), [first.files[1]]]
 
 
 def test_many_files_are_compared_in_portions(world: World) -> None:
-    comparer = Comparer(Runner(), world.storage, world.database, rows_max=2)
+    comparer = AuditComparer(Runner(), world.storage, world.database, rows_max=2)
     for n in range(5):
         send(world, ["click"])
         arrive(world)
@@ -347,7 +347,7 @@ def test_many_files_are_compared_in_portions(world: World) -> None:
             send_otherwise(world, [("view", world.clock.now_ms())])
             arrive(world)
     sizes, found = [], 0
-    while compared := comparer.next(()):
+    while compared := comparer.compare_next(()):
         sizes.append(len(compared.files))
         found += len(compared.differences)
         keep_compared(world.database, world.closer.lease, compared.files, ())

@@ -17,13 +17,13 @@ from hourmark_etl.closing.cut.cut import (
     LAGGARD_SECONDS,
     OVERDUE_MS,
     STANDING_SECONDS,
-    Cut,
+    ClosingCut,
     CutTaker,
     EdgeEnds,
     Waiting,
 )
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
-from hourmark_etl.model import FIRST_SITE, AuditOffsets, Phase, Reporter
+from hourmark_etl.model import FIRST_SITE, AuditOffsets, ClosingPhase, ReportedSource
 
 CLICK, VIEW = Partition("events.click", 0), Partition("events.view", 0)
 SERVICE, TAILER = service(), tailer()
@@ -77,7 +77,7 @@ class FakeSites:
             dataclasses.replace(partition, topic=partition.topic.removeprefix("edge."))
         ]
 
-    def reporters(self) -> list[Reporter]:
+    def reporters(self) -> list[ReportedSource]:
         return self.known
 
     def not_staged(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
@@ -100,49 +100,49 @@ def taker(sites: FakeSites, clock: FakeClock | None = None) -> CutTaker:
     )
 
 
-def phase(step: Cut | Waiting) -> Phase:
+def phase(step: ClosingCut | Waiting) -> ClosingPhase:
     assert isinstance(step, Waiting), step
     return step.phase
 
 
-def taken(step: Cut | Waiting) -> Cut:
-    assert isinstance(step, Cut), step
+def taken(step: ClosingCut | Waiting) -> ClosingCut:
+    assert isinstance(step, ClosingCut), step
     return step
 
 
 def test_a_cut_passes_all_phases_in_their_order() -> None:
     sites = FakeSites()
     cuts, types = taker(sites), [frontier("click")]
-    assert phase(cuts.poll(types)) is Phase.CONTROL
+    assert phase(cuts.poll(types)) is ClosingPhase.CONTROL
     assert sites.asked == list(CONTROL), "hosts, then audit, and no events yet"
     sites.mirror_all()
-    assert phase(cuts.poll(types)) is Phase.PROMISES
+    assert phase(cuts.poll(types)) is ClosingPhase.PROMISES
     sites.edge[CLICK] = (
         31  # an event that arrives after the promises' cut is still before the events' cut
     )
     sites.stage_all()
-    assert phase(cuts.poll(types)) is Phase.EVENTS
+    assert phase(cuts.poll(types)) is ClosingPhase.EVENTS
     assert sites.asked == [*CONTROL, "events.click"]
     sites.mirror_all()
-    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
     sites.stage_all()
     cut = taken(cuts.poll(types))
-    assert cut.audit_next == AuditOffsets.of(20)
+    assert cut.audit_next == AuditOffsets.from_offsets(20)
     assert set(cut.watermarks_ms) == {"click"}
 
 
 def test_a_type_that_cannot_be_read_while_its_cut_is_taken_holds_up_no_other() -> None:
     sites = FakeSites()
     cuts, types = taker(sites), [frontier("click"), frontier("view")]
-    assert phase(cuts.poll(types)) is Phase.CONTROL
+    assert phase(cuts.poll(types)) is ClosingPhase.CONTROL
     sites.mirror_all()
-    assert phase(cuts.poll(types)) is Phase.PROMISES
+    assert phase(cuts.poll(types)) is ClosingPhase.PROMISES
     sites.edge |= {CLICK: 31, VIEW: 41}
     sites.stage_all()
-    assert phase(cuts.poll(types)) is Phase.EVENTS
+    assert phase(cuts.poll(types)) is ClosingPhase.EVENTS
     sites.mirror_all()
     sites.staged[CLICK] = 31
-    assert phase(cuts.poll(types)) is Phase.ARRIVAL, "the other type's events are awaited"
+    assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL, "the other type's events are awaited"
     assert set(taken(cuts.poll(types[:1])).watermarks_ms) == {"click"}
 
 
@@ -161,13 +161,13 @@ def hung() -> tuple[FakeSites, FakeClock, CutTaker]:
 def test_a_type_of_which_nothing_is_staged_holds_up_nobody_who_is_there() -> None:
     sites, clock, cuts = hung()
     types = [frontier("click"), frontier("view")]
-    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
     clock.advance(STANDING_SECONDS - 1)
-    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
     clock.advance(1)
     assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}
     waiting = cuts.poll(types[:1])  # the other one is closed
-    assert isinstance(waiting, Waiting) and waiting.phase is Phase.ARRIVAL
+    assert isinstance(waiting, Waiting) and waiting.phase is ClosingPhase.ARRIVAL
     assert waiting.what == ("staging: edge.events.click-0 is staged up to 30, the cut is 31",)
     sites.stage_all()
     assert set(taken(cuts.poll(types[:1])).watermarks_ms) == {"click"}
@@ -185,7 +185,7 @@ def test_it_holds_up_none_of_their_later_hours_for_longer() -> None:
         sites.edge[VIEW] += 1
         sites.mirror_all()
         sites.staged = {**sites.mirrored, CLICK: 30}
-        if isinstance(step := cuts.poll([click, view]), Cut):
+        if isinstance(step := cuts.poll([click, view]), ClosingCut):
             assert (
                 set(step.watermarks_ms) == {"view"}
                 and clock.now_ms() - view.hour.end_ms < 2 * STANDING_SECONDS * 1000
@@ -194,7 +194,7 @@ def test_it_holds_up_none_of_their_later_hours_for_longer() -> None:
     assert closed == 3
     sites.stage_all()
     found = [cuts.poll([click, view]) for _ in range(2)]
-    assert any(isinstance(step, Cut) and "click" in step.watermarks_ms for step in found)
+    assert any(isinstance(step, ClosingCut) and "click" in step.watermarks_ms for step in found)
 
 
 @pytest.mark.parametrize("batch_s", [60, 110, 130, 180, 300, 900])
@@ -219,7 +219,7 @@ def test_a_query_whose_batches_take_long_does_not_hang(batch_s: int, beside: boo
         sites.staged = {**sites.mirrored, CLICK: sites.staged[CLICK]}
         if now_s - begun_s >= batch_s:
             sites.staged[CLICK], planned, begun_s = planned, sites.mirrored[CLICK], now_s
-        if isinstance(step := cuts.poll(open_hours.values()), Cut):
+        if isinstance(step := cuts.poll(open_hours.values()), ClosingCut):
             for event_type in step.watermarks_ms:
                 open_hours[event_type] = dataclasses.replace(
                     of := open_hours[event_type], hour=of.hour.next()
@@ -237,7 +237,7 @@ def test_it_leaves_the_cut_though_nobody_leads_its_central_partition() -> None:
             raise Unavailable("central: edge.events.click-0 has no leader")
         return ends(topics)
 
-    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
     sites.central_ends = central_ends  # type: ignore[method-assign]  # it fails from now on
     clock.advance(STANDING_SECONDS)
     with pytest.raises(Unavailable):
@@ -254,7 +254,7 @@ def test_a_type_stays_while_one_of_its_partitions_is_staged() -> None:
     sites.edge[second] = sites.mirrored[second] = 100
     sites.staged[second] = 10
     for _ in range(3):
-        assert phase(cuts.poll(types)) is Phase.ARRIVAL
+        assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
         clock.advance(STANDING_SECONDS - 1)
         sites.staged[second] += 30
     sites.staged[second] = 100
@@ -271,7 +271,7 @@ def test_a_type_that_is_staged_step_by_step_is_waited_for() -> None:
     sites.mirror_all()
     sites.staged[VIEW] = 41
     for at in range(31, 36):
-        assert phase(cuts.poll(types)) is Phase.ARRIVAL
+        assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
         clock.advance(STANDING_SECONDS - 1)
         sites.staged[CLICK] = at
     assert set(taken(cuts.poll(types)).watermarks_ms) == {"click", "view"}
@@ -286,10 +286,10 @@ def test_a_type_that_stands_costs_nothing_while_another_is_staged() -> None:
     for of in (sites.edge, sites.mirrored, sites.staged):
         of[seen] = 50
     sites.edge[VIEW] = sites.mirrored[VIEW] = 43
-    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
     clock.advance(STANDING_SECONDS + 1)
     sites.staged[VIEW] = 42
-    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    assert phase(cuts.poll(types)) is ClosingPhase.ARRIVAL
     sites.staged[VIEW] = 43
     assert set(taken(cuts.poll(types)).watermarks_ms) == {"view", "seen"}
 
@@ -297,7 +297,7 @@ def test_a_type_that_stands_costs_nothing_while_another_is_staged() -> None:
 def test_no_cut_begins_while_a_source_is_behind() -> None:
     sites = FakeSites()
     sites.known = [SERVICE, tailer(caught_up_at_ms=END - 1)]
-    assert phase(taker(sites).poll([frontier("click")])) is Phase.REPORTS
+    assert phase(taker(sites).poll([frontier("click")])) is ClosingPhase.REPORTS
     assert sites.asked == []
 
 
@@ -316,8 +316,8 @@ def test_a_host_that_appears_while_a_cut_is_taken_makes_it_begin_anew() -> None:
     cuts.poll(types)
     sites.catch_up()
     sites.known = [*sites.known, tailer(host_id="n" * 32)]
-    assert phase(cuts.poll(types)) is Phase.REPORTS
-    assert isinstance(cuts.poll(types), Cut), "the next one knows it"
+    assert phase(cuts.poll(types)) is ClosingPhase.REPORTS
+    assert isinstance(cuts.poll(types), ClosingCut), "the next one knows it"
 
 
 def test_a_topic_that_lags_is_left_to_the_next_cut() -> None:
@@ -326,7 +326,7 @@ def test_a_topic_that_lags_is_left_to_the_next_cut() -> None:
     cuts.poll(types)
     sites.catch_up()
     sites.mirrored[VIEW] = 0
-    assert phase(cuts.poll(types)) is Phase.EVENTS
+    assert phase(cuts.poll(types)) is ClosingPhase.EVENTS
     clock.advance(LAGGARD_SECONDS)
     assert set(taken(cuts.poll(types)).watermarks_ms) == {"click"}
 
@@ -334,31 +334,31 @@ def test_a_topic_that_lags_is_left_to_the_next_cut() -> None:
 def test_a_cut_does_not_wait_for_promises_that_their_edge_has_lost() -> None:
     sites, clock = FakeSites(), FakeClock(END + 5)
     cuts, types = taker(sites, clock), [frontier("click")]
-    assert phase(cuts.poll(types)) is Phase.CONTROL
+    assert phase(cuts.poll(types)) is ClosingPhase.CONTROL
     sites.edge[Partition(AUDIT, 0)] = 15
     sites.mirror_all()
-    assert phase(cuts.poll(types)) is Phase.CONTROL
+    assert phase(cuts.poll(types)) is ClosingPhase.CONTROL
     assert sites.asked == list(CONTROL), "it is not asked each time: a mirror that lags is no loss"
     clock.advance(LAGGARD_SECONDS)
     sites.edge[CLICK] = 31
-    assert phase(cuts.poll(types)) is Phase.PROMISES
+    assert phase(cuts.poll(types)) is ClosingPhase.PROMISES
     sites.stage_all()
-    assert phase(cuts.poll(types)) is Phase.EVENTS
+    assert phase(cuts.poll(types)) is ClosingPhase.EVENTS
     sites.catch_up()
-    assert taken(cuts.poll(types)).audit_next == AuditOffsets.of(15)
+    assert taken(cuts.poll(types)).audit_next == AuditOffsets.from_offsets(15)
 
 
 def test_a_mirror_that_lags_on_promises_is_waited_for() -> None:
     sites, clock = FakeSites(), FakeClock(END + 5)
     cuts, types = taker(sites, clock), [frontier("click")]
     for _ in range(3):
-        assert phase(cuts.poll(types)) is Phase.CONTROL
+        assert phase(cuts.poll(types)) is ClosingPhase.CONTROL
         sites.edge[Partition(AUDIT, 0)] += (
             1  # it goes on to grow, and what was asked first is the cut
         )
         clock.advance(LAGGARD_SECONDS)
     sites.mirrored |= {Partition(HOSTS, 0): 10, Partition(AUDIT, 0): 20}
-    assert phase(cuts.poll(types)) is Phase.PROMISES
+    assert phase(cuts.poll(types)) is ClosingPhase.PROMISES
 
 
 def test_a_type_with_a_gap_is_not_cut_and_holds_nobody_up() -> None:
@@ -377,10 +377,10 @@ def test_a_gap_in_promises_or_reports_stops_all_closing() -> None:
         sites.catch_up()
         step = taker(sites).poll([frontier("click")])
         said = ("retention passed the mirror",)
-        assert step == Waiting(Phase.REPORTS, said, {"click": (Phase.REPORTS, said)})
+        assert step == Waiting(ClosingPhase.REPORTS, said, {"click": (ClosingPhase.REPORTS, said)})
 
 
-def gone_and_present(now_ms: int) -> list[Reporter]:
+def gone_and_present(now_ms: int) -> list[ReportedSource]:
     present = [
         dataclasses.replace(r, caught_up_at_ms=now_ms, received_at_ms=now_ms)
         for r in (SERVICE, TAILER)
@@ -394,7 +394,7 @@ def test_past_the_deadline_a_cut_waives_who_is_still_behind_when_the_reports_of_
     sites, clock = FakeSites(), FakeClock(END + 7_200_000)
     sites.known = gone_and_present(clock.now_ms())
     cuts = taker(sites, clock)
-    assert phase(cuts.poll([frontier("click")])) is Phase.CONTROL
+    assert phase(cuts.poll([frontier("click")])) is ClosingPhase.CONTROL
     sites.catch_up()
     cut = taken(cuts.poll([frontier("click")]))
     assert [r.host_name for r in cut.waived["click"]] == ["gone"]
@@ -409,7 +409,7 @@ def test_old_reports_of_an_etl_that_was_down_waive_nobody() -> None:
     sites.known = [
         dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), sequence=1) for r in sites.known
     ]
-    assert phase(cuts.poll([frontier("click")])) is Phase.REPORTS, (
+    assert phase(cuts.poll([frontier("click")])) is ClosingPhase.REPORTS, (
         "it had caught up all the time: the reports lay unread"
     )
     cut = taken(cuts.poll([frontier("click")]))
@@ -422,7 +422,7 @@ def test_nothing_closes_while_clocks_are_apart_and_each_type_says_so() -> None:
     assert isinstance(step, Waiting)
     assert sites.asked == []
     ((said_phase, (said,)),) = step.by_type.values()
-    assert said_phase is Phase.REPORTS
+    assert said_phase is ClosingPhase.REPORTS
     assert "the closer's clock is 301.0 s ahead of the newest report" in said
 
 
@@ -436,6 +436,6 @@ def test_waits_are_told_by_type() -> None:
     slow = frontier("view", sources=frozenset({"slow"}))
     step = taker(sites).poll([frontier("click"), slow])
     assert isinstance(step, Waiting)
-    assert step.by_type["click"][0] is Phase.CONTROL
-    assert step.by_type["view"][0] is Phase.REPORTS
+    assert step.by_type["click"][0] is ClosingPhase.CONTROL
+    assert step.by_type["view"][0] is ClosingPhase.REPORTS
     assert "tailer web source slow" in step.by_type["view"][1][0]

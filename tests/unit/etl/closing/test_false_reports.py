@@ -13,7 +13,12 @@ from tests.support.records import END, frontier, host_report
 
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
 from hourmark.records.hours import Hour
-from hourmark_etl.closing.cut.readiness import SILENT_MS, Reports, clocks_apart, readiness
+from hourmark_etl.closing.cut.readiness import (
+    SILENT_MS,
+    LatestReports,
+    describe_clock_difference,
+    readiness,
+)
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.host_losses import HostLoss, losses_of
 from hourmark_etl.ledger.reporters import RENAMED_AFTER_MS, put_reports, reporters, reporters_of
@@ -55,7 +60,7 @@ def waits_for(database: Database, now_ms: int) -> tuple[str, ...]:
     """What the hour that ends at END waits for."""
     return readiness(
         frontier(hour=Hour(END // 1000 - 3600, 3600)),
-        Reports(reporters(database)),
+        LatestReports(reporters(database)),
         now_ms,
         DEADLINE_MS,
     ).waits_for
@@ -115,7 +120,7 @@ def test_a_host_that_was_renamed_is_believed_after_its_goodbye_or_a_minute(
 
 def test_no_tailer_says_goodbye_for_a_delivery_service(database: Database) -> None:
     put(database, false(END + 1000, host_id=SERVICE, host_name="events-1"))
-    assert clocks_apart(Reports(reporters(database)), END + 1500) is None
+    assert describe_clock_difference(LatestReports(reporters(database)), END + 1500) is None
     (service,) = (r for r in reporters(database) if r.host_id == SERVICE)
     assert (service.kind, service.goodbye) == ("service", False)
 
@@ -173,7 +178,7 @@ def test_a_service_that_died_and_whose_last_report_has_a_time_in_the_future_stop
     )
     with database.transaction() as connection:
         put_reports(connection, [reporters_of(gone, END + 1000)])
-    assert clocks_apart(Reports(reporters(database)), END + 1500)
+    assert describe_clock_difference(LatestReports(reporters(database)), END + 1500)
     later_ms = END + 1000 + SILENT_MS + 1
     put(
         database,
@@ -186,8 +191,11 @@ def test_a_service_that_died_and_whose_last_report_has_a_time_in_the_future_stop
             sequence=1,
         ),
     )
-    known = Reports(reporters(database))
-    assert clocks_apart(known, later_ms + 500) is None
+    known = LatestReports(reporters(database))
+    assert describe_clock_difference(known, later_ms + 500) is None
     assert {
-        r.host_id for group in known.awaited(frontier()) for r in group if r.kind == "service"
+        r.host_id
+        for group in known.awaited_reporters(frontier())
+        for r in group
+        if r.kind == "service"
     } == {SERVICE}

@@ -23,7 +23,7 @@ from tests.support.proving import FIRST, Range, Site
 from tests.support.rules import ledger_of_click
 
 from hourmark_etl.closing.proof import evidence, promises, proof
-from hourmark_etl.closing.proof.unaudited import UnauditedCleaner, unaudited_left_over
+from hourmark_etl.closing.proof.unaudited import UnauditedCleaner, find_leftover_files
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import AuditOffsets
@@ -196,18 +196,18 @@ TWO = Range(1, ((0, 1), (0, 2)))
 @pytest.mark.parametrize(
     ("module", "name", "planted", "history"),
     [
-        (proof, "by_sums", _counts_only, [Send(TWO, (0, 0))]),
+        (proof, "prove_by_sums", _counts_only, [Send(TWO, (0, 0))]),
         (proof, "unaudited_files", lambda _: [], [Send(TWO, audit=False), CLOSE, Send(TWO, ())]),
         (promises, "distinct_rows", _duplicates_count, [Send(TWO), Send(TWO, (0,), audit=False)]),
         (
             proof,
-            "_still_unmet",
+            "_split_settled",
             lambda unmet, _: (list(unmet), []),
             [Send(TWO), CLOSE, Send(TWO, ())],
         ),
         (
-            evidence.Windows,
-            "counting",
+            evidence.PromiseWindows,
+            "select_counting",
             lambda self, rows, site: promises.PROMISED.empty_table(),
             [Send(TWO, (0,))],
         ),
@@ -356,7 +356,7 @@ def test_unaudited_files_go_when_promised_or_old_and_leftovers_are_swept(at: Sit
     assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and unaudited_files(at.database) == []
     assert not at.storage.exists(abandoned)
     at.storage.write_new("_unaudited/click/left-over.parquet", b"x")
-    assert unaudited_left_over(at.storage, at.database) == ["_unaudited/click/left-over.parquet"]
+    assert find_leftover_files(at.storage, at.database) == ["_unaudited/click/left-over.parquet"]
 
 
 def test_unaudited_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(at: Site) -> None:
@@ -402,7 +402,7 @@ def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
     at.send(FIRST_HALF, audit=False)
     assert (
         at.close()[0].method,
-        at.prover.prove([at.frontier()], AuditOffsets.of(1))[0].method,
+        at.prover.prove([at.frontier()], AuditOffsets.from_offsets(1))[0].method,
     ) == ("join", "join")
     for _ in range(2):
         at.send(FIRST_HALF, ())

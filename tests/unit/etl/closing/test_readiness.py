@@ -14,33 +14,33 @@ from tests.support.records import DEADLINE_S, END, frontier, host_report, servic
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, SourceReport
 from hourmark_etl.closing.cut.readiness import (
     SILENT_MS,
+    LatestReports,
     Readiness,
-    Reports,
-    clocks_apart,
-    fallen_silent,
-    newly_seen,
-    ready,
-    still_waived,
+    are_still_behind,
+    describe_clock_difference,
+    find_new_sources,
+    find_silent_sources,
+    readiness_by_type,
 )
 from hourmark_etl.closing.cut.readiness import readiness as readiness_of
 from hourmark_etl.ledger.reporters import reporters_of
-from hourmark_etl.model import Frontier, Reporter, State
+from hourmark_etl.model import Frontier, HourState, ReportedSource
 
 DEADLINE_MS = 1000 * DEADLINE_S
 SERVICE, TAILER = service(), tailer()
 
 
-def readiness(of: Frontier, reporters: Collection[Reporter], now_ms: int) -> Readiness:
-    return readiness_of(of, Reports(reporters), now_ms, DEADLINE_MS)
+def readiness(of: Frontier, reporters: Collection[ReportedSource], now_ms: int) -> Readiness:
+    return readiness_of(of, LatestReports(reporters), now_ms, DEADLINE_MS)
 
 
-def is_ready(*reporters: Reporter, now_ms: int = END + 1, of: Frontier | None = None) -> bool:
+def is_ready(*reporters: ReportedSource, now_ms: int = END + 1, of: Frontier | None = None) -> bool:
     asked = of or frontier()
-    found = ready([asked], Reports(reporters), now_ms, DEADLINE_MS)
+    found = readiness_by_type([asked], LatestReports(reporters), now_ms, DEADLINE_MS)
     return any(r.watermark_ms >= asked.hour.end_ms for r in found.values())
 
 
-def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> Reporter:
+def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> ReportedSource:
     """A service's report as the ledger has it, made at this true time by a clock that runs
     ahead.
     """
@@ -51,7 +51,7 @@ def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> Reporter
     return reporter
 
 
-def caught_up(reporter: Reporter) -> int:
+def caught_up(reporter: ReportedSource) -> int:
     assert reporter.caught_up_at_ms is not None
     return reporter.caught_up_at_ms
 
@@ -88,8 +88,8 @@ def test_types_of_the_same_sources_and_hour_share_an_answer_and_no_others() -> N
         frontier(event_type=name, sources=frozenset(sources)) for name, sources in of.items()
     ]
     frontiers[3] = dataclasses.replace(frontiers[3], hour=frontiers[3].hour.next())
-    reports, now_ms = Reports([SERVICE, *behind]), frontiers[3].hour.end_ms + 1
-    found = ready(frontiers, reports, now_ms, DEADLINE_MS)
+    reports, now_ms = LatestReports([SERVICE, *behind]), frontiers[3].hour.end_ms + 1
+    found = readiness_by_type(frontiers, reports, now_ms, DEADLINE_MS)
     assert found == {f.event_type: readiness_of(f, reports, now_ms, DEADLINE_MS) for f in frontiers}
     assert (
         found["one"] is found["two"]
@@ -114,20 +114,22 @@ def test_a_host_that_said_goodbye_is_not_awaited() -> None:
 
 def test_nothing_closes_before_a_service_has_ever_reported() -> None:
     assert "no delivery service has reported yet" in (
-        clocks_apart(Reports([TAILER]), END + 1) or ""
+        describe_clock_difference(LatestReports([TAILER]), END + 1) or ""
     )
 
 
 def test_a_closer_whose_clock_is_behind_waits_and_one_ahead_closes_nothing_early() -> None:
     assert not is_ready(SERVICE, TAILER, now_ms=END - 1)
-    hours_ahead = END + DEADLINE_MS - 1  # further ahead, `clocks_apart` stops all closing
+    hours_ahead = (
+        END + DEADLINE_MS - 1
+    )  # further ahead, `describe_clock_difference` stops all closing
     early = service(caught_up_at_ms=END - 1)
     assert not is_ready(early, tailer(caught_up_at_ms=END - 1), now_ms=hours_ahead)
 
 
 def test_frozen_and_sealed_hours_are_not_cut_again() -> None:
-    assert not is_ready(SERVICE, TAILER, of=frontier(state=State.FROZEN))
-    assert not is_ready(SERVICE, TAILER, of=frontier(state=State.SEALED))
+    assert not is_ready(SERVICE, TAILER, of=frontier(state=HourState.FROZEN))
+    assert not is_ready(SERVICE, TAILER, of=frontier(state=HourState.SEALED))
 
 
 @given(
@@ -148,16 +150,16 @@ def test_the_watermark_is_never_past_anybody(caught_up: list[int | None], now_ms
 def test_newly_seen_are_hosts_not_known_before_or_back_after_a_goodbye() -> None:
     gone, back = tailer(goodbye=True), tailer(incarnation="two")
     came_and_left = dataclasses.replace(back, goodbye=True)
-    assert newly_seen([SERVICE], [SERVICE, TAILER]) == [TAILER]
-    assert newly_seen([SERVICE], [SERVICE, gone]) == [gone]
-    assert newly_seen([SERVICE, gone], [SERVICE, back]) == [back]
-    assert newly_seen([SERVICE, gone], [SERVICE, came_and_left]) == [came_and_left]
-    assert newly_seen([SERVICE, gone], [SERVICE, gone]) == []
-    assert newly_seen([SERVICE, TAILER], [SERVICE, gone]) == []
-    assert newly_seen([SERVICE, TAILER], [SERVICE, back]) == [], (
+    assert find_new_sources([SERVICE], [SERVICE, TAILER]) == [TAILER]
+    assert find_new_sources([SERVICE], [SERVICE, gone]) == [gone]
+    assert find_new_sources([SERVICE, gone], [SERVICE, back]) == [back]
+    assert find_new_sources([SERVICE, gone], [SERVICE, came_and_left]) == [came_and_left]
+    assert find_new_sources([SERVICE, gone], [SERVICE, gone]) == []
+    assert find_new_sources([SERVICE, TAILER], [SERVICE, gone]) == []
+    assert find_new_sources([SERVICE, TAILER], [SERVICE, back]) == [], (
         "restarted: it had caught up before"
     )
-    assert newly_seen([], [SERVICE]) == []
+    assert find_new_sources([], [SERVICE]) == []
 
 
 def test_a_service_that_has_fallen_silent_is_not_awaited_while_another_reports() -> None:
@@ -237,50 +239,54 @@ def test_a_source_that_was_waived_is_not_awaited_until_it_reports_and_then_count
     back = dataclasses.replace(waived, waived=False, sequence=1)
     assert is_ready(SERVICE, waived)
     assert not is_ready(SERVICE, back)
-    assert newly_seen([SERVICE, waived], [SERVICE, back]) == [back]
-    assert newly_seen([SERVICE, waived], [SERVICE, waived]) == []
+    assert find_new_sources([SERVICE, waived], [SERVICE, back]) == [back]
+    assert find_new_sources([SERVICE, waived], [SERVICE, waived]) == []
 
 
 def test_who_has_caught_up_while_the_cut_was_taken_is_not_waived_after_all() -> None:
     behind = tailer(caught_up_at_ms=END - 1)
-    assert still_waived(
+    assert are_still_behind(
         frontier(),
         [behind],
-        Reports([dataclasses.replace(behind, caught_up_at_ms=END - 1, sequence=9)]),
+        LatestReports([dataclasses.replace(behind, caught_up_at_ms=END - 1, sequence=9)]),
     )
-    assert not still_waived(
-        frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END)])
+    assert not are_still_behind(
+        frontier(), [behind], LatestReports([dataclasses.replace(behind, caught_up_at_ms=END)])
     )
-    assert not still_waived(
-        frontier(), [behind], Reports([dataclasses.replace(behind, goodbye=True)])
+    assert not are_still_behind(
+        frontier(), [behind], LatestReports([dataclasses.replace(behind, goodbye=True)])
     )
-    assert not still_waived(frontier(), [behind], Reports([]))
+    assert not are_still_behind(frontier(), [behind], LatestReports([]))
 
 
 def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
     now_ms = END
     heard = service(received_at_ms=now_ms)
-    assert clocks_apart(Reports([heard, TAILER]), now_ms) is None
+    assert describe_clock_difference(LatestReports([heard, TAILER]), now_ms) is None
     ahead = dataclasses.replace(
         heard, host_id="a" * 32, host_name="fast", received_at_ms=now_ms + CLOCKS_APART_MS_MAX + 1
     )
-    assert "service fast source api" in (clocks_apart(Reports([heard, ahead]), now_ms) or "")
-    assert "the closer's clock is 300.0 s ahead" in (
-        clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or ""
+    assert "service fast source api" in (
+        describe_clock_difference(LatestReports([heard, ahead]), now_ms) or ""
     )
-    assert clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX) is None
+    assert "the closer's clock is 300.0 s ahead" in (
+        describe_clock_difference(LatestReports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or ""
+    )
+    assert describe_clock_difference(LatestReports([heard]), now_ms + CLOCKS_APART_MS_MAX) is None
     gone = [
         dataclasses.replace(r, goodbye=True)
         for r in (heard, dataclasses.replace(ahead, heard_at_ms=now_ms + 1))
     ]
     assert "every delivery service has said goodbye, service fast" in (
-        clocks_apart(Reports(gone), now_ms) or ""
+        describe_clock_difference(LatestReports(gone), now_ms) or ""
     )
-    assert clocks_apart(Reports([heard, gone[1]]), now_ms) is None, "whoever has left is no witness"
+    assert describe_clock_difference(LatestReports([heard, gone[1]]), now_ms) is None, (
+        "whoever has left is no witness"
+    )
 
 
 def test_only_who_has_fallen_silent_is_not_awaited_by_later_hours() -> None:
     stuck = tailer(caught_up_at_ms=None)
     silent = dataclasses.replace(stuck, host_id="g" * 32, heard_at_ms=END - SILENT_MS - 1)
-    assert fallen_silent([stuck, silent], [SERVICE, stuck, silent]) == [silent]
-    assert fallen_silent([], []) == []
+    assert find_silent_sources([stuck, silent], [SERVICE, stuck, silent]) == [silent]
+    assert find_silent_sources([], []) == []

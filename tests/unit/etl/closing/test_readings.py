@@ -10,8 +10,14 @@ from tests.support.records import HOUR, audit_record, frontier, seal
 
 from hourmark.records.audit import Promise
 from hourmark.records.hours import Hour
-from hourmark_etl.closing.proof.readings import READINGS, Reading, ReadingsDiffer, differing, held
-from hourmark_etl.model import Frontier, State
+from hourmark_etl.closing.proof.readings import (
+    READINGS,
+    AuditReading,
+    DifferingReadings,
+    conflicts_of,
+    find_differing_ranges,
+)
+from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.staging.stage import content_of
 
 
@@ -52,7 +58,10 @@ def test_a_range_differs_where_a_content_is_new_and_not_the_only_one(
     new: list[tuple[int, int, bytes]], known: list[tuple[int, int, bytes]], ranges: list[int]
 ) -> None:
     assert [
-        r[-1] for r in differing(readings(*new), readings(*known)).column("range_id").to_pylist()
+        r[-1]
+        for r in find_differing_ranges(readings(*new), readings(*known))
+        .column("range_id")
+        .to_pylist()
     ] == ranges
 
 
@@ -78,7 +87,7 @@ def test_equal_promises_have_equal_contents_and_each_of_their_fields_counts() ->
 
 
 OPEN = frontier(hour=Hour(HOUR.start_s + 7200, 3600), settled_next=10)
-SEALED = dataclasses.replace(OPEN, state=State.SEALED, seal=seal(audit_next=20))
+SEALED = dataclasses.replace(OPEN, state=HourState.SEALED, seal=seal(audit_next=20))
 
 
 @pytest.mark.parametrize(
@@ -106,9 +115,9 @@ def test_of_each_reading_the_hour_is_held_that_would_list_it(
     hours: tuple[int, int], offsets: tuple[int, int], frontier: Frontier, expected: set[int]
 ) -> None:
     made = [
-        Reading(o, "web", (("click", HOUR.start_s + 3600 * h, 1),))
+        AuditReading(o, "web", (("click", HOUR.start_s + 3600 * h, 1),))
         for h, o in zip(hours, offsets, strict=True)
     ]
-    found = held(ReadingsDiffer(bytes(8), tuple(made)), {"click": frontier}, 3600, 7)
+    found = conflicts_of(DifferingReadings(bytes(8), tuple(made)), {"click": frontier}, 3600, 7)
     assert {(c.hour_s - HOUR.start_s) // 3600 for c in found} == expected
     assert all(c.what.count("(web)") == 2 and c.found_at_ms == 7 for c in found)

@@ -11,18 +11,18 @@ from typing import Any
 from tests.support.records import DEADLINE_S, END, HOUR, TOPIC, frontier, host_report, tailer
 
 from hourmark.records.host_reports import SourceReport
-from hourmark_etl.closing.cut.cut import Cut
+from hourmark_etl.closing.cut.cut import ClosingCut
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof
-from hourmark_etl.closing.sealing import EARLY_MS, Rule, decide
+from hourmark_etl.closing.sealing import EARLY_MS, DecisionContext, decide_seal
 from hourmark_etl.ledger.conflicts import Conflict
 from hourmark_etl.ledger.host_losses import HostLoss
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.ledger.reporters import reporters_of
-from hourmark_etl.model import AuditOffsets, Seal, State
+from hourmark_etl.model import AuditOffsets, HourState, Seal
 
 DEADLINE_MS = 1000 * DEADLINE_S
-FRONTIER = frontier(state=State.FROZEN)
+FRONTIER = frontier(state=HourState.FROZEN)
 KEPT = Proof(method="join", audit_records=3, promised=30, unaudited=1)
 UNMET = dataclasses.replace(
     KEPT, findings=("range aa (range of web: /log): 5 events promised, 4 found",)
@@ -35,14 +35,16 @@ OVERRIDE = Override(
     requested_by="ada",
     requested_at_ms=5,
 )
-CUT = Cut(taken_at_ms=7, watermarks_ms={"click": END}, audit_next=AuditOffsets.of(11))
+CUT = ClosingCut(
+    taken_at_ms=7, watermarks_ms={"click": END}, audit_next=AuditOffsets.from_offsets(11)
+)
 
 
 def decided(
     proof: Proof,
     *,
     late: bool = False,
-    cut: Cut = CUT,
+    cut: ClosingCut = CUT,
     override: Override | None = None,
     gap: OffsetGap | None = None,
     conflicts: Sequence[Conflict] = (),
@@ -51,8 +53,12 @@ def decided(
     by_type = {
         c.event_type: [x for x in conflicts if x.event_type == c.event_type] for c in conflicts
     }
-    return decide(
-        FRONTIER, proof, (), override, Rule(cut, [gap] if gap else [], DEADLINE_MS, by_type)
+    return decide_seal(
+        FRONTIER,
+        proof,
+        (),
+        override,
+        DecisionContext(cut, [gap] if gap else [], DEADLINE_MS, by_type),
     )
 
 
@@ -74,7 +80,7 @@ def test_kept_promises_are_proved_and_nothing_is_waived() -> None:
     assert (seal.grade, seal.waived, seal.audit_next, seal.promised, seal.unaudited) == (
         "proved",
         (),
-        AuditOffsets.of(11),
+        AuditOffsets.from_offsets(11),
         30,
         1,
     )
@@ -176,8 +182,10 @@ def test_what_hosts_lost_is_named_by_source_and_changes_no_grade() -> None:
         HostLoss("app", END, END + 9, 5, 0),  # written after the hour
         HostLoss("other", END - 1, END + 9, 9, 9),  # does not carry the type
     ]
-    frozen = frontier(state=State.FROZEN, sources=frozenset({"app"}))
-    seal = sealed(decide(frozen, KEPT, (), None, Rule(CUT, [], DEADLINE_MS, losses=losses)))
+    frozen = frontier(state=HourState.FROZEN, sources=frozenset({"app"}))
+    seal = sealed(
+        decide_seal(frozen, KEPT, (), None, DecisionContext(CUT, [], DEADLINE_MS, losses=losses))
+    )
     assert (seal.grade, seal.lost, seal.unknown) == ("proved", {"app": 70}, {"app": 2})
 
 
@@ -187,6 +195,8 @@ def test_sources_that_cannot_be_asked_again_are_named_and_change_no_grade() -> N
         sources=tuple(SourceReport(s, END, 0, 0, 0, s != "app") for s in ("app", "net", "other")),
     )
     there = reporters_of(said, END)
-    frozen = frontier(state=State.FROZEN, sources=frozenset({"app", "net"}))
-    seal = sealed(decide(frozen, KEPT, (), None, Rule(CUT, [], DEADLINE_MS, reporters=there)))
+    frozen = frontier(state=HourState.FROZEN, sources=frozenset({"app", "net"}))
+    seal = sealed(
+        decide_seal(frozen, KEPT, (), None, DecisionContext(CUT, [], DEADLINE_MS, reporters=there))
+    )
     assert (seal.grade, seal.unrepeatable) == ("proved", ("net",))

@@ -31,26 +31,26 @@ from tests.support.simulator.sites import FURTHER, FakeMirror
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, config_of
 from tests.support.simulator.world import World
 
-from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.rollback.version import VERSIONS
-from hourmark_etl.closing.cut.clusters import Clusters
+from hourmark_etl.closing.cut.clusters import KafkaSiteClusters
 from hourmark_etl.closing.cut.cut import EdgeEnds, Waiting
 from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.frontiers import _SEALS
 from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.sites import check_sites
-from hourmark_etl.model import FIRST_SITE, NONE_MEANT, AuditOffsets
+from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.operators.rollback import obstacles
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.topics import CentralTopics
 
 CLICK = Partition(events_topic("click"), 0)
-BOTH = AuditOffsets.of({FIRST_SITE: 5, FURTHER: 9})
+BOTH = AuditOffsets.from_offsets({FIRST_SITE: 5, FURTHER: 9})
 
 
 @pytest.fixture
@@ -90,23 +90,29 @@ def closed(world: World) -> int:
 
 def test_offsets_of_two_sites_have_no_order() -> None:
     ahead, behind = (
-        AuditOffsets.of({FIRST_SITE: 6, FURTHER: 8}),
-        AuditOffsets.of({FIRST_SITE: 5, FURTHER: 8}),
+        AuditOffsets.from_offsets({FIRST_SITE: 6, FURTHER: 8}),
+        AuditOffsets.from_offsets({FIRST_SITE: 5, FURTHER: 8}),
     )
     assert ahead.reaches(behind) and not behind.reaches(ahead)
     assert not ahead.reaches(BOTH) and not BOTH.reaches(ahead)
-    assert BOTH.reaches(NONE_MEANT) and not AuditOffsets.of(100).reaches(BOTH), (
+    assert BOTH.reaches(NO_AUDIT_OFFSETS) and not AuditOffsets.from_offsets(100).reaches(BOTH), (
         "a site that is not named has nothing"
     )
-    assert ahead.joined(BOTH) == AuditOffsets.of({FIRST_SITE: 6, FURTHER: 9})
-    assert ahead.shared(BOTH) == behind
-    assert BOTH.shared(AuditOffsets.of(7)) == AuditOffsets.of({FIRST_SITE: 5, FURTHER: 0})
+    assert ahead.maximum(BOTH) == AuditOffsets.from_offsets({FIRST_SITE: 6, FURTHER: 9})
+    assert ahead.minimum(BOTH) == behind
+    assert BOTH.minimum(AuditOffsets.from_offsets(7)) == AuditOffsets.from_offsets(
+        {FIRST_SITE: 5, FURTHER: 0}
+    )
 
 
 def test_of_one_site_offsets_are_told_as_they_were_before_there_were_several() -> None:
-    one = AuditOffsets.of(7)
-    assert (one.told(), one.in_marker(), AuditOffsets.of({"0": 7})) == (7, {"0": 7}, one)
-    assert (BOTH.told(), BOTH.in_marker()) == ({"0": 5, "west": 9}, {"0": 5, "west": 9})
+    one = AuditOffsets.from_offsets(7)
+    assert (one.to_json(), one.in_marker(), AuditOffsets.from_offsets({"0": 7})) == (
+        7,
+        {"0": 7},
+        one,
+    )
+    assert (BOTH.to_json(), BOTH.in_marker()) == ({"0": 5, "west": 9}, {"0": 5, "west": 9})
     for offsets in (one, BOTH):
         sealed = (seal(audit_next=offsets),)
         assert _SEALS.validate_json(_SEALS.dump_json(sealed)) == sealed
@@ -125,15 +131,15 @@ def test_a_note_names_its_site_and_notes_of_0_3_0_name_it_where_it_is_a_further_
 
 
 def test_names_of_topics_tell_their_site() -> None:
-    kafka = Kafka(
+    kafka = KafkaSettings(
         central=KafkaCluster(),
         edge_alias="east",
         further_edges={"west": KafkaCluster(bootstrap="w:1")},
     )
-    topics = CentralTopics.of(kafka, ["click"])
+    topics = CentralTopics.from_settings(kafka, ["click"])
     assert topics.audits == {"east.hourmark.audit": FIRST_SITE, "west.hourmark.audit": "west"}
     assert topics.hosts == {"east.hourmark.hosts", "west.hourmark.hosts"}
-    assert topics.of_types() == {"click": ["east.events.click", "west.events.click"]}
+    assert topics.by_type() == {"click": ["east.events.click", "west.events.click"]}
     assert [
         topics.type_of(t) for t in ("west.events.click", "east.events.click", "west.hourmark.audit")
     ] == [
@@ -148,9 +154,9 @@ def test_names_of_topics_tell_their_site() -> None:
         ("west", "w:1", {}),
     ]
     with pytest.raises(ValueError, match="further_edges need"):
-        Kafka(further_edges={"west": KafkaCluster()})
+        KafkaSettings(further_edges={"west": KafkaCluster()})
     with pytest.raises(ValueError, match="each site has its own"):
-        Kafka(central=KafkaCluster(), further_edges={"edge": KafkaCluster()})
+        KafkaSettings(central=KafkaCluster(), further_edges={"edge": KafkaCluster()})
 
 
 def one_behind(world: World, behind: int) -> None:
@@ -181,12 +187,12 @@ def test_one_site_behind_keeps_every_type_open(world: World, behind: int) -> Non
 
 def further_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the mirror of the further site."""
-    real = Clusters.not_mirrored
+    real = KafkaSiteClusters.not_mirrored
 
-    def not_mirrored(self: Clusters, cut: EdgeEnds) -> dict[str, str]:
+    def not_mirrored(self: KafkaSiteClusters, cut: EdgeEnds) -> dict[str, str]:
         return real(self, {site: ends if site == FIRST_SITE else {} for site, ends in cut.items()})
 
-    patch.setattr(Clusters, "not_mirrored", not_mirrored)
+    patch.setattr(KafkaSiteClusters, "not_mirrored", not_mirrored)
 
 
 def further_not_asked(patch: pytest.MonkeyPatch) -> None:
@@ -231,7 +237,7 @@ def test_a_late_promise_counts_against_its_own_site_alone(world: World) -> None:
         send_at(world, 0)
     settle(world, FIRST_HOUR)
     settled = frontier(world).settled_next
-    assert settled.at(FIRST_SITE) > 20 and settled.at(FURTHER) == 0
+    assert settled.offset_of(FIRST_SITE) > 20 and settled.offset_of(FURTHER) == 0
     send_at(world, 1, FIRST_HOUR.start_s * 1000 + 5)
     settle(world, hour(1))
     late = manifest(world, at=hour(1))
@@ -241,7 +247,7 @@ def test_a_late_promise_counts_against_its_own_site_alone(world: World) -> None:
         sum(late.late.values()),
         late.unaudited,
     ) == ("proved", 1, 1, 0)
-    assert frontier(world).settled_next.at(FURTHER) > 0
+    assert frontier(world).settled_next.offset_of(FURTHER) > 0
 
 
 def test_a_lost_event_of_the_further_site_is_never_proved(world: World) -> None:
@@ -310,7 +316,7 @@ def test_promises_that_a_cut_does_not_know_are_not_passed_over(world: World) -> 
     world.pipeline.arrive()
     known = dataclasses.replace(frontier(world), hour=FIRST_HOUR)
     with pytest.raises(Finding, match="promises of west, of which the cut knows nothing"):
-        world.engine(world.database).prove([known], AuditOffsets.of(10))
+        world.engine(world.database).prove([known], AuditOffsets.from_offsets(10))
 
 
 def test_older_versions_are_refused_a_ledger_of_several_sites(world: World) -> None:
@@ -338,7 +344,7 @@ def test_a_site_joins_a_ledger_that_is_there(world: World) -> None:
     """Its events of hours that are closed are late ones."""
     both = world.config, world.pipeline.mirrors, world.pipeline.topics
     one = config_of(world.ledger)
-    again_with(world, one, both[1][:1], CentralTopics.of(one.kafka, TYPES))
+    again_with(world, one, both[1][:1], CentralTopics.from_settings(one.kafka, TYPES))
     send_at(world, 0)
     settle(world, FIRST_HOUR)
     assert grade(world) == "proved" and manifest(world).evidence.audit_next.keys() == {"0"}

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.records import kafka_table, stage_plan
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark_etl.closing.units import Listing, Overfull, Unit, plan_units, read_unit
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.model import StagedGroup
@@ -32,7 +32,7 @@ def stage(root: Path, rows: list[tuple[str, bytes, int]]) -> tuple[StagedGroup, 
     """Events of (type, id, bytes of datum), one file."""
     plan = stage_plan(types=TYPES)
     table = kafka_table(
-        (i + b"rangerng", frame(1) + bytes(size), f"edge.events.{t}", 0, n)
+        (i + b"rangerng", framing_header(1) + bytes(size), f"edge.events.{t}", 0, n)
         for n, (t, i, size) in enumerate(rows)
     )
     return stage_table(table, (), plan, LocalDisk(root)).groups

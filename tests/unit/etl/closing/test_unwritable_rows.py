@@ -25,18 +25,18 @@ from tests.support.closing import (
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS, make_template
 from tests.support.simulator.world import World
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.event_id import LineIds
-from hourmark.records.manifest import Lacks, Manifest
+from hourmark.records.manifest import Manifest, MissingRanges
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.overrides import changes_nothing
-from hourmark_etl.model import State
+from hourmark_etl.model import HourState
 
 UNKNOWN = 77
 AT_MS = FIRST_HOUR.start_s * 1000 + 600_000
@@ -83,16 +83,16 @@ def test_an_unknown_schema_id_holds_its_hour_before_the_seal_until_an_override_l
     world: World,
 ) -> None:
     send(world, ["click", "view"], AT_MS)
-    append(world, frame(UNKNOWN) + b"datum")
+    append(world, framing_header(UNKNOWN) + b"datum")
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
-    assert (frontier(world).state, wait_of(world).phase) == (State.OPEN, "unwritable")
+    assert (frontier(world).state, wait_of(world).phase) == (HourState.OPEN, "unwritable")
     assert f"no schema with the id {UNKNOWN}" in wait_of(world).what[0]
     override(world)
     poll_again(world)
     marker = closed(world)
     assert (marker.grade.value, marker.events, marker.left_out) == ("forced", 1, 1)
-    assert marker.lacks == Lacks(more=True), "of which ranges the rows are, no row tells"
+    assert marker.lacks == MissingRanges(more=True), "of which ranges the rows are, no row tells"
     (left_out,) = (text for text in marker.evidence.waived if text.startswith("left out: "))
     assert f"its schema id {UNKNOWN} stands for no schema" in left_out
     assert frontier(world).hour > FIRST_HOUR
@@ -102,11 +102,11 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(world, ["click", "view"], AT_MS)
-    append(world, frame(SCHEMA_IDS["click"]) + b"\xff\xff\xff")
+    append(world, framing_header(SCHEMA_IDS["click"]) + b"\xff\xff\xff")
     as_staged_by_version_0_3_0(world, monkeypatch)
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
-    assert (frontier(world).state, wait_of(world).phase) == (State.SEALED, "unwritable")
+    assert (frontier(world).state, wait_of(world).phase) == (HourState.SEALED, "unwritable")
     assert (
         "1 rows cannot be written: event " in wait_of(world).what[0]
         and "bucket force" in wait_of(world).what[0]
@@ -116,7 +116,7 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
     poll_again(world)
     marker = closed(world)
     assert (marker.grade.value, marker.events, marker.left_out) == ("forced", 1, 1)
-    assert marker.lacks == Lacks(more=True), "of which ranges the rows are, no row tells"
+    assert marker.lacks == MissingRanges(more=True), "of which ranges the rows are, no row tells"
     assert marker.evidence.waived[0].startswith("forced by ")
     poll_again(world)
     assert frontier(world).hour > FIRST_HOUR
@@ -197,7 +197,7 @@ def test_a_damaged_row_of_a_schema_is_repaired_and_not_overridden(world: World) 
     poll_again(world)
     assert (
         not world.storage.exists(FIRST_HOUR.bucket_path("click"))
-        and frontier(world).state is State.OPEN
+        and frontier(world).state is HourState.OPEN
     )
     with world.database.transaction() as connection:
         connection.execute(delete(tables.schemas).where(own))

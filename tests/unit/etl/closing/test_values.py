@@ -26,11 +26,11 @@ from tests.support.closing import (
 from tests.support.simulator.truth import FIRST_HOUR, make_template
 from tests.support.simulator.world import World
 
-from hourmark.avro.framing import frame, unframe
+from hourmark.avro.framing import framing_header, unframe
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark.records.audit import AuditRecord
-from hourmark_etl.model import Phase
+from hourmark_etl.model import ClosingPhase
 from hourmark_etl.operators.bucket_text import described
 
 START_MS = FIRST_HOUR.start_s * 1000 + 600_000
@@ -64,7 +64,7 @@ def change(world: World, partition: Partition, at: int, how: Change) -> None:
 def without_checksums(value: bytes) -> bytes:
     record = AuditRecord.decode(unframe(value)[1])
     return (
-        frame(1)
+        framing_header(1)
         + dataclasses.replace(
             record,
             promised=tuple(dataclasses.replace(p, checksum=None) for p in record.promised),
@@ -78,7 +78,7 @@ def other_checksums(value: bytes) -> bytes:
     promised = tuple(
         dataclasses.replace(p, checksum=(p.checksum or 0) ^ 1) for p in record.promised
     )
-    return frame(1) + dataclasses.replace(record, promised=promised).encode()
+    return framing_header(1) + dataclasses.replace(record, promised=promised).encode()
 
 
 def test_an_hour_whose_values_are_those_of_its_promises_is_proved_by_sums_and_says_so(
@@ -103,7 +103,7 @@ def test_an_hour_with_a_changed_value_is_not_proved_and_an_override_names_its_ra
     change(world, CLICKS, 1, another_number)
     settle(world, FIRST_HOUR)
     blocked = wait_of(world)
-    assert blocked.phase is Phase.PROOF and "values differ" in str(blocked)
+    assert blocked.phase is ClosingPhase.PROOF and "values differ" in str(blocked)
     override(world)
     world.clock.advance(11)
     settle(world)
@@ -160,7 +160,7 @@ def test_a_second_record_with_equal_ids_and_other_values_is_a_conflict(world: Wo
     change(world, AUDITS, 1, other_checksums)
     send(world, ["click"], hour(1).start_s * 1000 + 1000)
     settle(world, hour(1))
-    assert wait_of(world).phase is Phase.CONFLICT and frontier(world).hour == hour(1)
+    assert wait_of(world).phase is ClosingPhase.CONFLICT and frontier(world).hour == hour(1)
     assert "checksums of values, differ" in str(wait_of(world))
 
 

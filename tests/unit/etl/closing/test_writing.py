@@ -36,13 +36,18 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import binary_buffers
 from hourmark_etl.buckets.avro_container import ContainerReader
-from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write import writing
-from hourmark_etl.closing.write.containers import Containers, Run, WrittenHour, read_back
+from hourmark_etl.closing.write.containers import (
+    ContainerSet,
+    DatumRun,
+    WrittenHour,
+    verify_written_file,
+)
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, plan_tasks
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ids.lookups import Asked, held
+from hourmark_etl.ids.lookups import IdQuery, find_held_ids
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.staging.files import read_rows
 from hourmark_etl.storage import Storage
@@ -111,7 +116,7 @@ def test_each_id_stands_in_exactly_one_bucket_whatever_came_twice_or_late(
 
 
 def hour_of(event_id: bytes) -> Hour:
-    return Hour.of(int.from_bytes(event_id[:6], "big"))
+    return Hour.containing(int.from_bytes(event_id[:6], "big"))
 
 
 def test_late_ids_are_looked_up_in_the_buckets_that_hold_their_origin_hour_only(
@@ -121,11 +126,11 @@ def test_late_ids_are_looked_up_in_the_buckets_that_hold_their_origin_hour_only(
         world.close(hour_at(number), world.stage(some_ids(5, hour_at(number))))
     asked: list[list[int]] = []
 
-    def recorded(storage: Storage, of: Sequence[Asked]) -> list[npt.NDArray[np.bool_] | Finding]:
+    def recorded(storage: Storage, of: Sequence[IdQuery]) -> list[npt.NDArray[np.bool_] | Finding]:
         asked.extend([b.hour_s for b in one.buckets] for one in of)
-        return held(storage, of)
+        return find_held_ids(storage, of)
 
-    monkeypatch.setattr(writing, "held", recorded)
+    monkeypatch.setattr(writing, "find_held_ids", recorded)
     late = [an_id(hour_at(1), n) for n in range(4, 7)]
     manifest = world.close(hour_at(4), world.stage(late))
     assert (manifest.events, manifest.late) == (2, {str(hour_at(1)): 2})
@@ -188,7 +193,7 @@ def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(
     files = done.files
     assert (
         len(files) >= 10
-        and not any(f.trouble for f in files)
+        and not any(f.read_back_error for f in files)
         and sum(f.records for f in files) == 20_000
     )
     assert [run.first_row for f in files for run in f.index] == list(
@@ -247,7 +252,7 @@ def publish_written(
     world: World, written: WrittenHour, listed: object, attempt: str = "one"
 ) -> None:
     f = frontier(hour_at(1))
-    made = manifest_of(
+    made = build_manifest(
         f,
         written,
         listed=listed,  # type: ignore[arg-type]
@@ -263,12 +268,12 @@ def publish_written(
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone on"])
 def test_what_does_not_read_back_is_named(world: World, damage: str) -> None:
     (written,) = world.write(FIRST, world.stage(some_ids(50))).files
-    assert written.trouble == "" and read_back(world.storage, written) == ""
+    assert written.read_back_error == "" and verify_written_file(world.storage, written) == ""
     file = world.root / written.path
     content = file.read_bytes()
     flipped = content[:-30] + bytes([content[-30] ^ 1]) + content[-29:]
     file.write_bytes({"cut": content[:-1], "flipped": flipped, "gone on": content + b"x"}[damage])
-    assert written.path in read_back(world.storage, written)
+    assert written.path in verify_written_file(world.storage, written)
 
 
 NUMBER = {"name": "n", "type": "long"}
@@ -299,10 +304,10 @@ def test_a_container_under_a_schema_with_which_its_datums_were_not_written_is_no
 ) -> None:
     schema, why = OTHERS[variant]
     listed = world.stage(some_ids(events), size=300)
-    assert world.write(FIRST, listed).trouble == ""
+    assert world.write(FIRST, listed).publish_error == ""
     monkeypatch.setitem(SCHEMAS, 1, schema)
     written = world.write(FIRST, listed, "two")
-    assert why in (written.trouble or written.unwritable)
+    assert why in (written.publish_error or written.unwritable)
     with pytest.raises(Finding, match=r"schema|cannot be written"):
         publish_written(world, written, listed, "two")
 
@@ -344,7 +349,7 @@ def test_of_two_rows_with_one_id_the_valid_one_is_written(world: World) -> None:
     ]
     for groups in (listed, listed[::-1]):
         written = world.write(FIRST, groups, uuid.uuid4().hex)
-        assert (written.trouble, written.unwritable, written.left_out) == ("", "", {})
+        assert (written.publish_error, written.unwritable, written.left_out) == ("", "", {})
         assert [f.records for f in written.files] == [1]
         assert sum(of.events for of in written.duplicates.values()) == 1
 
@@ -417,19 +422,19 @@ def test_a_group_whose_digest_is_not_the_listed_one_makes_its_file_unreadable(wo
             world.write(FIRST, [wrong])
 
 
-def dropped(run: Run) -> Run:
+def dropped(run: DatumRun) -> DatumRun:
     return run.part(1, len(run.ids))
 
 
-def of_another_hour(run: Run) -> Run:
+def of_another_hour(run: DatumRun) -> DatumRun:
     return dataclasses.replace(run, hours=run.hours - 3600)
 
 
-def other_rows(run: Run) -> Run:
+def other_rows(run: DatumRun) -> DatumRun:
     return dataclasses.replace(run, digests=run.digests + np.uint64(1))
 
 
-def other_values(run: Run) -> Run:
+def other_values(run: DatumRun) -> DatumRun:
     """As a bit flipped in memory between what was read and the container."""
     data = bytearray(run.data)
     data[int(run.offsets[1]) - 1] ^= 1
@@ -438,17 +443,17 @@ def other_values(run: Run) -> Run:
 
 @pytest.mark.parametrize("fault", [dropped, of_another_hour, other_rows, other_values])
 def test_an_hour_of_which_not_all_listed_rows_were_written_or_proven_duplicates_is_not_published(
-    world: World, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Run], Run]
+    world: World, monkeypatch: pytest.MonkeyPatch, fault: Callable[[DatumRun], DatumRun]
 ) -> None:
     ids = some_ids(50, hour_at(1))
     listed = world.stage([*ids, *ids[:5], an_id(FIRST, 1)])
-    real = Containers.write
+    real = ContainerSet.write
     with monkeypatch.context() as patch:
         patch.setattr(
-            Containers, "write", lambda self, run: real(self, run if run.late else fault(run))
+            ContainerSet, "write", lambda self, run: real(self, run if run.late else fault(run))
         )
         written = world.write(hour_at(1), listed)
-    assert "rows of click" in written.trouble and "are listed" in written.trouble
+    assert "rows of click" in written.publish_error and "are listed" in written.publish_error
     with pytest.raises(Finding, match="not published, and written again"):
         publish_written(world, written, listed)
     assert world.close(hour_at(1), listed).duplicates_removed == 5

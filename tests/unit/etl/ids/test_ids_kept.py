@@ -10,10 +10,10 @@ import pytest
 from tests.support.asked_ids import asked, bucket_of
 from tests.support.bucket_world import FIRST, World, an_id, hour_at, some_ids
 
-from hourmark_etl.closing.write.id_indexes import clean_indexes, keep_indexes
+from hourmark_etl.closing.write.id_indexes import clean_indexes, publish_indexes
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids import lookups as ids_module
-from hourmark_etl.ids.kept import kept_files, kept_runs
+from hourmark_etl.ids.index_files import list_index_files, read_bucket_runs
 from hourmark_etl.storage import AccessDenied, BadBlocks, LocalDisk, NotFound, StorageError
 
 HOUR_MS = 3_600_000
@@ -29,7 +29,7 @@ def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(world: World) -> N
     written = world.write(FIRST, listed, "mine")
     manifest = world.close(FIRST, listed, indexed=False)  # another closer was first
     assert manifest.attempt != "mine"
-    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
+    publish_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert not bucket_of(world).is_indexed
     assert not world.storage.exists(INDEX_FOLDER)
 
@@ -43,12 +43,12 @@ def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
         for n in range(3)
     }
     world.storage.write_new(f"{INDEX_FOLDER}/20300101T000000-before-names-told-it.ids", b"")
-    files = kept_files(world.storage)
+    files = list_index_files(world.storage)
     assert sorted(files.values()) == sorted(m.attempt for m in manifests.values())
     for n, manifest in manifests.items():
         (path,) = (path for path, attempt in files.items() if attempt == manifest.attempt)
         others = [("click", hour_at(n + 1).start_s), ("view", hour_at(n).start_s)]
-        found = kept_runs(world.storage, path, [("click", hour_at(n).start_s), *others])
+        found = read_bucket_runs(world.storage, path, [("click", hour_at(n).start_s), *others])
         bucket = dataclasses.replace(bucket_of(world, n), index=tuple(run for *_, run in found))
         assert {(event_type, hour_s) for event_type, hour_s, _ in found} == {
             ("click", hour_at(n).start_s)
@@ -56,9 +56,9 @@ def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
         assert (
             bucket.is_indexed and sum(asked(world.storage, bucket, some_ids(30, hour_at(n)))) == 30
         )
-        assert kept_runs(world.storage, path, others) == []
+        assert read_bucket_runs(world.storage, path, others) == []
     (world.root / path).write_bytes((world.root / path).read_bytes()[:-1])
-    assert kept_runs(world.storage, path, [("click", hour_at(2).start_s)]) == []
+    assert read_bucket_runs(world.storage, path, [("click", hour_at(2).start_s)]) == []
     assert "late events will read the buckets instead" in caplog.text
 
 
@@ -71,26 +71,26 @@ def test_an_index_that_is_lost_is_left_out_and_a_server_that_is_away_is_waited_f
 ) -> None:
     """An index that no row names is deleted after a day, so an outage must not leave rows out."""
     world.close(FIRST, world.stage(some_ids(5)))
-    (path,) = kept_files(world.storage)
+    (path,) = list_index_files(world.storage)
 
     def refused(self: LocalDisk, path: str, *, size: int | None = None) -> BinaryIO:
         raise trouble(path, self.url(path), "no answer")
 
     monkeypatch.setattr(LocalDisk, "open", refused)
     if goes_on:
-        assert kept_runs(world.storage, path, [("click", FIRST.start_s)]) == []
+        assert read_bucket_runs(world.storage, path, [("click", FIRST.start_s)]) == []
         return
     with pytest.raises(trouble, match="no answer"):
-        kept_runs(world.storage, path, [("click", FIRST.start_s)])
+        read_bucket_runs(world.storage, path, [("click", FIRST.start_s)])
 
 
 def test_two_copies_of_one_index_are_one(world: World) -> None:
     """Their rows would stand for those of an index that is lost."""
     world.close(FIRST, world.stage(some_ids(5)))
-    (path,) = kept_files(world.storage)
+    (path,) = list_index_files(world.storage)
     kept_by = path.partition("-")[2]
     world.storage.write_new(f"{INDEX_FOLDER}/20990101T000000-{kept_by}", world.storage.read(path))
-    assert len(world.storage.list(INDEX_FOLDER)) == 2 and len(kept_files(world.storage)) == 1
+    assert len(world.storage.list(INDEX_FOLDER)) == 2 and len(list_index_files(world.storage)) == 1
 
 
 def test_a_storage_that_refuses_an_index_holds_nothing_up(
@@ -108,7 +108,7 @@ def test_a_storage_that_refuses_an_index_holds_nothing_up(
     manifest = world.close(FIRST, listed, indexed=False).model_copy(update={"attempt": "mine"})
     written = world.write(FIRST, listed, "mine")
     monkeypatch.setattr(LocalDisk, "rename_new", refuse)
-    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
+    publish_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert "not indexed" in caplog.text
 
 

@@ -27,7 +27,7 @@ from tests.support.records import (
 )
 from tests.support.rules import ledger_of_click, put_rules
 
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
@@ -43,9 +43,9 @@ from hourmark_etl.model import (
     AuditGroup,
     AuditOffsets,
     Frontier,
+    HourState,
     StagedBatch,
     StagedGroup,
-    State,
     to_signed,
     to_unsigned,
 )
@@ -55,7 +55,7 @@ START = position()
 
 @pytest.fixture
 def config(ledger_url: str) -> Config:
-    return Config(etl=Etl(ledger=ledger_url))
+    return Config(etl=EtlSettings(ledger=ledger_url))
 
 
 @pytest.fixture
@@ -174,14 +174,14 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     batches.commit_batch(
         database, consumer, batch(8, group("late"), start=7)
     )  # after the freeze: belongs to a later bucket
-    assert opened(database).state is State.FROZEN
+    assert opened(database).state is HourState.FROZEN
     frontiers.seal(database, closer, {"click": [seal(audit_next=11)]}, [opened(database)])
     frontiers.close_all(database, closer, [frontiers.Closing(opened(database), manifest())])
     reopened = opened(database)
     assert (reopened.hour, reopened.state, reopened.settled_next) == (
         HOUR.next(),
-        State.OPEN,
-        AuditOffsets.of(11),
+        HourState.OPEN,
+        AuditOffsets.from_offsets(11),
     )
     assert listed(database) == ["a"]
     frontiers.freeze(database, closer, [reopened], TOPICS)
@@ -218,7 +218,7 @@ def test_unfreezing_takes_the_listing_back_and_keeps_the_alarm(database: Databas
     frontiers.freeze(database, closer, [opened(database)], TOPICS)
     frontiers.unfreeze_all(database, closer, [(opened(database), ["range 12 is missing"])])
     again = opened(database)
-    assert (again.state, again.alarm) == (State.OPEN, ("range 12 is missing",))
+    assert (again.state, again.alarm) == (HourState.OPEN, ("range 12 is missing",))
     assert listed(database) == []
 
 
@@ -233,7 +233,11 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
 
     def found(hour: Hour, at_least: int, below: int) -> list[AuditGroup]:
         return promises_between(
-            database, "click", {hour.start_s}, AuditOffsets.of(at_least), AuditOffsets.of(below)
+            database,
+            "click",
+            {hour.start_s},
+            AuditOffsets.from_offsets(at_least),
+            AuditOffsets.from_offsets(below),
         )
 
     assert found(HOUR, 0, 6) == [audits[0]]

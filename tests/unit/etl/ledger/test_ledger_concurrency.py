@@ -19,7 +19,7 @@ from hourmark.errors import UsageError
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import StagedBatch, State
+from hourmark_etl.model import HourState, StagedBatch
 
 DRIVERS = 4
 
@@ -107,7 +107,7 @@ def test_of_closers_that_freeze_one_hour_exactly_one_does(drivers: list[Database
     (opened,) = frontiers.frontiers(drivers[0], 3600)
     outcomes = at_once([partial(frontiers.freeze, d, lease, [opened], TOPICS) for d in drivers])
     assert refused(outcomes) == DRIVERS - 1
-    assert [f.state for f in frontiers.frontiers(drivers[1], 3600)] == [State.FROZEN]
+    assert [f.state for f in frontiers.frontiers(drivers[1], 3600)] == [HourState.FROZEN]
 
 
 def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(

@@ -34,7 +34,7 @@ from hourmark_etl.ledger import frontiers as frontiers_module
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.model import State
+from hourmark_etl.model import HourState
 
 DIGESTED: Final = (
     tables.positions,
@@ -198,12 +198,12 @@ def test_a_damaged_frontier_is_a_state_of_its_own(world: World) -> None:
     staged(world)
     row = {"type": "click", "settled_next": 0}
     put(world.database, tables.frontiers, row, "settled_next", 1 << 20)
-    assert frontier(world).state is State.DAMAGED
+    assert frontier(world).state is HourState.DAMAGED
     poll(world)
     assert wait_of(world).phase == "ledger"
-    assert [f.event_type for f in frontiers(world.database, 3600) if f.state is State.DAMAGED] == [
-        "click"
-    ]
+    assert [
+        f.event_type for f in frontiers(world.database, 3600) if f.state is HourState.DAMAGED
+    ] == ["click"]
 
 
 @pytest.mark.parametrize("listed", [None, FIRST_HOUR.start_s - 7200, FIRST_HOUR.start_s + 3600])
@@ -231,7 +231,8 @@ def test_a_sealed_hour_whose_listing_changed_is_not_written(
     poll(world)
     world.check()
     assert (
-        frontier(world).state is State.SEALED and ("click", FIRST_HOUR) not in world.judge.manifests
+        frontier(world).state is HourState.SEALED
+        and ("click", FIRST_HOUR) not in world.judge.manifests
     )
     assert "which was sealed with 2" in wait_of(world).what[0]
     assert grade(world, "view") == "proved"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.postgres import Postgres
 
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import ConfigError, Unavailable
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.ledger.database import Database
@@ -47,7 +47,7 @@ def test_a_wrong_ledger_url_is_refused_by_the_name_of_the_setting_and_without_it
 
 
 def test_a_password_is_never_shown() -> None:
-    assert shown(POSTGRESQL) == "postgresql://(hidden)@db.example/hourmark?(hidden)"
+    assert redact_setting(POSTGRESQL) == "postgresql://(hidden)@db.example/hourmark?(hidden)"
 
 
 def test_a_server_that_is_away_is_unavailable_without_its_password(tmp_path: Path) -> None:

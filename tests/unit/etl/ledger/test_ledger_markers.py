@@ -13,7 +13,7 @@ from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.records import rewritten
 from tests.support.rules import put_rules
 
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Finding
 from hourmark_etl.errors import ForeignLedger
@@ -113,7 +113,7 @@ def test_a_new_ledger_on_an_old_root_is_refused(
     with pytest.raises(ForeignLedger, match="types that this ledger has never heard of"):
         check(life, copied[0])
     later = FIRST.next().next()
-    put_rules(Config(etl=Etl(ledger=url)), life.declared, life.sources, later)
+    put_rules(Config(etl=EtlSettings(ledger=url)), life.declared, life.sources, later)
     with pytest.raises(ForeignLedger, match="has closed none of the type"):
         check(life, copied[0])
 
@@ -153,7 +153,10 @@ def test_first_hours_are_recorded_once_and_new_types_beside_them(
     )
     more = life.declared[0].model_copy(update={"name": "more"})
     put_rules(
-        Config(etl=Etl(ledger=ledger_url)), [*life.declared, more], life.sources, FIRST.next()
+        Config(etl=EtlSettings(ledger=ledger_url)),
+        [*life.declared, more],
+        life.sources,
+        FIRST.next(),
     )
     record_first_hours(life.storage, life.database, LENGTH_S)
     assert [r.first_hours_s for r in read_first_hours(life.storage)][1:] == [

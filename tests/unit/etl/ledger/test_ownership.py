@@ -10,28 +10,32 @@ from typing import NoReturn
 import pytest
 from tests.support.records import HOUR, TOPIC, evidence, frontier, manifest, position, seal
 
-from hourmark.records.manifest import Offsets
-from hourmark_etl.closing.publishing import check_foreign_root, check_other_seal, check_published
+from hourmark.records.manifest import BucketOffset
+from hourmark_etl.closing.publishing import (
+    check_foreign_root,
+    check_not_published,
+    check_seal_matches,
+)
 from hourmark_etl.errors import ForeignLedger
-from hourmark_etl.model import AuditOffsets, State
+from hourmark_etl.model import AuditOffsets, HourState
 from hourmark_etl.storage import AccessDenied, LocalDisk
 
 SEAL = seal(audit_next=7, offsets=(position(42),))
-OPENED, SEALED = frontier(), frontier(state=State.SEALED, seal=SEAL)
+OPENED, SEALED = frontier(), frontier(state=HourState.SEALED, seal=SEAL)
 MARKER = manifest(
     ledger="mine",
     evidence=evidence(audit_next={"0": 7}),
-    offsets=[Offsets(topic=TOPIC, topic_id=SEAL.offsets[0].topic_id, partition=0, next=42)],
+    offsets=[BucketOffset(topic=TOPIC, topic_id=SEAL.offsets[0].topic_id, partition=0, next=42)],
 )
 
 
 def test_an_open_hour_whose_bucket_stands_means_an_older_ledger(tmp_path: Path) -> None:
     storage = LocalDisk(root=tmp_path)
-    check_published(storage, [OPENED])
+    check_not_published(storage, [OPENED])
     storage.write_new(f"{HOUR.bucket_path('click')}/_SUCCESS", b"{}")
     with pytest.raises(ForeignLedger, match="has not closed click 2027-01-15T08"):
-        check_published(storage, [OPENED])
-    check_published(storage, [frontier(hour=HOUR.next())])
+        check_not_published(storage, [OPENED])
+    check_not_published(storage, [frontier(hour=HOUR.next())])
 
 
 def test_what_a_local_disk_does_not_let_be_seen_is_said_of_its_type(
@@ -42,7 +46,7 @@ def test_what_a_local_disk_does_not_let_be_seen_is_said_of_its_type(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "stat", denied)
-        (trouble,) = check_published(LocalDisk(root=tmp_path), [OPENED])
+        (trouble,) = check_not_published(LocalDisk(root=tmp_path), [OPENED])
     assert trouble.frontier == OPENED and isinstance(trouble.error, AccessDenied)
 
 
@@ -85,13 +89,13 @@ def test_buckets_of_another_length_make_a_foreign_root_too(tmp_path: Path) -> No
 
 
 def test_only_a_marker_of_the_own_seal_is_taken_as_the_truth() -> None:
-    check_other_seal(MARKER, SEAL, "mine")
+    check_seal_matches(MARKER, SEAL, "mine")
     for other in (
-        dataclasses.replace(SEAL, audit_next=AuditOffsets.of(8)),
+        dataclasses.replace(SEAL, audit_next=AuditOffsets.from_offsets(8)),
         dataclasses.replace(SEAL, offsets=(position(41),)),
         dataclasses.replace(SEAL, offsets=()),
     ):
         with pytest.raises(ForeignLedger, match="with other contents"):
-            check_other_seal(MARKER, other, "mine")
+            check_seal_matches(MARKER, other, "mine")
     with pytest.raises(ForeignLedger, match="by ledger mine"):
-        check_other_seal(MARKER, SEAL, "another")
+        check_seal_matches(MARKER, SEAL, "another")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.support.records import HOUR, manifest, tailer
 
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
-from hourmark.rollback.obstacle import NothingHere
+from hourmark.rollback.obstacle import NothingToCheck
 from hourmark.rollback.version import VERSIONS
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import Database
@@ -31,7 +31,7 @@ def ledger(ledger_url: str) -> Iterator[Database]:
 
 
 def of_ledger(url: str) -> list[str]:
-    found = list(obstacles(Config(etl=Etl(ledger=url)), OLDER))
+    found = list(obstacles(Config(etl=EtlSettings(ledger=url)), OLDER))
     assert all(obstacle.to_do for obstacle in found)
     return [obstacle.seen for obstacle in found]
 
@@ -48,7 +48,7 @@ def test_a_newer_ledger_is_in_the_way_until_it_stepped_down(
 
 
 def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
-    with pytest.raises(NothingHere, match=f"no ledger at {tmp_path}/none.sqlite"):
+    with pytest.raises(NothingToCheck, match=f"no ledger at {tmp_path}/none.sqlite"):
         of_ledger(f"sqlite:///{tmp_path}/none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
 
@@ -71,7 +71,7 @@ def test_a_marker_that_says_more_is_in_the_way_for_good(
             "type": "click",
             "hour": hour,
             "grade": "proved",
-            "manifest": text.sealed().encode().decode(),
+            "manifest": text.with_own_digest().encode().decode(),
             "closed_at_ms": 1,
         }
         for hour, text in (

@@ -19,7 +19,7 @@ from hourmark.config.loading import load_config
 from hourmark.errors import Finding, UsageError
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Book, Grade
+from hourmark.records.manifest import Grade, HourTotals
 from hourmark.records.ranges import RangeId
 from hourmark_etl.ledger import frontiers, tables
 from hourmark_etl.operators.audit import audit
@@ -98,7 +98,7 @@ def looked_at(said: str) -> dict[str, Any]:
 
 def test_a_closed_hour_with_duplicates_and_unaudited_adds_up(world: World, run: Run) -> None:
     world.deliver([(ONE, ids(1, 2, 3)), (ONE, ids(1, 2, 3)), (TWO, ids(4))], WHOLE)
-    world.close("click", Book(rows=7, events=4, promised=3, unaudited=1))
+    world.close("click", HourTotals(rows=7, events=4, promised=3, unaudited=1))
     world.deliver([(TWO, ids(9, hour=NEXT))], [])
     said = run("click", *FROM, "--ranges", "--json")
     found = hours(said)[str(HOUR)]
@@ -149,7 +149,7 @@ def test_a_group_that_is_missing_in_the_ledger_names_its_file(world: World, run:
 
 def test_a_bucket_that_does_not_hold_what_it_took_in_is_told(world: World, run: Run) -> None:
     world.deliver(WHOLE, WHOLE)
-    world.close("click", Book(rows=3, events=2, promised=3, unaudited=0))
+    world.close("click", HourTotals(rows=3, events=2, promised=3, unaudited=0))
     run(*FROM)  # it says that one was a duplicate, and counts agree: …
     run(
         *FROM, "--ranges"
@@ -173,7 +173,7 @@ def test_duplicates_that_hide_a_loss_from_counts_do_not_hide_it_from_ranges(
     world: World, run: Run
 ) -> None:
     world.deliver([(ONE, ids(1, 2)), (ONE, ids(1))], WHOLE)
-    world.close("click", Book(rows=3, events=2, promised=3, unaudited=0))
+    world.close("click", HourTotals(rows=3, events=2, promised=3, unaudited=0))
     run(*FROM)
     said = run(*FROM, "--ranges", finds=True)
     assert "[proof] promises of a proved bucket are not kept by what is staged" in said
@@ -182,7 +182,7 @@ def test_duplicates_that_hide_a_loss_from_counts_do_not_hide_it_from_ranges(
 
 def test_a_settled_promise_without_rows_names_its_range(world: World, run: Run) -> None:
     world.deliver(*LOST)
-    world.close("click", Book(rows=1, events=1, promised=4, unaudited=0))
+    world.close("click", HourTotals(rows=1, events=1, promised=4, unaudited=0))
     said = run(*FROM, finds=True)
     assert "[proof] 4 events are promised and settled, buckets took in 1 rows only" in said
     assert f"range {ONE.hex()} (range of web" in said and "3 promised, 0 found" in said
@@ -190,7 +190,9 @@ def test_a_settled_promise_without_rows_names_its_range(world: World, run: Run) 
 
 def test_a_bucket_that_timed_out_waives_what_is_missing(world: World, run: Run) -> None:
     world.deliver(*LOST)
-    world.close("click", Book(rows=1, events=1, promised=4, unaudited=0), grade=Grade.TIMED_OUT)
+    world.close(
+        "click", HourTotals(rows=1, events=1, promised=4, unaudited=0), grade=Grade.TIMED_OUT
+    )
     said = run("click", *FROM, "--ranges", "--json")
     assert (hours(said)[str(HOUR)]["waived"], hours(said)[str(HOUR)]["state"]) == (3, "timed_out")
 
@@ -199,7 +201,7 @@ def test_the_books_of_hours_whose_staged_files_are_cleaned_away_come_from_manife
     world: World, run: Run
 ) -> None:
     world.deliver(WHOLE, WHOLE)
-    world.close("click", Book(rows=3, events=3, promised=3, unaudited=0))
+    world.close("click", HourTotals(rows=3, events=3, promised=3, unaudited=0))
     before = run("click", *FROM, "--json")
     world.forget(of=(tables.groups, tables.audit_groups, tables.staged_files))
     assert run("click", *FROM, "--ranges", "--json") == before
@@ -209,7 +211,7 @@ def test_a_damaged_staged_file_is_said_where_ranges_cannot_be_told(
     world: World, run: Run, tmp_path: Path
 ) -> None:
     world.deliver([(TWO, ids(4))], WHOLE)
-    world.close("click", Book(rows=1, events=1, promised=3, unaudited=1))
+    world.close("click", HourTotals(rows=1, events=1, promised=3, unaudited=1))
     for found in (tmp_path / "root" / "_staging").rglob("events-*"):
         found.write_bytes(b"damaged")
     said = run(*FROM, finds=True)
@@ -269,7 +271,7 @@ def test_closed_buckets_before_the_span_are_said_to_be_there_with_the_way_to_loo
     world: World, run: Run
 ) -> None:
     world.deliver(WHOLE, WHOLE)
-    world.close("click", Book(rows=3, events=3, promised=3, unaudited=0))
+    world.close("click", HourTotals(rows=3, events=3, promised=3, unaudited=0))
     later = NEXT
     said = run("click", "--from", str(later), "--to", str(later))
     assert (

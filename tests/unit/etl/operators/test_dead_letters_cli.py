@@ -27,7 +27,7 @@ from hourmark_etl.operators.letters import counted_by, described, moment_ms
 from hourmark_etl.storage import LocalDisk
 
 Run = Callable[..., Result]
-HOUR = Hour.of(NOW_MS, 3600)
+HOUR = Hour.containing(NOW_MS, 3600)
 BODY = syslog() + syslog(msg=b"{") + b"no \x1b[31msyslog\xff\n\n" + syslog(msg=b"{}")
 
 

@@ -21,12 +21,12 @@ from tests.support.closing import (
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS
 from tests.support.simulator.world import World
 
-from hourmark.records.manifest import MARKER, Previous
+from hourmark.records.manifest import MARKER, PreviousMarker
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.closing.publishing import Publisher
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.overrides import changes_nothing
-from hourmark_etl.model import Phase, State
+from hourmark_etl.model import ClosingPhase, HourState
 from hourmark_etl.storage import StorageError
 
 
@@ -68,14 +68,14 @@ def test_an_hour_after_a_bucket_whose_marker_is_lost_closes_by_an_override_with_
     world.check = lambda: None  # type: ignore[method-assign]
     settle(world, hour(1))
     wait = wait_of(world)
-    assert (frontier(world).state, wait.phase) == (State.SEALED, Phase.UNWRITABLE)
+    assert (frontier(world).state, wait.phase) == (HourState.SEALED, ClosingPhase.UNWRITABLE)
     assert "bucket force" in wait.what[0] and not changes_nothing(frontier(world), wait)
     world.clock.advance(1)
     override(world)
     polls(world)
     assert frontier(world).hour > hour(1)
     following = read_manifest(world.storage, "click", hour(1))
-    assert following.grade.value == "forced" and following.previous == Previous.of(
+    assert following.grade.value == "forced" and following.previous == PreviousMarker.from_marker(
         str(FIRST_HOUR), marker
     )
     assert any(
@@ -98,7 +98,7 @@ def test_a_sealed_hour_whose_late_events_cannot_be_compared_with_a_lost_bucket_c
     world.check = lambda: None  # type: ignore[method-assign]
     settle(world, hour(1))
     wait = wait_of(world)
-    assert (frontier(world).state, wait.phase) == (State.SEALED, Phase.UNWRITABLE)
+    assert (frontier(world).state, wait.phase) == (HourState.SEALED, ClosingPhase.UNWRITABLE)
     world.clock.advance(1)
     override(world)
     polls(world)
@@ -124,7 +124,7 @@ def sealed(world: World, patch: pytest.MonkeyPatch) -> None:
                 world.closer.step()
             except StorageError:
                 break
-    assert frontier(world).state is State.SEALED
+    assert frontier(world).state is HourState.SEALED
 
 
 @pytest.mark.parametrize("row", ["schema", "group"])
@@ -139,5 +139,5 @@ def test_a_sealed_hour_that_waits_for_a_row_of_the_ledger_names_the_ledger(
         else:
             connection.execute(delete(tables.groups).where(tables.groups.c.type == "click"))
     polls(world)
-    assert wait_of(world).phase is Phase.LEDGER
+    assert wait_of(world).phase is ClosingPhase.LEDGER
     assert frontier(world, "view").hour > FIRST_HOUR

@@ -15,12 +15,12 @@ from tests.support.records import END, HOUR, blocker, evidence, frontier, manife
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
-from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
+from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference
 from hourmark_etl.ledger.overrides import Blocker, Override
-from hourmark_etl.model import Phase, Reporter, State
+from hourmark_etl.model import ClosingPhase, HourState, ReportedSource
 from hourmark_etl.operators.explain import REASONS_SHOWN, Explanation, Facts, Reason, as_lines, why
 
-PHASES = tuple(Phase)
+PHASES = tuple(ClosingPhase)
 FIRST = Hour(HOUR.start_s - 2 * 3600)
 TAILER = tailer(received_at_ms=END + 60_000, caught_up_at_ms=END + 60_000, heard_at_ms=END + 60_000)
 SERVICE = dataclasses.replace(
@@ -28,7 +28,7 @@ SERVICE = dataclasses.replace(
 )
 
 
-def behind(**changes: Any) -> Reporter:
+def behind(**changes: Any) -> ReportedSource:
     """A tailer that is."""
     usual: dict[str, Any] = {
         "host_id": "b" * 32,
@@ -41,7 +41,7 @@ def behind(**changes: Any) -> Reporter:
 
 BEHIND = behind()
 FRONTIER = frontier(first_hour=FIRST)
-SEALED = dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal(grade="forced"))
+SEALED = dataclasses.replace(FRONTIER, state=HourState.SEALED, seal=seal(grade="forced"))
 OVERRIDE = Override(
     event_type="click",
     hour_s=HOUR.start_s,
@@ -198,9 +198,9 @@ def test_without_any_service_one_is_to_be_started() -> None:
 
 def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_told_once() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
-    said = clocks_apart(Reports([gone]), END + 60_000)
+    said = describe_clock_difference(LatestReports([gone]), END + 60_000)
     assert said is not None
-    reason = only(reporters=(gone,), wait=blocker(Phase.REPORTS, said))
+    reason = only(reporters=(gone,), wait=blocker(ClosingPhase.REPORTS, said))
     assert "every delivery service has said goodbye, service svc" in reason.what
     answer = why(facts(reporters=(gone,)))
     assert answer.times_out_at_ms is None, "without a service, a deadline waives nothing"
@@ -208,7 +208,7 @@ def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: Phase) -> None:
+def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: ClosingPhase) -> None:
     wait = blocker(phase, "mirror: events.click-0 is at 5 of 9", since_ms=END + 5_000)
     reason = only(wait=wait)
     assert reason.what == f"({phase}) mirror: events.click-0 is at 5 of 9"
@@ -219,13 +219,13 @@ def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: Pha
 
 def test_a_source_that_the_closer_names_too_is_told_once() -> None:
     wait = blocker(
-        Phase.REPORTS, f"tailer db source app ({'b' * 32}): caught up 9.0 s before its end"
+        ClosingPhase.REPORTS, f"tailer db source app ({'b' * 32}): caught up 9.0 s before its end"
     )
     assert len(why(facts(reporters=(SERVICE, BEHIND), wait=wait)).reasons) == 1
 
 
 def test_what_the_closer_waited_for_in_an_earlier_hour_is_not_told() -> None:
-    reason = only(wait=blocker(Phase.PROOF, "old news", hour=FIRST, since_ms=1))
+    reason = only(wait=blocker(ClosingPhase.PROOF, "old news", hour=FIRST, since_ms=1))
     assert "nothing that the ledger knows of" in reason.what
 
 
@@ -252,8 +252,8 @@ def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> No
     assert "`hourmark etl set-aside ls click`" in last.do
 
 
-@pytest.mark.parametrize("phase", [Phase.CONFLICT, Phase.STAGED, Phase.LEDGER])
-def test_what_no_deadline_waives_has_none(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [ClosingPhase.CONFLICT, ClosingPhase.STAGED, ClosingPhase.LEDGER])
+def test_what_no_deadline_waives_has_none(phase: ClosingPhase) -> None:
     assert why(facts(wait=blocker(phase, "…"))).times_out_at_ms is None
 
 
@@ -286,7 +286,7 @@ def test_a_later_hour_waits_for_those_before_it_and_tells_why_they_wait() -> Non
 def test_frozen_and_sealed_hours_say_what_is_done_with_them() -> None:
     assert (
         "listed and being proved"
-        in why(facts(frontier=dataclasses.replace(FRONTIER, state=State.FROZEN))).summary
+        in why(facts(frontier=dataclasses.replace(FRONTIER, state=HourState.FROZEN))).summary
     )
     answer = why(facts(frontier=SEALED))
     assert "sealed as forced" in answer.summary and answer.times_out_at_ms is None
@@ -330,7 +330,7 @@ def test_many_reasons_are_cut_short_and_counted() -> None:
 
 reporters = st.lists(
     st.builds(
-        Reporter,
+        ReportedSource,
         host_id=st.text("abc", min_size=1, max_size=2),
         source=st.sampled_from(["app", "other"]),
         host_name=st.just("h"),
@@ -350,7 +350,7 @@ reporters = st.lists(
 
 @given(
     reporters,
-    st.sampled_from(State),
+    st.sampled_from(HourState),
     st.integers(-3, 3),
     st.none()
     | st.builds(
@@ -364,11 +364,15 @@ reporters = st.lists(
     st.integers(-4_000_000, 8_000_000),
 )
 def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
-    said: list[Reporter], state: State, hours: int, wait: Blocker | None, since_end_ms: int
+    said: list[ReportedSource],
+    state: HourState,
+    hours: int,
+    wait: Blocker | None,
+    since_end_ms: int,
 ) -> None:
     asked = Hour(HOUR.start_s + hours * 3600)
     opened = dataclasses.replace(
-        FRONTIER, state=state, alarm=("row of frontiers",) if state is State.DAMAGED else ()
+        FRONTIER, state=state, alarm=("row of frontiers",) if state is HourState.DAMAGED else ()
     )
     answer = why(
         facts(asked, frontier=opened, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms)
@@ -380,7 +384,9 @@ def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
 
 
 def test_a_conflict_names_the_range_and_the_override_and_no_deadline() -> None:
-    wait = blocker(Phase.CONFLICT, "range aa has 2 audit records that differ: …", since_ms=END + 1)
+    wait = blocker(
+        ClosingPhase.CONFLICT, "range aa has 2 audit records that differ: …", since_ms=END + 1
+    )
     answer = why(facts(wait=wait))
     (reason,) = answer.reasons
     assert reason.what == "(conflict) range aa has 2 audit records that differ: …"

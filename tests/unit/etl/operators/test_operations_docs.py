@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.documents import ROOT, console_lines, resolved
 from tools import verify_bucket
 
-from hourmark_etl.model import Phase
+from hourmark_etl.model import ClosingPhase
 from hourmark_etl.telemetry.metrics import Metrics
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
@@ -148,5 +148,5 @@ def test_every_phase_has_its_exit_in_the_table() -> None:
         if line.startswith("| `")
     ]
     named = {phase for row in rows for phase in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert named == {phase.value for phase in Phase}
+    assert named == {phase.value for phase in ClosingPhase}
     assert all(len(row.split("|")) == 6 and row.split("|")[4].strip() for row in rows)

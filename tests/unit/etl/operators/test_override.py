@@ -24,7 +24,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.heartbeat import BEAT_SECONDS, Heartbeat, beat, driver_seen_ms
 from hourmark_etl.ledger.overrides import overrides, put_blockers
-from hourmark_etl.model import Phase
+from hourmark_etl.model import ClosingPhase
 from hourmark_etl.operators.bucket import bucket
 from hourmark_etl.storage import LocalDisk
 
@@ -50,7 +50,7 @@ def run(file: Path) -> Run:
     return lambda *arguments: CliRunner().invoke(bucket, [*arguments, "--config", str(file)])
 
 
-def block(database: Database, phase: Phase, what: str) -> None:
+def block(database: Database, phase: ClosingPhase, what: str) -> None:
     """What click's hour waits for."""
     put_blockers(database, database.acquire("closer"), [blocker(phase, what, hour=PAST)], ())
 
@@ -159,7 +159,7 @@ def test_force_without_a_reason_is_wrong_use(database: Database, run: Run) -> No
 def test_ls_shows_the_hours_that_are_open_with_what_they_wait_for(
     database: Database, run: Run
 ) -> None:
-    block(database, Phase.CONTROL, "mirror: 5 of 9")
+    block(database, ClosingPhase.CONTROL, "mirror: 5 of 9")
     result = run("ls")
     assert result.exit_code == 0
     _, click, view = result.stdout.splitlines()
@@ -176,7 +176,7 @@ def die(database: Database, minutes: int) -> None:
 
 
 def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run) -> None:
-    block(database, Phase.CONTROL, "mirror: 5 of 9")
+    block(database, ClosingPhase.CONTROL, "mirror: 5 of 9")
     die(database, 47)
     why = run("why", "click", str(PAST)).stdout.splitlines()
     assert (
@@ -237,7 +237,7 @@ def test_an_override_for_a_sealed_hour_is_refused_with_what_it_waits_for(
     )
     assert "it is written and published by the driver" in said
     what = "file:///root/click/… stands, and is no bucket of Hourmark's"
-    block(database, Phase.PUBLISHING, what)
+    block(database, ClosingPhase.PUBLISHING, what)
     assert f"it waits for: (publishing) {what}" in str(force(run).exception)
     assert overrides(database) == {}
 
@@ -246,7 +246,7 @@ def test_an_override_for_a_sealed_hour_whose_file_is_lost_says_what_it_gives_up(
     database: Database, run: Run
 ) -> None:
     seal_click(database, "timed_out")
-    block(database, Phase.STAGED, "_staging/1/events-2 …")
+    block(database, ClosingPhase.STAGED, "_staging/1/events-2 …")
     result = force(run)
     assert result.exit_code == 0 and list(overrides(database)) == ["click"]
     assert (
@@ -265,7 +265,7 @@ def test_an_override_for_all_types_says_which_hours_are_sealed_already(
     result = force(run, "--all-types")
     assert isinstance(result.exception, UsageError)
     assert f"about to be published by the driver: click {PAST}" in str(result.exception)
-    block(database, Phase.PUBLISHING, "something stands there")
+    block(database, ClosingPhase.PUBLISHING, "something stands there")
     result = force(run, "--all-types")
     assert result.exit_code == 0
     assert f"click {PAST}: sealed already, and closes as it is" in result.stdout

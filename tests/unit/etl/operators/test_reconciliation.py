@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Book, Grade
+from hourmark.records.manifest import Grade, HourTotals
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.operators.reconciliation import (
     UNLISTED,
@@ -77,7 +77,7 @@ class History:
         )
         origins = {r[0] for r in listed} | set(promised)
         entries = {
-            at(o): Book(
+            at(o): HourTotals(
                 rows=sum(r[0] == o for r in listed),
                 events=sum(hour == o for hour, _ in taken),
                 promised=promised[o],
@@ -113,7 +113,7 @@ class History:
             event_type="click",
             length_s=LENGTH,
             frontier_s=at(self.frontier),
-            settled_next=AuditOffsets.of(self.settled_next),
+            settled_next=AuditOffsets.from_offsets(self.settled_next),
             alarm=(),
             listed=dict(listed),
             promised=promised,

@@ -17,7 +17,7 @@ from tests.support.kafka_logs import Logs, of_two_sites
 from tests.support.records import audit_record
 from tests.support.rules import ledger_of_click
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.errors import UsageError
 from hourmark.kafka.topic_names import AUDIT
 from hourmark.records.audit import Promise
@@ -88,14 +88,14 @@ def test_what_nobody_could_be_asked_for_is_unknown_and_exits_with_1(run: Run) ->
 def test_a_line_is_traced_from_what_its_host_printed(run: Run, edge: Logs) -> None:
     edge.is_away = False
     now_ms = tracing.AT_MS
-    value = frame(1) + tracing.datum(tracing.event())
+    value = framing_header(1) + tracing.datum(tracing.event())
     edge.append("events.click", now_ms, RecordKey(tracing.EVENT, tracing.RANGE).encode(), value)
-    promised = (Promise("click", Hour.of(now_ms).start_s, 1, tracing.EVENT.low64),)
+    promised = (Promise("click", Hour.containing(now_ms).start_s, 1, tracing.EVENT.low64),)
     edge.append(
         AUDIT,
         now_ms,
         bytes(tracing.RANGE),
-        frame(1) + audit_record(range_id=tracing.RANGE, promised=promised).encode(),
+        framing_header(1) + audit_record(range_id=tracing.RANGE, promised=promised).encode(),
     )
     printed = {
         "stage": "acknowledged",
@@ -128,7 +128,9 @@ def lyon(file: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
     """The edge of a second site, which has the event; the first site and the centre have
     nothing.
     """
-    ledger_of_click(f"sqlite:///{file.parent}/ledger.sqlite", Hour.of(tracing.AT_MS)).close()
+    ledger_of_click(
+        f"sqlite:///{file.parent}/ledger.sqlite", Hour.containing(tracing.AT_MS)
+    ).close()
     sites = of_two_sites(file)
     monkeypatch.setattr(topics, "Cluster", lambda settings, _: sites[settings.bootstrap])
     monkeypatch.setattr(topics, "CommittedReader", lambda logs, *_, **__: logs)
@@ -144,7 +146,7 @@ def lyon(file: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
         "events.click",
         tracing.AT_MS,
         RecordKey(tracing.EVENT, tracing.RANGE).encode(),
-        frame(1) + tracing.datum(tracing.event()),
+        framing_header(1) + tracing.datum(tracing.event()),
     )
     return made
 

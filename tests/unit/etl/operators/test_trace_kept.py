@@ -14,8 +14,8 @@ from tests.support.containers import append_all
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
 
-from hourmark.avro.framing import event_schema, frame
-from hourmark.config.groups import Etl, Storage
+from hourmark.avro.framing import event_schema, framing_header
+from hourmark.config.groups import EtlSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Partition
 from hourmark.records.event_id import EventId, LineIds
@@ -46,7 +46,9 @@ def life(tmp_path: Path) -> Iterator[Life]:
     made = Life(MemoryStorage(), f"sqlite:///{tmp_path}/ledger.sqlite")
     log = made.topics.logs["events.click"]
     for part in (range(100), range(100, COUNT)):
-        log += [(RecordKey(IDS[n], RANGE).encode(), frame(1) + datum(IDS[n], n)) for n in part]
+        log += [
+            (RecordKey(IDS[n], RANGE).encode(), framing_header(1) + datum(IDS[n], n)) for n in part
+        ]
         made.stage()
     yield made
     made.database.close()
@@ -211,8 +213,8 @@ def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_t
 ) -> None:
     close(life)
     gone = Config(
-        etl=Etl(ledger=f"sqlite:///{tmp_path}/none.sqlite"),
-        storage=Storage(root=f"file://{tmp_path}/root"),
+        etl=EtlSettings(ledger=f"sqlite:///{tmp_path}/none.sqlite"),
+        storage=StorageSettings(root=f"file://{tmp_path}/root"),
     )
 
     def lost() -> Database:

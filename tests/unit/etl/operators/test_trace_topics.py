@@ -10,8 +10,8 @@ from tests.support.kafka_logs import Logs
 from tests.support.records import audit_record
 from tests.support.tracing import EVENT, RANGE
 
-from hourmark.avro.framing import frame
-from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.avro.framing import framing_header
+from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT
 from hourmark.records.event_id import EventId, LineIds
@@ -44,13 +44,15 @@ def topics(edge: Logs, central: Logs, monkeypatch: pytest.MonkeyPatch) -> Topics
     monkeypatch.setattr(
         module, "CommittedReader", lambda _, name, **__: edge if name == "edge" else central
     )
-    return Topics(Kafka(central=KafkaCluster()), lambda _: None, now_ms=NOW_MS, records_max=50)
+    return Topics(
+        KafkaSettings(central=KafkaCluster()), lambda _: None, now_ms=NOW_MS, records_max=50
+    )
 
 
 def send(
     edge: Logs, at_ms: int, event_id: EventId = EVENT, range_id: RangeId = RANGE, position: int = 5
 ) -> int:
-    value = frame(1) + tracing.datum(tracing.event(event_id) | {"position": position})
+    value = framing_header(1) + tracing.datum(tracing.event(event_id) | {"position": position})
     return edge.append(TOPIC, at_ms, RecordKey(event_id, range_id).encode(), value)
 
 
@@ -58,7 +60,7 @@ def promise(
     edge: Logs, at_ms: int, range_id: RangeId = RANGE, topic: str = AUDIT, **more: object
 ) -> int:
     record = audit_record(range_id=range_id, **more)
-    return edge.append(topic, at_ms, bytes(range_id), frame(1) + record.encode())
+    return edge.append(topic, at_ms, bytes(range_id), framing_header(1) + record.encode())
 
 
 def other(number: int) -> RangeId:

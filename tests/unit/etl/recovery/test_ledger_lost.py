@@ -13,7 +13,7 @@ from tests.support.buckets import HOUR, TYPE, usual_plan
 
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import Unavailable
-from hourmark_declare.servers import servers
+from hourmark_declare.servers import open_targets
 from hourmark_etl.cli import etl
 from hourmark_etl.driver import run as run_job
 from hourmark_etl.ledger.database import Database
@@ -41,7 +41,7 @@ LOSSES = [lost_by_a_file, lost_by_an_empty_file, lost_by_a_start]
 
 
 def apply_types(file: Path) -> None:
-    with servers(load_config(file), lambda _: None):
+    with open_targets(load_config(file), lambda _: None):
         pass
 
 

@@ -22,14 +22,14 @@ from hourmark.config.loading import Config
 from hourmark.errors import Finding, UsageError
 from hourmark.records.event_id import SIZE
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Book
+from hourmark.records.manifest import HourTotals
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import RulesBook, TypeVersion
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.evidence import UNAUDITED_SCHEMA
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.proof.unaudited import write_unaudited
-from hourmark_etl.ids.kept import kept_path
+from hourmark_etl.ids.index_files import published_index_path
 from hourmark_etl.ids.lookups import IndexWriter
 from hourmark_etl.ledger import frontiers, tables
 from hourmark_etl.ledger.closed import IdRun, closed_buckets, paths
@@ -40,7 +40,7 @@ from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.rebuild import rebuild
-from hourmark_etl.recovery.rebuilt import Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult
 from hourmark_etl.storage import Storage
 
 SECOND = FIRST.next()
@@ -53,7 +53,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     made.close()
 
 
-def rebuilt(life: Life, target: Database) -> Rebuilt:
+def rebuilt(life: Life, target: Database) -> RebuildResult:
     return rebuild(life.outside(), target, lambda _: None)
 
 
@@ -135,7 +135,9 @@ def put_index(storage: Storage, attempt: str, buckets: Sequence[tuple[str, Hour]
         for event_type, hour in buckets:
             index.write(event_type, hour.start_s, np.zeros((5, SIZE), np.uint8))
         index.finish()
-    storage.rename_new("written.ids", path := kept_path("task", index.digest, attempt, 0))
+    storage.rename_new(
+        "written.ids", path := published_index_path("task", index.digest, attempt, 0)
+    )
     return path
 
 
@@ -163,7 +165,7 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(
     click, view = frontiers.frontiers(target, LENGTH_S)
     assert (click.hour, click.state.value) == (FIRST, "open")
     assert (view.hour, view.state.value) == (SECOND, "open")
-    assert view.settled_next == AuditOffsets.of(2)
+    assert view.settled_next == AuditOffsets.from_offsets(2)
 
 
 def lose(life: Life, path: str, how: str) -> None:
@@ -194,9 +196,9 @@ def proved(life: Life) -> Proof:
     opened = life.frontier("click")
     frontiers.freeze(life.database, life.closer, [opened], {"click": ["events.click"]})
     below = len(life.topics.logs["hourmark.audit"])
-    return Engine(life.storage, life.database, Config()).prove([opened], AuditOffsets.of(below))[
-        "click"
-    ]
+    return Engine(life.storage, life.database, Config()).prove(
+        [opened], AuditOffsets.from_offsets(below)
+    )["click"]
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:
@@ -319,7 +321,7 @@ def test_buckets_of_two_ledgers_are_refused_and_nothing_is_written(
     manifest = life.close("click")
     other = manifest.model_copy(
         update={"type": "view", "ledger": "another", "software": "hourmark 0.3.0"}
-    ).sealed()
+    ).with_own_digest()
     life.storage.write_new(f"{FIRST.bucket_path('view')}/_SUCCESS", other.encode())
     with pytest.raises(Finding, match="buckets of several ledgers"):
         rebuilt(life, target)
@@ -403,7 +405,7 @@ def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
         (rows, hour): put_unaudited(life, hour, rows) for rows in (2, 3) for hour in (FIRST, SECOND)
     }
     life.take_in("click", FIRST, 4)
-    life.close("click", Book(rows=4, events=4, promised=1, unaudited=3))
+    life.close("click", HourTotals(rows=4, events=4, promised=1, unaudited=3))
     rebuilt(life, target)
     with target.reading() as connection:
         (row,) = connection.execute(select(tables.unaudited)).mappings().all()
@@ -420,7 +422,7 @@ def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
 
 def test_damaged_unaudited_is_told_of(life: Life, target: Database) -> None:
     path = put_unaudited(life, FIRST, 1)
-    life.close("click", Book(rows=0, events=0, promised=1, unaudited=1))
+    life.close("click", HourTotals(rows=0, events=0, promised=1, unaudited=1))
     lose(life, path, "damaged")
     (note,) = rebuilt(life, target).notes
     assert path in note and "stays unmet" in note

@@ -54,7 +54,7 @@ class Played:
                 "produce"
             ):  # an hour from before the frontier to after it, of those that have begun
                 start = life.frontier(event_type).hour.start_s + (number - 2) * LENGTH_S
-                begun = Hour.of(life.now_ms).start_s + LENGTH_S
+                begun = Hour.containing(life.now_ms).start_s + LENGTH_S
                 life.produce(event_type, Hour(min(max(start, FIRST.start_s), begun)), number + 1)
             case "close" | "publish":
                 life.recover(event_type)
@@ -173,8 +173,8 @@ def test_a_planted_fault_is_noticed(
         case "looks for no promise":
             monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda *_: ())
             monkeypatch.setattr(
-                "hourmark_etl.recovery.rebuild._Rebuild._first_promise",
-                lambda _: AuditOffsets.of(1 << 60),
+                "hourmark_etl.recovery.rebuild._Rebuild._first_needed_promise",
+                lambda _: AuditOffsets.from_offsets(1 << 60),
             )
     found = compared(FAULTS[fault], str(tmp_path / "again"))
     assert found.missing or found.missing_promises

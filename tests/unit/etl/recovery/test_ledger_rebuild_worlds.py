@@ -36,7 +36,7 @@ from hourmark.kafka.topic_names import AUDIT, CONTROL, central_topic, events_top
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
-from hourmark_etl.recovery.rebuilt import Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult
 
 TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
@@ -49,7 +49,7 @@ def world(world: World) -> World:
 
 
 def now(world: World) -> Hour:
-    return Hour.of(world.clock.now_ms())
+    return Hour.containing(world.clock.now_ms())
 
 
 def live(world: World, count: int) -> None:
@@ -79,7 +79,7 @@ def poll(world: World, at: Hour | None = None) -> None:
     world.check()
 
 
-def lose(world: World) -> Rebuilt:
+def lose(world: World) -> RebuildResult:
     """The ledger; the restager reads with the rebuilt one."""
     done = lose_ledger(world)
     play_restager(world)

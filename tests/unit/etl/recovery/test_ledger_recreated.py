@@ -15,7 +15,7 @@ from tests.support.ledger_life import FIRST, Life
 from tests.support.records import position, tailer
 from tests.support.rules import put_rules
 
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, UsageError
 from hourmark.records.hours import Hour
@@ -28,7 +28,7 @@ from hourmark_etl.ledger.overrides import put_override
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import rebuild
-from hourmark_etl.recovery.rebuilt import Rebuilt
+from hourmark_etl.recovery.rebuild_result import RebuildResult
 
 SECOND = FIRST.next()
 
@@ -50,11 +50,11 @@ def started_over(life: Life, url: str, first: Hour = SECOND) -> Database:
     made = Database(url)
     LedgerRules(made).adopt(RulesBook(life.rules.records()), first)
     new = life.declared[0].model_copy(update={"name": "new"})
-    put_rules(Config(etl=Etl(ledger=url)), [*life.declared, new], life.sources, first)
+    put_rules(Config(etl=EtlSettings(ledger=url)), [*life.declared, new], life.sources, first)
     return made
 
 
-def filled(life: Life, made: Database) -> Rebuilt:
+def filled(life: Life, made: Database) -> RebuildResult:
     """The same, where the topic has the rules of this ledger."""
     return rebuild(
         dataclasses.replace(life.outside(), rules=LedgerRules(made).book()), made, lambda _: None
@@ -101,7 +101,10 @@ HELD: dict[str, Callable[[Life, Database], object]] = {
         made, made.acquire("consumer:default"), [position(topic="events.new")]
     ),
     "a revision of its own": lambda life, made: put_rules(
-        Config(etl=Etl(ledger=made._changing.url.render_as_string())), life.declared, [], SECOND
+        Config(etl=EtlSettings(ledger=made._changing.url.render_as_string())),
+        life.declared,
+        [],
+        SECOND,
     ),
     "a report": lambda life, made: say(made),
 }
@@ -129,7 +132,7 @@ def test_rules_of_a_ledger_recreated_that_contradict_the_markers_stop_a_rebuild(
     life.close("click")
     url = f"sqlite:///{tmp_path}/made-anew.sqlite"
     other = EventType(name="click", fields=[{"name": "m", "type": "string"}])
-    put_rules(Config(etl=Etl(ledger=url)), [other], life.sources, SECOND)
+    put_rules(Config(etl=EtlSettings(ledger=url)), [other], life.sources, SECOND)
     made = Database(url)
     with pytest.raises(Finding, match="schema id 1 stands for click"):
         filled(life, made)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.records import position, span
 
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import DataLoss, EtlStop, StaleDriver
 from hourmark_etl.ledger import batches as ledger
@@ -18,7 +18,7 @@ from hourmark_etl.staging.pieces import StagedNote, StagedPiece
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
-NAMING = CentralTopics.of(Kafka(), ())
+NAMING = CentralTopics.from_settings(KafkaSettings(), ())
 (AUDIT_TOPIC,) = NAMING.audits
 
 

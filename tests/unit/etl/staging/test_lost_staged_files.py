@@ -31,7 +31,7 @@ from hourmark_etl.closing.publishing import publish
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
-from hourmark_etl.model import Frontier, State
+from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.storage import Storage
 
 
@@ -107,7 +107,7 @@ def test_an_override_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_m
     world: World,
 ) -> None:
     path = sealed_and_lost(world)
-    assert frontier(world).state is State.SEALED and manifests(world) == []
+    assert frontier(world).state is HourState.SEALED and manifests(world) == []
     assert wait_of(world).phase == "staged" and "cannot be staged again" in wait_of(world).what[0]
     override(world)
     poll_for_a_while(world, 1)

@@ -22,13 +22,13 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import hold_promises, lost_behind, lost_to_retention
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, open_gaps, put_gaps, tells_lost_end
-from hourmark_etl.model import Position
+from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.offset_records import (
     OffsetRecord,
     OffsetRecorder,
-    keep_found,
+    import_recorded_gaps,
     read_offset_records,
-    take_over_gaps,
+    record_lost_ends,
 )
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import BadBlocks, StorageError
@@ -57,7 +57,7 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     recorder.poll(world.closer.lease)
     (second,) = records(world)
     assert first != second
-    recorder.keep(world.closer.lease)
+    recorder.update(world.closer.lease)
     assert records(world) == [second], "nothing has changed"
     found = read_offset_records(world.storage, ledger)
     assert found.checks and (found.gaps, found.notes) == ((), ())
@@ -77,12 +77,12 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     stale = world.database.acquire(CLOSER)
     world.database.acquire(CLOSER)
     with pytest.raises(StaleDriver):
-        OffsetRecorder(world.storage, world.database, world.clock).keep(stale)
+        OffsetRecorder(world.storage, world.database, world.clock).update(stale)
     assert len(records(world)) == 3, "one that was replaced writes and deletes nothing"
 
 
-def at(topic: str) -> Position:
-    return Position(cluster_id="c", topic_id="t", topic=topic, partition=0, next_offset=9)
+def at(topic: str) -> StagingPosition:
+    return StagingPosition(cluster_id="c", topic_id="t", topic=topic, partition=0, next_offset=9)
 
 
 def test_whether_a_log_has_lost_its_end_is_a_field_of_its_gap(world: World) -> None:
@@ -133,14 +133,14 @@ def test_a_gap_that_was_found_again_stays_open_beside_its_acceptance(world: Worl
     with world.database.transaction() as connection:
         put_gaps(connection, [accepted])
     assert all_gaps(world.database) == [accepted]
-    take_over_gaps(world.storage, world.database)
+    import_recorded_gaps(world.storage, world.database)
     assert set(all_gaps(world.database)) == {found, accepted}, (
         "the record has that acceptance too: it came before"
     )
     later = dataclasses.replace(accepted, accepted_at_ms=9)
     with world.database.transaction() as connection:
         put_gaps(connection, [later])
-    take_over_gaps(world.storage, world.database)
+    import_recorded_gaps(world.storage, world.database)
     assert found not in all_gaps(world.database), "it was accepted since"
 
 
@@ -247,11 +247,11 @@ def test_a_rebuild_that_is_killed_as_it_commits_has_kept_what_it_found(
     world.pipeline.shorten((AUDIT,), 1)
 
     def killed(*given: Any) -> None:
-        keep_found(*given)
+        record_lost_ends(*given)
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("hourmark_etl.recovery.rebuild.keep_found", killed)
+        patch.setattr("hourmark_etl.recovery.rebuild.record_lost_ends", killed)
         lose_ledger(world)
     assert world.database.ask(select(tables.positions)).all() == [], "nothing of it is committed"
     (kept,) = read_offset_records(world.storage, ledger).gaps

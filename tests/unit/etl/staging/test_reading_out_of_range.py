@@ -17,7 +17,7 @@ from hourmark.kafka import committed_reader
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.packed_reader import PackedReader
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.model import Span
+from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging import read
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import SpanReader
@@ -74,7 +74,8 @@ def test_only_what_the_log_no_longer_has_is_lost(
             reader.read(
                 [
                     ReadSpan(
-                        Span(topic=CLICK.topic, topic_id="id", partition=0, start=5, end=9), 1 << 20
+                        OffsetSpan(topic=CLICK.topic, topic_id="id", partition=0, start=5, end=9),
+                        1 << 20,
                     )
                 ]
             )

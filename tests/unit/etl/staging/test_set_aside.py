@@ -27,7 +27,7 @@ from hourmark_etl.ledger.set_aside import (
     set_aside_rows,
     unreviewed_records,
 )
-from hourmark_etl.model import SetAside, Span
+from hourmark_etl.model import OffsetSpan, SetAside
 
 CLICK = SetAside(
     topic="edge.events.click",
@@ -92,7 +92,7 @@ def test_one_review_is_of_all_records(database: Database) -> None:
 
 def test_records_of_a_span_are_left_out_when_its_file_is_staged_again(database: Database) -> None:
     put(database, CLICK)
-    span = Span(topic=CLICK.topic, topic_id="id", partition=0, start=0, end=9)
+    span = OffsetSpan(topic=CLICK.topic, topic_id="id", partition=0, start=0, end=9)
     assert {offset for *_, offset in set_aside_offsets(database, [span])} >= {3, 5}
     assert set_aside_offsets(database, [dataclasses.replace(span, topic_id="another")]) == set()
 

@@ -8,14 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from hourmark.config.loading import Config
-from hourmark.kafka.clients import learn
+from hourmark.kafka.clients import remember_brokers
 from hourmark_etl.ledger.database import Lease
-from hourmark_etl.model import Span
+from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
 from hourmark_etl.staging.planner import Schemas, StreamReader
 
 BATCH = PlannedBatch(
-    "_staging/one", ((ReadSpan(Span(topic="t", topic_id="id", partition=0, start=0, end=5), 100),),)
+    "_staging/one",
+    ((ReadSpan(OffsetSpan(topic="t", topic_id="id", partition=0, start=0, end=5), 100),),),
 )
 
 
@@ -26,7 +27,7 @@ def test_tasks_know_the_brokers_that_were_named_since_and_no_secret() -> None:
     )
     reader: Any = StreamReader(config, Lease("consumer", 1), "all", "0" * 32)
     reader._planner = SimpleNamespace(schemas=lambda _: Schemas({}, {}))
-    learn(config.kafka.edge, ["later:9092"])
+    remember_brokers(config.kafka.edge, ["later:9092"])
     (task,) = reader.partitions({}, BATCH.to_json())
     assert task.bootstrap == f"{config.kafka.edge.bootstrap},later:9092"
     assert b"pl4nted" not in pickle.dumps(task)

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.records import Row, audit_record, host_report, kafka_table, stage_plan
 
-from hourmark.avro.datum_check import REASONS, Verdict, compile_schema
-from hourmark.avro.framing import event_schema, frame
-from hourmark.config.groups import Storage
+from hourmark.avro.datum_check import REASONS, DatumVerdict, compile_schema
+from hourmark.avro.framing import event_schema, framing_header
+from hourmark.config.groups import StorageSettings
 from hourmark.records.audit import Promise
 from hourmark.records.event_id import LineIds
 from hourmark.records.host_reports import HostReport, SourceReport
@@ -29,7 +29,7 @@ from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.errors import BadRecord
 from hourmark_etl.ledger.reporters import reporters_of
-from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, Span
+from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, OffsetSpan
 from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
 from hourmark_etl.staging.read import Piece
@@ -46,7 +46,7 @@ CLICK, VIEW = TYPES
 
 def plan(folder: Path, **changes: Any) -> StagePlan:
     return stage_plan(
-        storage=Storage(root=f"file://{folder}"),
+        storage=StorageSettings(root=f"file://{folder}"),
         types=TYPES,
         audits={AUDIT: FIRST_SITE},
         hosts={HOSTS},
@@ -59,7 +59,13 @@ def key_of(time_ms: int, offset: int) -> bytes:
 
 
 def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
-    return key_of(time_ms, offset), frame(schema_id) + b"datum%d" % offset, topic, 0, offset
+    return (
+        key_of(time_ms, offset),
+        framing_header(schema_id) + b"datum%d" % offset,
+        topic,
+        0,
+        offset,
+    )
 
 
 def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedPiece:
@@ -71,7 +77,7 @@ def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedPi
     return piece
 
 
-def spans_of(table: pa.Table) -> list[Span]:
+def spans_of(table: pa.Table) -> list[OffsetSpan]:
     """Each topic-partition of the table as one span."""
     topics = [str(t) for t in table.column("topic").to_pylist()]
     places = [
@@ -83,7 +89,7 @@ def spans_of(table: pa.Table) -> list[Span]:
         )
     ]
     return [
-        Span(
+        OffsetSpan(
             topic=topic,
             topic_id="id",
             partition=partition,
@@ -179,8 +185,8 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
     )
     report = host_report()
     rows: list[Row] = [
-        (b"k", frame(9) + record.encode(), AUDIT, 0, 7),
-        (b"k", frame(9) + report.encode(), HOSTS, 0, 3),
+        (b"k", framing_header(9) + record.encode(), AUDIT, 0, 7),
+        (b"k", framing_header(9) + report.encode(), HOSTS, 0, 3),
     ]
     out = staged(rows, tmp_path)
     (file,) = out.files
@@ -202,8 +208,8 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        (b"short", frame(1), "the key does not have 24 bytes"),
-        (None, frame(1), "the key does not have 24 bytes"),
+        (b"short", framing_header(1), "the key does not have 24 bytes"),
+        (None, framing_header(1), "the key does not have 24 bytes"),
         (None, None, "the key does not have 24 bytes"),
         (bytes(24), None, "the value is null, or shorter than 5 bytes"),
         (bytes(24), b"\x00\x00", "the value is null, or shorter than 5 bytes"),
@@ -233,12 +239,17 @@ def test_a_record_that_nobody_may_write_is_set_aside_alone(
 
 
 def test_only_records_that_can_be_staged_make_a_file(tmp_path: Path) -> None:
-    piece = staged([(b"short", frame(1), CLICK, 3, 77)], tmp_path)
+    piece = staged([(b"short", framing_header(1), CLICK, 3, 77)], tmp_path)
     assert piece.files == () and len(piece.set_aside) == 1
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-NONE: Final = [b"no", frame(9), frame(9) + b"\x10\x01", frame(9) + b"\xff" * 40]
+NONE: Final = [
+    b"no",
+    framing_header(9),
+    framing_header(9) + b"\x10\x01",
+    framing_header(9) + b"\xff" * 40,
+]
 
 
 @pytest.mark.parametrize("topic", [AUDIT, HOSTS])
@@ -255,8 +266,10 @@ def test_a_record_that_nobody_may_write_on_a_control_topic_stops_with_its_place(
 def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything_else_is_staged_whole(
     tmp_path: Path,
 ) -> None:
-    good = frame(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
-    impossible = frame(9) + audit_record(promised=(Promise("click", 3600 + 7, 1, 5),)).encode()
+    good = framing_header(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
+    impossible = (
+        framing_header(9) + audit_record(promised=(Promise("click", 3600 + 7, 1, 5),)).encode()
+    )
     rows: list[Row] = [
         *((RANGE, good, AUDIT, 0, n) for n in range(3)),
         (RANGE, impossible, AUDIT, 0, 3),
@@ -287,7 +300,7 @@ def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything
 
 
 def test_the_first_valid_record_behind_bad_ones_is_found(tmp_path: Path) -> None:
-    good = frame(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
+    good = framing_header(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
     bad: list[Row] = [(b"k", b"no", AUDIT, 0, 4), (b"k", b"", AUDIT, 0, 5)]
     assert first_valid(kafka_table([*bad, (RANGE, good, AUDIT, 0, 8)]), plan(tmp_path)) == 8
     assert first_valid(kafka_table(bad), plan(tmp_path)) is None
@@ -308,7 +321,9 @@ def test_a_promise_of_what_cannot_be_stops_with_its_place(
     tmp_path: Path, promised: Promise
 ) -> None:
     """Further on nobody could say where it came from."""
-    record = frame(9) + audit_record(promised=(Promise("click", 3600, 1, 5), promised)).encode()
+    record = (
+        framing_header(9) + audit_record(promised=(Promise("click", 3600, 1, 5), promised)).encode()
+    )
     with pytest.raises(
         BadRecord,
         match=rf"topic {AUDIT} partition 0 offset 5: no range has .* events of 'cl.*ck', hour",
@@ -320,7 +335,7 @@ def test_a_promise_of_what_cannot_be_stops_with_its_place(
 def test_texts_of_control_records_are_such_as_every_ledger_takes(tmp_path: Path) -> None:
     """PostgreSQL takes no NUL, and the offset could never be passed."""
     record = audit_record(host_name="a\0b", path="/x\0", promised=(Promise("click", 3600, 1, 5),))
-    (file,) = staged([(RANGE, frame(9) + record.encode(), AUDIT, 0, 5)], tmp_path).files
+    (file,) = staged([(RANGE, framing_header(9) + record.encode(), AUDIT, 0, 5)], tmp_path).files
     (origin,) = pq.read_table(tmp_path / file.path).column("origin").to_pylist()
     assert origin == "range of a\ufffdb: /x\ufffd [0, 10) generation 0"
     source = SourceReport("s\0", None, 0, 0)
@@ -376,7 +391,7 @@ def test_datums_are_checked_by_their_own_schema_and_against_their_keys(tmp_path:
         kinds = [(CLICK, 1, SCHEMA, {"number": n}), (VIEW, 2, OTHER, {"text": "t" * n})]
         topic, schema_id, schema, more = kinds[n % 2]
         key = key_of(TIME_MS, n)
-        rows.append((key, frame(schema_id) + datum(schema, key[:16], **more), topic, 0, n))
+        rows.append((key, framing_header(schema_id) + datum(schema, key[:16], **more), topic, 0, n))
     good = staged(rows, tmp_path, programs=PROGRAMS)
     assert good.set_aside == () and sum(g.rows for g in good.groups) == 6
     rows[2] = (rows[2][0], rows[2][1][:-1], CLICK, 0, 2)  # cut off
@@ -384,8 +399,8 @@ def test_datums_are_checked_by_their_own_schema_and_against_their_keys(tmp_path:
     rows[5] = (rows[5][0], rows[5][1] + b"\0", VIEW, 0, 5)
     piece = staged(rows, tmp_path, programs=PROGRAMS)
     assert {(of.event_type, of.offsets, of.reason) for of in piece.set_aside} == {
-        ("click", (2,), REASONS[Verdict.TOO_SHORT]),
-        ("view", (3,), REASONS[Verdict.OTHER_ID]),
-        ("view", (5,), REASONS[Verdict.TRAILING]),
+        ("click", (2,), REASONS[DatumVerdict.TOO_SHORT]),
+        ("view", (3,), REASONS[DatumVerdict.OTHER_ID]),
+        ("view", (5,), REASONS[DatumVerdict.TRAILING]),
     }
     assert sum(g.rows for g in piece.groups) == 3

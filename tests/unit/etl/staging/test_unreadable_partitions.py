@@ -11,7 +11,7 @@ from tests.support.simulator.world import World
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.ledger.read_errors import ReadError, end_errors, read_errors, record_errors
-from hourmark_etl.model import Phase
+from hourmark_etl.model import ClosingPhase
 
 
 def fail(world: World, edge_topic: str) -> Partition:
@@ -35,7 +35,7 @@ def test_a_type_of_which_a_partition_cannot_be_read_waits_alone_and_names_it(wor
     assert ("view", FIRST_HOUR) in world.judge.manifests
     assert ("click", FIRST_HOUR) not in world.judge.manifests
     wait = wait_of(world, "click")
-    assert wait.phase is Phase.UNREADABLE
+    assert wait.phase is ClosingPhase.UNREADABLE
     assert wait.what == (
         f"topic {p.topic} partition 0 cannot be read from offset 7 on: the CRC of a batch is wrong",
     )
@@ -58,7 +58,7 @@ def test_every_type_says_that_it_waits_for_promises_that_cannot_be_read(world: W
     world.closer.step()
     for event_type in ("click", "view"):
         wait = wait_of(world, event_type)
-        assert (wait.phase, p.topic in wait.what[0]) == (Phase.UNREADABLE, True)
+        assert (wait.phase, p.topic in wait.what[0]) == (ClosingPhase.UNREADABLE, True)
 
 
 def test_pauses_between_tries_grow_to_a_limit_and_begin_again_at_another_offset(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, done_but_lost, lost, refusing
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import (
     AccessDenied,
     AlreadyExists,

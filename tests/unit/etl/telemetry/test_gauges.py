@@ -26,7 +26,7 @@ from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.overview import Fixed, fixed_hours
-from hourmark_etl.model import AUDIT, StagedBatch, State
+from hourmark_etl.model import AUDIT, HourState, StagedBatch
 from hourmark_etl.telemetry.gauges import (
     LagWindow,
     gauges_of,
@@ -158,7 +158,7 @@ def test_the_window_of_lags_is_five_minutes_long() -> None:
 def test_how_things_stand_is_counted() -> None:
     waived = dataclasses.replace(TAILER, host_id="u" * 32, waived=True)
     gone = dataclasses.replace(TAILER, host_id="v" * 32, goodbye=True)
-    types = [frontier(alarm=("range …",)), frontier("view", state=State.SEALED)]
+    types = [frontier(alarm=("range …",)), frontier("view", state=HourState.SEALED)]
     found = gauges_of(
         types,
         [SERVICE, TAILER, waived, gone],

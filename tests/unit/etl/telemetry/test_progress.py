@@ -13,12 +13,12 @@ from tests.support.clock import FakeClock
 from tests.support.records import HOUR, blocker, group, position, staged_batch, staged_file, tailer
 from tests.support.rules import ledger_of_click
 
-from hourmark_etl.humanize import duration
+from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.batches import begin_positions, commit_batch
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import put_blockers
 from hourmark_etl.ledger.reporters import put_reports
-from hourmark_etl.model import Phase
+from hourmark_etl.model import ClosingPhase
 from hourmark_etl.telemetry.metrics import Metrics, Totals
 from hourmark_etl.telemetry.progress import (
     PROGRESS_SECONDS,
@@ -58,7 +58,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     ],
 )
 def test_durations_are_written_for_people(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert format_duration(seconds) == words
 
 
 def test_a_line_says_rates_lateness_and_what_holds_the_oldest_bucket() -> None:
@@ -166,7 +166,7 @@ def test_an_overdue_bucket_is_named_with_what_it_waits_for(
     put_blockers(
         database,
         database.acquire("closer"),
-        [blocker(Phase.REPORTS, "tailer web is behind", since_ms=HOUR.end_ms)],
+        [blocker(ClosingPhase.REPORTS, "tailer web is behind", since_ms=HOUR.end_ms)],
         (),
     )
     clock.advance(PROGRESS_SECONDS)

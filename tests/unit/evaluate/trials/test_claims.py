@@ -15,7 +15,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Offset, Partition
 from hourmark.kafka.committed_reader import CommittedReader, MessageRun
-from hourmark.kafka.partitions_reader import Run
+from hourmark.kafka.partitions_reader import RecordRun
 from hourmark_evaluate.mirror_watch import Account, asked
 from hourmark_evaluate.reading import Follower
 from hourmark_evaluate.records import RUN_BYTES, Form
@@ -137,7 +137,7 @@ class Breaks(CommittedReader):
             records: Any = [
                 Record(n, self._form.encode(self._numbers[n])) for n in range(at, min(at + 2, end))
             ]
-            yield [Run(partition, records, min(at + 2, end))]
+            yield [RecordRun(partition, records, min(at + 2, end))]
 
     def close(self) -> None:
         pass

@@ -13,7 +13,7 @@ from tests.support.documents import ROOT
 from tests.support.waiting import wait_for
 
 from hourmark.errors import Unavailable, UsageError
-from hourmark.kafka.mirror import Leader, Workers
+from hourmark.kafka.mirror import MirrorLeader, MirrorWorkers
 from hourmark_evaluate.cli import _called, command
 from hourmark_evaluate.hands import Hands, missing, of_commands
 from hourmark_evaluate.trials import mirror_leader
@@ -55,16 +55,18 @@ def test_the_worker_that_leads_is_named_by_the_address_of_its_rest(tmp_path: Pat
 
 
 def test_who_leads_a_mirror_is_tried_where_there_are_two_and_a_hand() -> None:
-    leader = Leader("a", "mirror-1:8783")
+    leader = MirrorLeader("a", "mirror-1:8783")
     hands, two = (
         _hands(stop_worker="true", start_worker="true"),
-        Workers(("10.0.0.1", "10.0.0.2"), leader),
+        MirrorWorkers(("10.0.0.1", "10.0.0.2"), leader),
     )
     assert mirror_leader.why_not(two, hands, "killed") == ""
     assert mirror_leader.why_not(two, hands, "paused") == "needs --pause-worker and --resume-worker"
-    assert "it takes two" in mirror_leader.why_not(Workers(("10.0.0.1",), leader), hands, "killed")
-    assert "could not be told" in mirror_leader.why_not(Workers(two.hosts), hands, "killed")
-    there = two._replace(leader=Leader("a", "127.0.0.1:8783"))
+    assert "it takes two" in mirror_leader.why_not(
+        MirrorWorkers(("10.0.0.1",), leader), hands, "killed"
+    )
+    assert "could not be told" in mirror_leader.why_not(MirrorWorkers(two.hosts), hands, "killed")
+    there = two._replace(leader=MirrorLeader("a", "127.0.0.1:8783"))
     assert (
         "127.0.0.1:8783, where workers on other hosts look for it in vain"
         in mirror_leader.why_not(there, hands, "killed")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.kafka.mirror import NOBODY, Leader, Workers
+from hourmark.kafka.mirror import NO_LEADER, MirrorLeader, MirrorWorkers
 from hourmark_evaluate import run
 from hourmark_evaluate.hands import Hands
 from hourmark_evaluate.results import Takeover, Trial
@@ -22,9 +22,9 @@ from hourmark_evaluate.verdicts import found as found_in
 
 HOSTS = ("10.0.0.1", "10.0.0.2")
 FIRST, AGAIN, OTHER = (
-    Leader("a", "mirror-1:8783"),
-    Leader("c", "mirror-1:8783"),
-    Leader("b", "mirror-2:8783"),
+    MirrorLeader("a", "mirror-1:8783"),
+    MirrorLeader("c", "mirror-1:8783"),
+    MirrorLeader("b", "mirror-2:8783"),
 )
 
 
@@ -70,14 +70,14 @@ class World:
         return False
 
 
-def play(monkeypatch: pytest.MonkeyPatch, *leaders: Leader) -> Stage:
+def play(monkeypatch: pytest.MonkeyPatch, *leaders: MirrorLeader) -> Stage:
     """With these leaders, one each time that it is asked, the last for ever."""
 
-    def told() -> Iterator[Workers]:
+    def told() -> Iterator[MirrorWorkers]:
         for leader in leaders:
-            yield Workers(HOSTS, leader)
+            yield MirrorWorkers(HOSTS, leader)
         while True:
-            yield Workers(HOSTS, leaders[-1])
+            yield MirrorWorkers(HOSTS, leaders[-1])
 
     telling, stage = told(), Stage()
     monkeypatch.setattr(copying, "workers", lambda _: next(telling))
@@ -90,14 +90,14 @@ def play(monkeypatch: pytest.MonkeyPatch, *leaders: Leader) -> Stage:
 @pytest.mark.parametrize(
     "after", [OTHER, AGAIN], ids=["the other one", "a new one at the same address"]
 )
-def test_another_member_led(monkeypatch: pytest.MonkeyPatch, after: Leader) -> None:
-    stage = play(monkeypatch, FIRST, FIRST, NOBODY, after)
+def test_another_member_led(monkeypatch: pytest.MonkeyPatch, after: MirrorLeader) -> None:
+    stage = play(monkeypatch, FIRST, FIRST, NO_LEADER, after)
     assert stage.takeovers == [Takeover(how="killed", workers=2, another_led_s=2.0)]
     assert not stage.notes
 
 
 def test_nobody_led(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert play(monkeypatch, FIRST, NOBODY).takeovers == [
+    assert play(monkeypatch, FIRST, NO_LEADER).takeovers == [
         Takeover(how="killed", workers=2, another_led_s=None)
     ]
 

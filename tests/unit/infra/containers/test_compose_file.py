@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hourmark.commands.canary import CANARY
-from hourmark.rules.event_types import read_folder
+from hourmark.rules.event_types import read_declarations
 from hourmark_infra.containers.first import DELIVERY_SERVICES
 from hourmark_infra.containers.roles import KINDS, declared, kind_of
 from hourmark_infra.containers.settings import TYPES
@@ -135,12 +135,13 @@ def test_without_its_profile_there_is_no_canary(tmp_path: Path) -> None:
     assert not site_of({"COMPOSE_PROFILES": "full"}).canary
     types = ROOT / TYPES.relative_to("/opt/hourmark")
     assert CANARY not in {
-        declared.name for declared in read_folder(declared(types, tmp_path, canary=False)).types
+        declared.name
+        for declared in read_declarations(declared(types, tmp_path, canary=False)).types
     }
     for _ in range(2):  # its container may be started again
         assert CANARY in {
             declared.name
-            for declared in read_folder(declared(types, tmp_path / "own", canary=True)).types
+            for declared in read_declarations(declared(types, tmp_path / "own", canary=True)).types
         }
 
 

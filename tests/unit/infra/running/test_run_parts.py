@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.support.clock import FakeClock
 from tests.support.waiting import wait_for
 
-from hourmark.config.groups import Buckets, Types
+from hourmark.config.groups import BucketSettings, TypesSettings
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, UsageError
 from hourmark.records.hours import Hour
@@ -76,7 +76,9 @@ def test_each_setting_is_the_users_and_the_rest_the_stacks() -> None:
 def test_new_types_begin_where_it_is_configured_while_that_is_not_long_ago(
     first: str | None, said: tuple[str, ...]
 ) -> None:
-    config = Config(types=Types(first_hour=first), parsing=Buckets(bucket_seconds=60))
+    config = Config(
+        types=TypesSettings(first_hour=first), parsing=BucketSettings(bucket_seconds=60)
+    )
     now = Hour.parse("2026-11-21T10:00", 60)
     assert beginning(config, now.start_s * 1000 + 59_999) == said
 

@@ -11,7 +11,7 @@ from tests.support.clock import FakeClock
 from tests.support.http_server import Answering, serving
 
 from hourmark_mirror.run import stalls
-from hourmark_mirror.run.stalls import LOOK_S, PAUSED_BLIND_S, SILENT_S, AnswerWatch
+from hourmark_mirror.run.stalls import PAUSED_BLIND_S, POLL_INTERVAL_S, SILENT_S, ResponseDetector
 
 
 class NotFound(Answering):
@@ -28,12 +28,12 @@ def silent(port: int) -> Iterator[None]:
         yield
 
 
-def failures(watch: AnswerWatch, clock: FakeClock, seconds: float) -> int:
-    """How many it tells, looked at every LOOK_S for so long."""
+def failures(watch: ResponseDetector, clock: FakeClock, seconds: float) -> int:
+    """How many it tells, looked at every POLL_INTERVAL_S for so long."""
     found = 0
-    for _ in range(round(seconds / LOOK_S)):
-        clock.advance(LOOK_S)
-        found = len(watch.failed())
+    for _ in range(round(seconds / POLL_INTERVAL_S)):
+        clock.advance(POLL_INTERVAL_S)
+        found = len(watch.failures())
     return found
 
 
@@ -46,12 +46,12 @@ def test_a_worker_that_answers_no_more_has_failed() -> None:
     clock = FakeClock()
     with serving(NotFound) as address:
         port = int(address.rpartition(":")[2])
-        watch = AnswerWatch("127.0.0.1", port, clock)
+        watch = ResponseDetector("127.0.0.1", port, clock)
         assert failures(watch, clock, 2 * SILENT_S) == 0, "any answer is one"
     with silent(port):
-        assert failures(watch, clock, SILENT_S - LOOK_S) == 0
-        assert failures(watch, clock, LOOK_S) == 1
-        watch.begin()
+        assert failures(watch, clock, SILENT_S - POLL_INTERVAL_S) == 0
+        assert failures(watch, clock, POLL_INTERVAL_S) == 1
+        watch.start_run()
         assert failures(watch, clock, 10 * SILENT_S) == 0, (
             "a new run has not listened yet: its start is watched elsewhere"
         )
@@ -61,10 +61,10 @@ def test_a_watch_that_stood_still_itself_begins_to_wait_anew() -> None:
     clock = FakeClock()
     with serving(NotFound) as address:
         port = int(address.rpartition(":")[2])
-        watch = AnswerWatch("127.0.0.1", port, clock)
-        assert failures(watch, clock, LOOK_S) == 0
+        watch = ResponseDetector("127.0.0.1", port, clock)
+        assert failures(watch, clock, POLL_INTERVAL_S) == 0
     with silent(port):
         clock.advance(SILENT_S + PAUSED_BLIND_S)
-        assert watch.failed() == []
-        assert failures(watch, clock, SILENT_S - LOOK_S) == 0
-        assert failures(watch, clock, LOOK_S) == 1
+        assert watch.failures() == []
+        assert failures(watch, clock, SILENT_S - POLL_INTERVAL_S) == 0
+        assert failures(watch, clock, POLL_INTERVAL_S) == 1

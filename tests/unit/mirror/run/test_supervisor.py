@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.support.clock import FakeClock
 
 from hourmark.errors import ConfigError, Finding, Unavailable, UsageError
-from hourmark_mirror.run.supervisor import Supervisor
-from hourmark_mirror.run.task_status import Failure, TaskStates
+from hourmark_mirror.run.supervisor import MirrorSupervisor
+from hourmark_mirror.run.task_status import TaskFailure, TaskStates
 
 KEY = b"status-task-MirrorSourceConnector-0"
 TRACE = (
@@ -50,14 +50,14 @@ class FakeProcess:
 class FakeWatch:
     """Reports what `failing` says."""
 
-    def __init__(self, failing: Callable[[], list[Failure]] = list) -> None:
+    def __init__(self, failing: Callable[[], list[TaskFailure]] = list) -> None:
         self._failing = failing
         self.begun = 0
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         self.begun += 1
 
-    def failed(self) -> list[Failure]:
+    def failures(self) -> list[TaskFailure]:
         return self._failing()
 
 
@@ -75,8 +75,8 @@ def supervise(
         process.start()
         return process
 
-    return Supervisor(
-        make=make, watches=[watch], clock=clock, stopping=stopping, restart=restart
+    return MirrorSupervisor(
+        start_process=make, watches=[watch], clock=clock, stopping=stopping, restart=restart
     ).run()
 
 
@@ -109,7 +109,7 @@ def test_a_failed_task_is_named_and_answered_by_a_new_start(
     states = TaskStates("127.0.0.1:8783")
     states.update([(KEY, f'{{"state":"FAILED","trace":"{TRACE}"}}'.encode())])
     processes = [FakeProcess(clock, None), FakeProcess(clock, None)]
-    supervise(clock, processes, FakeWatch(lambda: states.failed))
+    supervise(clock, processes, FakeWatch(lambda: states.failures))
     assert "MirrorSourceConnector-0 failed: RecordTooLargeException: 9437184 bytes" in caplog.text
     assert processes[0].stopped
 
@@ -118,7 +118,7 @@ def test_a_task_that_connect_starts_again_by_itself_is_left_alone() -> None:
     clock = FakeClock()
     born_s = clock.monotonic_s()
     watch = FakeWatch(
-        lambda: [Failure("t", "fenced")] if 2 < clock.monotonic_s() - born_s < 5 else []
+        lambda: [TaskFailure("t", "fenced")] if 2 < clock.monotonic_s() - born_s < 5 else []
     )
     process = FakeProcess(clock, 30.0)
     assert supervise(clock, [process], watch, restart=False) == 3
@@ -143,11 +143,11 @@ def test_a_poll_that_fails_is_said_once_and_ends_nothing(
     clock = FakeClock()
     born_s, polls = clock.monotonic_s(), [0]
 
-    def poll() -> list[Failure]:
+    def poll() -> list[TaskFailure]:
         polls[0] += 1
         if clock.monotonic_s() - born_s < 300:
             raise error
-        return [Failure("task", "it failed")]
+        return [TaskFailure("task", "it failed")]
 
     processes = [FakeProcess(clock, None), FakeProcess(clock, None)]
     supervise(clock, processes, FakeWatch(poll))
@@ -158,7 +158,7 @@ def test_a_poll_that_fails_is_said_once_and_ends_nothing(
 
 def test_a_watch_that_cannot_begin_ends_nothing() -> None:
     class Blind(FakeWatch):
-        def begin(self) -> None:
+        def start_run(self) -> None:
             raise Unavailable("no leader")
 
     clock = FakeClock()
@@ -194,8 +194,8 @@ def test_a_later_start_that_fails_is_a_failed_run(
         return process
 
     assert (
-        Supervisor(
-            make=make, watches=[FakeWatch()], clock=clock, stopping=stopping, restart=True
+        MirrorSupervisor(
+            start_process=make, watches=[FakeWatch()], clock=clock, stopping=stopping, restart=True
         ).run()
         == 0
     )
@@ -208,8 +208,12 @@ def test_what_keeps_the_first_process_from_being_started_ends_the_command() -> N
         raise ConfigError("mirror.java = 'jav' cannot be started")
 
     with pytest.raises(ConfigError, match="jav"):
-        Supervisor(
-            make=make, watches=[], clock=FakeClock(), stopping=threading.Event(), restart=True
+        MirrorSupervisor(
+            start_process=make,
+            watches=[],
+            clock=FakeClock(),
+            stopping=threading.Event(),
+            restart=True,
         ).run()
 
 
@@ -224,15 +228,15 @@ def test_states_follow_the_topic() -> None:
     states = TaskStates("127.0.0.1:8783")
     failed = (KEY, b'{"state":"FAILED","trace":null}')
     states.update([failed])
-    assert states.failed == [Failure("MirrorSourceConnector-0", "no trace given")]
+    assert states.failures == [TaskFailure("MirrorSourceConnector-0", "no trace given")]
     states.update([(KEY, b'{"state":"RUNNING"}'), (b"other", b"{"), (None, None)])
-    assert states.failed == []
-    assert states.running("MirrorSourceConnector-0")
+    assert states.failures == []
+    assert states.is_running("MirrorSourceConnector-0")
     states.update([failed, (KEY, None)])
-    assert states.failed == []
+    assert states.failures == []
     states.update([failed])
-    states.forget()
-    assert states.failed == []
+    states.mark_outdated()
+    assert states.failures == []
 
 
 def test_what_is_no_state_is_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -245,7 +249,7 @@ def test_what_is_no_state_is_passed_over_with_one_warning(caplog: pytest.LogCapt
         b"\xff",
     ]
     states.update([(KEY, b'{"state":"RUNNING"}'), *((KEY, value) for value in strange)])
-    assert states.running("MirrorSourceConnector-0")
+    assert states.is_running("MirrorSourceConnector-0")
     assert [r.levelname for r in caplog.records] == ["WARNING"]
     assert "5 records" in caplog.text
 
@@ -265,8 +269,10 @@ def test_a_task_that_failed_on_another_worker_is_for_its_own_supervisor() -> Non
     here, there = TaskStates("mirror-1:8783"), TaskStates("mirror-2:8783")
     for states in (here, there):
         states.update([said("FAILED", "mirror-2:8783", 4)])
-    assert not here.failed_here
-    assert there.failed_here == here.failed == [Failure("MirrorSourceConnector-0", "fenced")]
+    assert not here.local_failures
+    assert (
+        there.local_failures == here.failures == [TaskFailure("MirrorSourceConnector-0", "fenced")]
+    )
 
 
 def test_what_a_woken_zombie_says_of_its_old_task_is_not_believed() -> None:
@@ -281,10 +287,12 @@ def test_what_a_woken_zombie_says_of_its_old_task_is_not_believed() -> None:
             said("FAILED", "mirror-1:8783", 3),
         ]
     )
-    assert not states.failed
-    assert states.running("MirrorSourceConnector-0")
+    assert not states.failures
+    assert states.is_running("MirrorSourceConnector-0")
     states.update([said("UNASSIGNED", "mirror-1:8783", 3), said("FAILED", "mirror-2:8783", 4)])
-    assert states.failed == [Failure("MirrorSourceConnector-0", "fenced")], "who runs it says so"
+    assert states.failures == [TaskFailure("MirrorSourceConnector-0", "fenced")], (
+        "who runs it says so"
+    )
 
 
 def test_a_group_that_begins_at_its_first_generation_again_is_believed() -> None:
@@ -296,17 +304,17 @@ def test_a_group_that_begins_at_its_first_generation_again_is_believed() -> None
             said("FAILED", "mirror-1:8783", 1),
         ]
     )
-    assert states.failed_here == [Failure("MirrorSourceConnector-0", "fenced")]
+    assert states.local_failures == [TaskFailure("MirrorSourceConnector-0", "fenced")]
 
 
 def test_a_connector_that_runs_on_another_worker_is_not_waited_for() -> None:
     key = b"status-connector-MirrorSourceConnector"
     states = TaskStates("mirror-2:8783")
     states.update([(key, b'{"state": "RUNNING", "worker_id": "mirror-1:8783/edge->central"}')])
-    states.forget()
-    assert states.running("MirrorSourceConnector"), (
+    states.mark_outdated()
+    assert states.is_running("MirrorSourceConnector"), (
         "it will not say so again because a second worker has come"
     )
     states.update([(key, b'{"state": "RUNNING", "worker_id": "mirror-2:8783/edge->central"}')])
-    states.forget()
-    assert not states.running("MirrorSourceConnector"), "that was the run before this one"
+    states.mark_outdated()
+    assert not states.is_running("MirrorSourceConnector"), "that was the run before this one"

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError
-from hourmark.kafka.clients import learn
-from hourmark_mirror.run.process import prepare
-from hourmark_mirror.settings.properties import properties, render, secret_properties
+from hourmark.kafka.clients import remember_brokers
+from hourmark_mirror.run.process import prepare_command
+from hourmark_mirror.settings.properties import (
+    mirror_maker_properties,
+    render_java_properties,
+    secret_properties,
+)
 
 GOLDEN = r"""clusters=edge,central
 edge.bootstrap.servers=e1\:9092,e2\:9092
@@ -71,26 +75,28 @@ def config(
 ) -> Config:
     edge = KafkaCluster(bootstrap="e1:9092,e2:9092")
     return Config(
-        kafka=Kafka.model_validate({"edge": edge, "central": central, **kafka}),
-        mirror=Mirror(work_dir=work_dir),
+        kafka=KafkaSettings.model_validate({"edge": edge, "central": central, **kafka}),
+        mirror=MirrorSettings(work_dir=work_dir),
     )
 
 
 def test_properties_are_as_they_were_tried() -> None:
     assert (
-        render(properties(config(KafkaCluster(bootstrap="c1:9092", replication_factor=1))))
+        render_java_properties(
+            mirror_maker_properties(config(KafkaCluster(bootstrap="c1:9092", replication_factor=1)))
+        )
         == GOLDEN
     )
 
 
 def test_one_cluster_needs_no_mirror() -> None:
     with pytest.raises(ConfigError, match=r"kafka\.central is absent.*no mirror needed"):
-        properties(config(None))
+        mirror_maker_properties(config(None))
 
 
 def test_the_edge_cannot_have_the_targets_name() -> None:
     with pytest.raises(ConfigError, match=r"kafka\.edge_alias"):
-        properties(config(KafkaCluster(), edge_alias="central"))
+        mirror_maker_properties(config(KafkaCluster(), edge_alias="central"))
 
 
 def test_a_login_is_translated_and_stands_in_a_file_of_its_own(tmp_path: Path) -> None:
@@ -104,7 +110,7 @@ def test_a_login_is_translated_and_stands_in_a_file_of_its_own(tmp_path: Path) -
         "socket.keepalive.enable": "true",
     }
     made = config(KafkaCluster(bootstrap="c:1", properties=login), work_dir=tmp_path)
-    values = properties(made)
+    values = mirror_maker_properties(made)
     assert values["central.security.protocol"] == "SASL_SSL"
     assert values["central.ssl.truststore.type"] == "PEM"
     assert values["central.ssl.endpoint.identification.algorithm"] == ""
@@ -120,7 +126,7 @@ def test_a_login_is_translated_and_stands_in_a_file_of_its_own(tmp_path: Path) -
             r'username="mirror" password="a\"b\\";'
         )
     }
-    prepare(made)
+    prepare_command(made)
     files = {file.name: file for file in tmp_path.iterdir()}
     assert [name for name, file in files.items() if "SCRAM" in file.read_text()] == [
         "mm2.properties"
@@ -139,30 +145,32 @@ def test_certificates_are_read_where_they_are(tmp_path: Path) -> None:
         "ssl.key.password": "secret",
     }
     made = config(KafkaCluster(bootstrap="c:1", properties=certificate), work_dir=tmp_path / "work")
-    values = properties(made)
+    values = mirror_maker_properties(made)
     assert values["central.ssl.keystore.type"] == "PEM"
     assert values["central.ssl.keystore.certificate.chain"] == "${directory:/etc:mine.pem}"
     assert values["central.ssl.keystore.key"] == f"${{directory:{tmp_path}:mine.key}}"
     assert secret_properties(made) == {"central.ssl.key.password": "secret"}
     with pytest.raises(ConfigError, match=r"ssl\.key\.location.*No such file"):
-        prepare(made)
+        prepare_command(made)
     (tmp_path / "mine.key").write_text("-----BEGIN RSA PRIVATE KEY-----\n")
     with pytest.raises(ConfigError, match=r"PKCS #8.*openssl pkcs8 -topk8"):
-        prepare(made)
+        prepare_command(made)
     (tmp_path / "mine.key").write_text("-----BEGIN PRIVATE KEY-----\n")
-    prepare(made)
+    prepare_command(made)
 
 
 def test_what_cannot_be_translated_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ssl\.crl\.location"):
-        properties(config(KafkaCluster(properties={"ssl.crl.location": "/x"})))
+        mirror_maker_properties(config(KafkaCluster(properties={"ssl.crl.location": "/x"})))
 
 
 def test_a_new_start_knows_the_brokers_that_were_named_since() -> None:
     made = config(KafkaCluster(bootstrap=f"{uuid.uuid4().hex}:9092"))
-    learn(made.kafka.central_cluster, ["later:9092"])
-    assert properties(made)["central.bootstrap.servers"].endswith(":9092,later:9092")
+    remember_brokers(made.kafka.central_cluster, ["later:9092"])
+    assert mirror_maker_properties(made)["central.bootstrap.servers"].endswith(":9092,later:9092")
 
 
 def test_rendering_escapes_what_java_would_read_otherwise() -> None:
-    assert render({"a b": "x=y:z\\ \u00e9\n"}) == "a\\ b=x\\=y\\:z\\\\\\ \\u00e9\\n\n"
+    assert (
+        render_java_properties({"a b": "x=y:z\\ \u00e9\n"}) == "a\\ b=x\\=y\\:z\\\\\\ \\u00e9\\n\n"
+    )

@@ -12,24 +12,28 @@ import pytest
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.memory_lock import held
-from hourmark_mirror.verify.checks import CHECKS, Check, Checks
+from hourmark_mirror.state_lock import exclusive_lock
+from hourmark_mirror.verify.verification_state import (
+    CHECKS_FILE,
+    TopicCheckpoint,
+    VerificationState,
+)
 
 
 def test_checks_are_read_back(tmp_path: Path) -> None:
-    checks = Checks(tmp_path, "cluster-1")
-    checks.topics["events.a"] = Check("id-1", {0: 5, 1: 7})
+    checks = VerificationState(tmp_path, "cluster-1")
+    checks.topics["events.a"] = TopicCheckpoint("id-1", {0: 5, 1: 7})
     checks.save()
-    again = Checks(tmp_path, "cluster-1")
+    again = VerificationState(tmp_path, "cluster-1")
     assert again.ids == {"events.a": "id-1"}
     assert again.positions == {Partition("events.a", 0): 5, Partition("events.a", 1): 7}
 
 
 def test_what_was_known_of_an_edge_is_kept_when_it_is_formatted_anew(tmp_path: Path) -> None:
-    checks = Checks(tmp_path, "cluster-1")
-    checks.topics["events.a"] = Check("id-1", {0: 5})
+    checks = VerificationState(tmp_path, "cluster-1")
+    checks.topics["events.a"] = TopicCheckpoint("id-1", {0: 5})
     checks.save()
-    assert Checks(tmp_path, "cluster-2").ids == {"events.a": "id-1"}, (
+    assert VerificationState(tmp_path, "cluster-2").ids == {"events.a": "id-1"}, (
         "its topics have other ids: they were recreated"
     )
 
@@ -38,11 +42,11 @@ def test_an_alarm_is_kept_as_it_was_first_told_and_told_as_it_is_now(tmp_path: P
     def alarm(text: str) -> Alarm:
         return Alarm(AlarmName.CONTENTS_DIFFER, "events.a-0", text, "events.a")
 
-    checks = Checks(tmp_path, "cluster-1")
-    assert checks.raised([alarm("3 missing")]) == [alarm("3 missing")]
-    assert checks.raised([alarm("1 missing")]) == [alarm("1 missing")]
+    checks = VerificationState(tmp_path, "cluster-1")
+    assert checks.raise_alarms([alarm("3 missing")]) == [alarm("3 missing")]
+    assert checks.raise_alarms([alarm("1 missing")]) == [alarm("1 missing")]
     checks.save()
-    assert Checks(tmp_path, "cluster-1").raised([]) == [alarm("3 missing")]
+    assert VerificationState(tmp_path, "cluster-1").raise_alarms([]) == [alarm("3 missing")]
 
 
 def test_what_an_earlier_version_remembered_is_read(tmp_path: Path) -> None:
@@ -52,7 +56,7 @@ def test_what_an_earlier_version_remembered_is_read(tmp_path: Path) -> None:
         '{"0": 5}}}, "format": 1}'
     )
     (tmp_path / "state" / "checks.json").write_text(old)
-    checks = Checks(tmp_path, "c")
+    checks = VerificationState(tmp_path, "c")
     assert (checks.positions, checks.alarms, checks.accepted) == (
         {Partition("events.a", 0): 5},
         [],
@@ -64,7 +68,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "checks.json").write_text("{")
     with pytest.raises(UsageError, match=r"checks\.json is damaged"):
-        Checks(tmp_path, "cluster-1")
+        VerificationState(tmp_path, "cluster-1")
 
 
 def overtaken(topic: str) -> Alarm:
@@ -72,13 +76,13 @@ def overtaken(topic: str) -> Alarm:
 
 
 def test_checks_beside_one_another_lose_nothing_of_each_other(tmp_path: Path) -> None:
-    first, second = Checks(tmp_path, "c"), Checks(tmp_path, "c")
+    first, second = VerificationState(tmp_path, "c"), VerificationState(tmp_path, "c")
     for checks, topic in ((first, "events.a"), (second, "events.b")):
-        checks.topics[topic] = Check("id", {0: 5})
-        checks.raised([overtaken(topic)])
+        checks.topics[topic] = TopicCheckpoint("id", {0: 5})
+        checks.raise_alarms([overtaken(topic)])
         checks.accepted.add(f"topic edge.{topic}.old")
         checks.save()
-    after = Checks(tmp_path, "c")
+    after = VerificationState(tmp_path, "c")
     assert {*after.topics} == {"events.a", "events.b"}
     assert {*after.alarms} == {overtaken("events.a"), overtaken("events.b")}
     assert after.accepted == {"topic edge.events.a.old", "topic edge.events.b.old"}
@@ -87,50 +91,52 @@ def test_checks_beside_one_another_lose_nothing_of_each_other(tmp_path: Path) ->
 def test_an_alarm_that_came_meanwhile_is_not_accepted_by_who_did_not_know_it(
     tmp_path: Path,
 ) -> None:
-    before = Checks(tmp_path, "c")
-    before.raised([overtaken("events.a")])
+    before = VerificationState(tmp_path, "c")
+    before.raise_alarms([overtaken("events.a")])
     before.save()
-    accepting, other = Checks(tmp_path, "c"), Checks(tmp_path, "c")
-    other.raised([overtaken("events.b")])
+    accepting, other = VerificationState(tmp_path, "c"), VerificationState(tmp_path, "c")
+    other.raise_alarms([overtaken("events.b")])
     other.save()
     accepting.alarms = []
     accepting.save()
-    assert Checks(tmp_path, "c").alarms == [overtaken("events.b")]
+    assert VerificationState(tmp_path, "c").alarms == [overtaken("events.b")]
 
 
 def test_what_was_accepted_meanwhile_does_not_come_back(tmp_path: Path) -> None:
-    before = Checks(tmp_path, "c")
-    before.topics["events.a"] = Check("id", {0: 5})
-    before.raised([overtaken("events.a")])
+    before = VerificationState(tmp_path, "c")
+    before.topics["events.a"] = TopicCheckpoint("id", {0: 5})
+    before.raise_alarms([overtaken("events.a")])
     before.save()
-    slow, accepting = Checks(tmp_path, "c"), Checks(tmp_path, "c")
+    slow, accepting = VerificationState(tmp_path, "c"), VerificationState(tmp_path, "c")
     accepting.alarms = []
-    accepting.topics["events.a"] = Check("id", {0: 9})
+    accepting.topics["events.a"] = TopicCheckpoint("id", {0: 9})
     accepting.save()
-    slow.raised([])
+    slow.raise_alarms([])
     slow.save()
-    after = Checks(tmp_path, "c")
-    assert (after.alarms, after.topics) == ([], {"events.a": Check("id", {0: 9})})
+    after = VerificationState(tmp_path, "c")
+    assert (after.alarms, after.topics) == ([], {"events.a": TopicCheckpoint("id", {0: 9})})
 
 
 def test_of_positions_that_two_wrote_the_lower_is_known(tmp_path: Path) -> None:
-    first, second = Checks(tmp_path, "c"), Checks(tmp_path, "c")
-    first.topics["events.a"] = Check("id", {0: 5, 1: 9, 2: 4})
+    first, second = VerificationState(tmp_path, "c"), VerificationState(tmp_path, "c")
+    first.topics["events.a"] = TopicCheckpoint("id", {0: 5, 1: 9, 2: 4})
     first.save()
-    second.topics["events.a"] = Check("id", {0: 7, 1: 8})
+    second.topics["events.a"] = TopicCheckpoint("id", {0: 7, 1: 8})
     second.save()
-    assert Checks(tmp_path, "c").topics == {"events.a": Check("id", {0: 5, 1: 8})}
+    assert VerificationState(tmp_path, "c").topics == {
+        "events.a": TopicCheckpoint("id", {0: 5, 1: 8})
+    }
 
 
 def test_one_writes_while_no_other_does(tmp_path: Path) -> None:
-    checks = Checks(tmp_path, "c")
-    with held(tmp_path / CHECKS):
+    checks = VerificationState(tmp_path, "c")
+    with exclusive_lock(tmp_path / CHECKS_FILE):
         saving = threading.Thread(target=checks.save)
         saving.start()
         saving.join(0.2)
-        assert saving.is_alive() and not (tmp_path / CHECKS).exists()
+        assert saving.is_alive() and not (tmp_path / CHECKS_FILE).exists()
     saving.join(10)
-    assert (tmp_path / CHECKS).exists()
+    assert (tmp_path / CHECKS_FILE).exists()
 
 
 def test_a_file_that_cannot_be_read_or_written_is_named(
@@ -139,12 +145,12 @@ def test_a_file_that_cannot_be_read_or_written_is_named(
     def refuses(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    checks = Checks(tmp_path, "c")
-    monkeypatch.setattr("hourmark_mirror.verify.checks.write_durably", refuses)
+    checks = VerificationState(tmp_path, "c")
+    monkeypatch.setattr("hourmark_mirror.verify.verification_state.write_durably", refuses)
     with pytest.raises(
         UsageError, match=r"state/checks\.json cannot be written: No space left on device"
     ):
         checks.save()
     monkeypatch.setattr(Path, "read_bytes", refuses)
     with pytest.raises(UsageError, match=r"state/checks\.json cannot be read"):
-        Checks(tmp_path, "c")
+        VerificationState(tmp_path, "c")

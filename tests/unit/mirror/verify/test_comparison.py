@@ -11,30 +11,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark_mirror.settings.reading import Record, digest_of
-from hourmark_mirror.verify.comparison import Comparison, compare
+from hourmark_mirror.record_digests import RecordDigest, content_digest
+from hourmark_mirror.verify.comparison import RecordComparison, compare_records
 
 
-def records(contents: list[str], *, step: int = 1) -> list[Record]:
+def records(contents: list[str], *, step: int = 1) -> list[RecordDigest]:
     """One record for each content `key=value`; the target's offsets leave gaps for markers
     (`step`).
     """
     made = []
     for i, content in enumerate(contents):
         key, value = (part.encode() for part in content.split("="))
-        made.append(Record(i * step, 1000 + i, key, digest_of(key, value)))
+        made.append(RecordDigest(i * step, 1000 + i, key, content_digest(key, value)))
     return made
 
 
-def names(comparison: Comparison) -> list[tuple[str, int | None, int | None, int]]:
+def names(comparison: RecordComparison) -> list[tuple[str, int | None, int | None, int]]:
     return [(s.kind, s.edge_first, s.central_first, s.count) for s in comparison.spans]
 
 
 def check(
     edge: list[str], central: list[str], *, cut: int | None = None, window: int = 1000
-) -> Comparison:
+) -> RecordComparison:
     side = records(edge)
-    return compare(
+    return compare_records(
         iter(side), iter(records(central, step=2)), len(edge) if cut is None else cut, window=window
     )
 
@@ -87,9 +87,9 @@ def test_duplicates_of_the_edge_are_no_finding_and_one_of_them_lost_is() -> None
 
 def test_what_retention_deleted_on_either_side_is_no_finding() -> None:
     trimmed = records(EDGE)[2:]
-    result = compare(iter(trimmed), iter(records(EDGE)), 4, edge_was_trimmed=True)
+    result = compare_records(iter(trimmed), iter(records(EDGE)), 4, edge_was_trimmed=True)
     assert (names(result), result.older, result.matched) == ([], 2, 2)
-    result = compare(
+    result = compare_records(
         iter(records(EDGE)),
         iter(records(EDGE)[2:]),
         4,
@@ -97,7 +97,7 @@ def test_what_retention_deleted_on_either_side_is_no_finding() -> None:
         expired_before_ms=1002,
     )
     assert (names(result), result.expired) == ([], 2)
-    result = compare(
+    result = compare_records(
         iter(records(EDGE)),
         iter(records(EDGE)[2:]),
         4,
@@ -137,15 +137,17 @@ def test_retention_deletes_beginnings_and_leaves_no_holes() -> None:
     edge = records([f"k{i}={i}" for i in range(10)])
     holed = [r for r in edge if r.offset not in (4, 5, 6)]
     for trimmed in (False, True):
-        result = compare(
+        result = compare_records(
             iter(edge), iter(holed), 10, target_was_trimmed=trimmed, expired_before_ms=10**6
         )
         assert names(result) == [("missing", 4, None, 3)]
-    empty = compare(iter(edge), iter([]), 10, expired_before_ms=10**6)
+    empty = compare_records(iter(edge), iter([]), 10, expired_before_ms=10**6)
     assert (empty.expired, empty.faults["missing"]) == (0, 10), (
         "a target that has all from its offset 0 on has deleted nothing"
     )
-    empty = compare(iter(edge), iter([]), 10, target_was_trimmed=True, expired_before_ms=10**6)
+    empty = compare_records(
+        iter(edge), iter([]), 10, target_was_trimmed=True, expired_before_ms=10**6
+    )
     assert (empty.expired, empty.faults["missing"]) == (10, 0)
 
 
@@ -155,7 +157,7 @@ def test_a_target_that_has_what_the_edge_deleted_has_deleted_nothing_after_it() 
     """
     contents = records([f"k{i}={i}" for i in range(12)])
     edge, central = contents[4:], contents[2:4] + contents[8:]
-    result = compare(
+    result = compare_records(
         iter(edge),
         iter(central),
         12,
@@ -169,7 +171,7 @@ def test_a_target_that_has_what_the_edge_deleted_has_deleted_nothing_after_it() 
 def test_a_record_that_the_edge_deleted_once_and_has_again_is_no_beginning() -> None:
     contents = ["a=1", "b=2", "c=3", "d=4", "a=1", "e=5"]
     edge = [r for r in records(contents) if r.offset >= 3]
-    result = compare(iter(edge), iter(records(contents)), 6, edge_was_trimmed=True)
+    result = compare_records(iter(edge), iter(records(contents)), 6, edge_was_trimmed=True)
     assert (names(result), result.older, result.matched) == ([], 3, 3)
 
 
@@ -187,7 +189,7 @@ def test_a_right_target_of_an_edge_that_was_trimmed_is_right_whatever_repeats(
     side = records(contents)
     run = contents[start:]
     twice = any(contents[at : at + len(run)] == run for at in range(start))
-    result = compare(iter(side[start:]), iter(side), len(side), edge_was_trimmed=True)
+    result = compare_records(iter(side[start:]), iter(side), len(side), edge_was_trimmed=True)
     assert twice or not result.faults
 
 
@@ -204,7 +206,7 @@ def test_right_sides_are_right_wherever_either_begins(
         r._replace(timestamp_ms=r.timestamp_ms + random.randint(-5, 5))
         for r in records([f"k{i}=v" for i in range(350)])
     ]
-    result = compare(
+    result = compare_records(
         iter(contents[edge:]),
         iter(contents[target:]),
         350,
@@ -222,13 +224,13 @@ MILLION = 1_000_000
 AT = 765_432
 
 
-def million(*, without: int = -1, twice: int = -1, altered: int = -1) -> Iterator[Record]:
+def million(*, without: int = -1, twice: int = -1, altered: int = -1) -> Iterator[RecordDigest]:
     """A million different records; on a target, with one that is not as it was."""
     offset = 0
     for i in range(MILLION):
         key = b"%d" % i
         for _ in range(0 if i == without else 2 if i == twice else 1):
-            yield Record(offset, 1000 + i, key, b"altered" if i == altered else key)
+            yield RecordDigest(offset, 1000 + i, key, b"altered" if i == altered else key)
             offset += 1
 
 
@@ -245,6 +247,6 @@ def million(*, without: int = -1, twice: int = -1, altered: int = -1) -> Iterato
 def test_one_record_in_a_million_is_found(
     target: dict[str, int], found: tuple[str, int, int | None, int]
 ) -> None:
-    result = compare(million(), million(**target), MILLION)
+    result = compare_records(million(), million(**target), MILLION)
     assert names(result) == [found]
     assert result.matched >= MILLION - 1

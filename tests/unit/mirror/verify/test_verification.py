@@ -18,16 +18,16 @@ from typing import Any, TypeVar
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition, TopicInfo
 from hourmark.process.alarms import AlarmName
-from hourmark_mirror.settings.reading import Record, digest_of
-from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.verify import checks, contents, verification
-from hourmark_mirror.verify.verdict_text import as_lines, as_object
-from hourmark_mirror.verify.verification import Verdict, Verification
+from hourmark_mirror.record_digests import RecordDigest, content_digest
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify import content_comparison, verification, verification_state
+from hourmark_mirror.verify.result_formatting import format_result, result_to_json
+from hourmark_mirror.verify.verification import Verification, VerificationResult
 
 P, Q = Partition("events.a", 0), Partition("edge.events.a", 0)
 _T = TypeVar("_T")
@@ -108,14 +108,16 @@ class World:
     positions: dict[Partition, int] = dataclasses.field(default_factory=dict)
     refreshed: Callable[[], object] = lambda: None
 
-    def check(self, timeout_s: float = 1.0, *, accept: bool = False, **more: Any) -> Verdict:
+    def check(
+        self, timeout_s: float = 1.0, *, accept: bool = False, **more: Any
+    ) -> VerificationResult:
         return Verification(self.config, FakeClock(NOW_MS), topics=(), accept=accept).run(
             timeout_s, **more
         )
 
     def alarms(self) -> list[str]:
         verdict = self.check()
-        assert verdict.ok is not bool(verdict.alarms), as_lines(verdict)
+        assert verdict.ok is not bool(verdict.alarms), format_result(verdict)
         return [alarm.seen for alarm in verdict.alarms]
 
     def equal(self, count: int) -> None:
@@ -129,9 +131,13 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     away = KafkaCluster(bootstrap="127.0.0.1:1")
-    made = World(Config(kafka=Kafka(edge=away, central=away), mirror=Mirror(work_dir=tmp_path)))
+    made = World(
+        Config(
+            kafka=KafkaSettings(edge=away, central=away), mirror=MirrorSettings(work_dir=tmp_path)
+        )
+    )
 
-    class PlayedSites(Sites):
+    class PlayedSites(MirrorSites):
         def __init__(self, config: Config) -> None:
             self.alias = config.kafka.edge_alias
             self.edge, self.central = made.edge, made.central  # type: ignore[assignment]
@@ -146,19 +152,19 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     def span_reader(cluster: Log, _: int) -> Any:
         return types.SimpleNamespace(cluster=cluster, close=lambda: None)
 
-    def read_span(reader: Any, p: Partition, start: int, end: int) -> Iterator[Record]:
+    def read_span(reader: Any, p: Partition, start: int, end: int) -> Iterator[RecordDigest]:
         for offset, value in [*reader.cluster.records[p]]:
             if start <= offset < min(end, reader.cluster.stable.get(p, end)):
-                yield Record(
+                yield RecordDigest(
                     offset,
                     reader.cluster.written_ms,
                     value.encode(),
-                    digest_of(value.encode(), value.encode()),
+                    content_digest(value.encode(), value.encode()),
                 )
 
-    monkeypatch.setattr(verification, "Sites", PlayedSites)
-    monkeypatch.setattr(contents, "span_reader", span_reader)
-    monkeypatch.setattr(contents, "read_span", read_span)
+    monkeypatch.setattr(verification, "MirrorSites", PlayedSites)
+    monkeypatch.setattr(content_comparison, "open_reader", span_reader)
+    monkeypatch.setattr(content_comparison, "read_digests", read_span)
     return made
 
 
@@ -292,7 +298,7 @@ def test_the_edges_first_retention_makes_nothing_foreign(world: World) -> None:
         )  # after those that the comparison goes by
 
     verdict = world.check()
-    assert verdict.ok, as_lines(verdict)
+    assert verdict.ok, format_result(verdict)
     assert verdict.compared[0].comparison.older == 40
 
 
@@ -329,7 +335,7 @@ def test_a_broker_whose_clock_is_before_this_ones_deletes_a_little_earlier(
         "40 records equal, 60 deleted by the target's retention: the target holds the rest "
         "of what the source holds"
     )
-    assert (told in as_lines(verdict)[-1]) is verdict.ok
+    assert (told in format_result(verdict)[-1]) is verdict.ok
 
 
 def test_what_only_the_target_has_is_an_alarm_until_it_is_accepted(world: World) -> None:
@@ -400,7 +406,7 @@ def test_an_edge_that_was_formatted_anew_is_an_alarm_that_stays(world: World) ->
 def test_nothing_compared_is_not_well(world: World) -> None:
     verdict = world.check()
     assert not verdict.ok
-    assert as_lines(verdict)[0].startswith("ALARM nothing was compared")
+    assert format_result(verdict)[0].startswith("ALARM nothing was compared")
 
 
 def test_a_sampled_check_says_how_much_it_compared_and_asks_for_every_remote_topic(
@@ -413,13 +419,13 @@ def test_a_sampled_check_says_how_much_it_compared_and_asks_for_every_remote_top
     world.positions = dict.fromkeys(parts, 10)
     verdict = world.check(sample=1)
     assert (verdict.ok, len(verdict.compared), verdict.left_out) == (True, 1, 3)
-    assert as_lines(verdict)[-1] == (
+    assert format_result(verdict)[-1] == (
         "1 of 4 topic-partitions compared, 10 records equal: what was compared is equal "
         "on both sides"
     )
-    assert as_object(verdict)["left_out"] == 3
+    assert result_to_json(verdict)["left_out"] == 3
     assert (
-        as_lines(world.check())[-1]
+        format_result(world.check())[-1]
         == "4 topic-partitions compared, 40 records equal: the target holds what the source holds"
     )
     del world.central.records[Partition("edge.events.a", 2)]
@@ -438,10 +444,10 @@ def test_what_was_found_is_told_also_where_it_cannot_be_remembered(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     world.equal(5)
-    monkeypatch.setattr(checks, "write_durably", refuses)
-    told: list[Verdict] = []
+    monkeypatch.setattr(verification_state, "write_durably", refuses)
+    told: list[VerificationResult] = []
     with pytest.raises(UsageError, match=r"checks\.json cannot be written: Permission denied"):
-        world.check(tell=told.append)
+        world.check(report=told.append)
     assert [verdict.ok for verdict in told] == [True]
 
 

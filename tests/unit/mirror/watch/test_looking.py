@@ -15,13 +15,13 @@ from tests.unit.mirror.watch.test_sampling import Message
 
 from hourmark.kafka.clients import Partition
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.watch import observing
-from hourmark_mirror.watch.alarms import Limits, judged
-from hourmark_mirror.watch.observed import Memory
-from hourmark_mirror.watch.observing import READ_MAX, Looker, Uncopied
+from hourmark_mirror.watch import observer
+from hourmark_mirror.watch.alarms import AlarmLimits, evaluate_alarms
+from hourmark_mirror.watch.observation import WatchState
+from hourmark_mirror.watch.observer import PARTITIONS_READ_MAX, MirrorObserver, UncopiedTimestamps
 
 TOPIC: Final = "events.a"
-COUNT: Final = READ_MAX + 50
+COUNT: Final = PARTITIONS_READ_MAX + 50
 HOUR_MS: Final = 3_600_000
 RECORDS: Final = 10
 
@@ -59,7 +59,7 @@ class World:
             close=lambda: None,
         )
 
-    def remote_of(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
+    def existing_remotes(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
         return {p: p for p in partitions}
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -96,16 +96,18 @@ class Looks:
 
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         follower = SimpleNamespace(poll=lambda: (False, []), close=lambda: None)
-        monkeypatch.setattr(observing, "TopicFollower", lambda *_: follower)
-        monkeypatch.setattr(observing, "span_reader", lambda cluster, _max_bytes: cluster)
+        monkeypatch.setattr(observer, "TopicFollower", lambda *_: follower)
+        monkeypatch.setattr(observer, "open_reader", lambda cluster, _max_bytes: cluster)
         sites: Any = world
-        self.clock, self.memory = world.clock, Memory()
-        self.looker = Looker(sites, world.clock, max_message_bytes=1000, expected=[])
+        self.clock, self.memory = world.clock, WatchState()
+        self.looker = MirrorObserver(sites, world.clock, max_message_bytes=1000, expected=[])
 
-    def look(self) -> list[Alarm]:
+    def observe(self) -> list[Alarm]:
         self.clock.advance(10)
-        found = judged(self.looker.look(self.memory), self.memory, Limits(24.0, {}))
-        self.memory = found.memory
+        found = evaluate_alarms(
+            self.looker.observe(self.memory), self.memory, AlarmLimits(24.0, {})
+        )
+        self.memory = found.state
         return found.alarms
 
 
@@ -115,14 +117,14 @@ def test_of_many_targets_whose_log_start_moved_each_is_looked_at(
     clock = FakeClock()
     world = World(clock, written_ms=clock.now_ms() - HOUR_MS, copied=RECORDS)
     looks = Looks(world, monkeypatch)
-    assert looks.look() == []
+    assert looks.observe() == []
     world.target_start = 5
-    looks.look()
-    named = {alarm.subject for alarm in looks.look() if alarm.name == AlarmName.TARGET_TRUNCATED}
+    looks.observe()
+    named = {alarm.subject for alarm in looks.observe() if alarm.name == AlarmName.TARGET_TRUNCATED}
     assert len(named) == COUNT
-    assert len(looks.look()) == COUNT, "they stand"
+    assert len(looks.observe()) == COUNT, "they stand"
     world.read_of.clear()
-    looks.look()
+    looks.observe()
     assert world.read_of == [], "each was looked at once"
 
 
@@ -131,9 +133,9 @@ def test_of_many_partitions_that_are_behind_retention_is_told_of_each(
 ) -> None:
     clock = FakeClock()
     looks = Looks(World(clock, written_ms=clock.now_ms() - 160 * HOUR_MS, copied=3), monkeypatch)
-    looks.look()
-    looks.look()
-    named = {alarm.subject for alarm in looks.look() if alarm.name == AlarmName.RETENTION_NEAR}
+    looks.observe()
+    looks.observe()
+    named = {alarm.subject for alarm in looks.observe() if alarm.name == AlarmName.RETENTION_NEAR}
     assert len(named) == COUNT
 
 
@@ -143,30 +145,32 @@ def test_of_a_topic_made_again_the_record_at_the_same_offset_is_read_again(
     clock = FakeClock()
     world = World(clock, written_ms=clock.now_ms() - 160 * HOUR_MS, copied=0)
     looks = Looks(world, monkeypatch)
-    assert AlarmName.RETENTION_NEAR in {alarm.name for alarm in looks.look()}
+    assert AlarmName.RETENTION_NEAR in {alarm.name for alarm in looks.observe()}
     world.topic_id, world.written_ms = "another", clock.now_ms()
-    looks.look()
-    assert AlarmName.RETENTION_NEAR not in {alarm.name for alarm in looks.look()}
+    looks.observe()
+    assert AlarmName.RETENTION_NEAR not in {alarm.name for alarm in looks.observe()}
 
 
 def test_a_partition_that_moves_is_read_again_in_its_turn_and_one_that_stands_still_is_not() -> (
     None
 ):
-    uncopied = Uncopied()
+    uncopied = UncopiedTimestamps()
     at = {Partition(TOPIC, n): 3 for n in range(COUNT)}
-    first = uncopied.due(at)
-    assert list(first) == list(at)[:READ_MAX], "the most urgent"
-    assert uncopied.told(first, dict.fromkeys(first, 7)) == dict.fromkeys(first, 7)
-    second = uncopied.due(at)
-    assert list(second) == list(at)[READ_MAX:]
-    assert len(uncopied.told(second, dict.fromkeys(second, 8))) == COUNT
-    assert uncopied.due(at) == {}
+    first = uncopied.select_reads(at)
+    assert list(first) == list(at)[:PARTITIONS_READ_MAX], "the most urgent"
+    assert uncopied.record_reads(first, dict.fromkeys(first, 7)) == dict.fromkeys(first, 7)
+    second = uncopied.select_reads(at)
+    assert list(second) == list(at)[PARTITIONS_READ_MAX:]
+    assert len(uncopied.record_reads(second, dict.fromkeys(second, 8))) == COUNT
+    assert uncopied.select_reads(at) == {}
     moved = dict.fromkeys(at, 4)
-    third = uncopied.due(moved)
-    assert list(third) == list(at)[:READ_MAX], "those read longest ago"
-    assert len(uncopied.told(third, {})) == COUNT - READ_MAX, "no record stands there"
-    assert list(uncopied.due(moved)) == list(second)
+    third = uncopied.select_reads(moved)
+    assert list(third) == list(at)[:PARTITIONS_READ_MAX], "those read longest ago"
+    assert len(uncopied.record_reads(third, {})) == COUNT - PARTITIONS_READ_MAX, (
+        "no record stands there"
+    )
+    assert list(uncopied.select_reads(moved)) == list(second)
     del moved[Partition(TOPIC, COUNT - 1)]
-    assert len(uncopied.told({}, {})) == COUNT - READ_MAX
-    uncopied.due(moved)
-    assert len(uncopied.told({}, {})) == COUNT - READ_MAX - 1, "it has caught up"
+    assert len(uncopied.record_reads({}, {})) == COUNT - PARTITIONS_READ_MAX
+    uncopied.select_reads(moved)
+    assert len(uncopied.record_reads({}, {})) == COUNT - PARTITIONS_READ_MAX - 1, "it has caught up"

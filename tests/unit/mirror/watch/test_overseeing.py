@@ -12,7 +12,7 @@ from tests.support.clock import FakeClock
 from tests.unit.mirror.watch.test_watching import Played, alarms_of, watch
 
 from hourmark.process.alarms import AlarmName
-from hourmark_mirror.watch.watcher import STUCK_S, UNWATCHED_S, Overseer
+from hourmark_mirror.watch.watcher import STUCK_S, UNWATCHED_S, StuckWatchMonitor
 
 
 class Slow:
@@ -23,7 +23,7 @@ class Slow:
     def __init__(self, folder: Path, takes_s: float) -> None:
         self.played, self.clock, self.ended = Played(), FakeClock(), 0
         self.watching, self.metrics = watch(folder, self.played, self.clock)
-        self.overseer = Overseer(self.watching, self._end)
+        self.overseer = StuckWatchMonitor(self.watching, self._end)
         self.stopping = threading.Event()
         self._takes_s, self._looks = takes_s, 0
         self.seen: dict[str, float] = {}
@@ -34,7 +34,7 @@ class Slow:
         self._looks += 1
         if self._looks == 2:
             self.clock.sleep(self._takes_s)
-            self.overseer.see()
+            self.overseer.check()
             self.seen = alarms_of(self.metrics)
             self.stopping.set()
 
@@ -44,7 +44,7 @@ class Slow:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_mirror.watch.watcher.LOOK_S", 0.0)
+    monkeypatch.setattr("hourmark_mirror.watch.watcher.OBSERVE_INTERVAL_S", 0.0)
 
 
 def test_a_look_that_does_not_end_is_an_alarm_until_it_has(
@@ -74,12 +74,12 @@ def test_clusters_that_are_away_end_nothing(tmp_path: Path) -> None:
     played, clock, stopping = Played(), FakeClock(), threading.Event()
     watching, metrics = watch(tmp_path, played, clock)
     ended: list[int] = []
-    overseer = Overseer(watching, lambda: ended.append(1))
+    overseer = StuckWatchMonitor(watching, lambda: ended.append(1))
     played.away, until_s = True, clock.monotonic_s() + 2 * STUCK_S
 
     def looked() -> None:
         clock.sleep(30)
-        overseer.see()
+        overseer.check()
         if clock.monotonic_s() > until_s:
             stopping.set()
 

@@ -17,73 +17,86 @@ from tests.unit.mirror.watch.test_judging import WELL, A, Looks, P
 
 from hourmark.kafka.clients import Partition
 from hourmark.process.alarms import AlarmName
-from hourmark_mirror.settings.reading import Record, digest_of
+from hourmark_mirror.record_digests import RecordDigest, content_digest
 from hourmark_mirror.watch import sampling
-from hourmark_mirror.watch.alarms import Limits, Unverified, judged, stretches, unverified, verified
-from hourmark_mirror.watch.observed import Memory, Sample, Stretch
-from hourmark_mirror.watch.sampling import BEFORE_MAX, Sampler, difference
+from hourmark_mirror.watch.alarms import (
+    AlarmLimits,
+    UnverifiedReason,
+    evaluate_alarms,
+    unsampled_ranges,
+    unverified_topics,
+    verified_topics,
+)
+from hourmark_mirror.watch.observation import SampleResult, UnsampledRange, WatchState
+from hourmark_mirror.watch.sampling import BEFORE_MAX, RecordSampler, first_difference
 
 
-def records(contents: str, first: int = 0) -> list[Record]:
+def records(contents: str, first: int = 0) -> list[RecordDigest]:
     return [
-        Record(first + i, 1000, None, digest_of(None, c.encode())) for i, c in enumerate(contents)
+        RecordDigest(first + i, 1000, None, content_digest(None, c.encode()))
+        for i, c in enumerate(contents)
     ]
 
 
 def test_a_window_that_is_there_in_its_order_is_right_wherever_it_begins_and_whatever_follows() -> (
     None
 ):
-    assert difference(records("cde"), records("abcdefg")) is None
-    assert difference(records("aab"), records("aaab")) is None, "equal ones before it"
+    assert first_difference(records("cde"), records("abcdefg")) is None
+    assert first_difference(records("aab"), records("aaab")) is None, "equal ones before it"
 
 
 def test_what_is_wrong_is_named_by_the_first_offset_that_is_not_in_its_place() -> None:
     edge = records("cdef", first=100)
-    assert difference(edge, records("abcdf")) == 102, "missing"
-    assert difference(edge, records("abcddef")) == 102, "doubled"
-    assert difference(edge, records("abcdXf")) == 102, "altered"
-    assert difference(edge, records("abcXdef")) == 101, "foreign"
-    assert difference(edge, records("abdef")) == 100, "its first is missing"
-    assert difference(edge, records("abcd")) == 102, "the end is missing"
-    assert difference(edge, []) == 100
+    assert first_difference(edge, records("abcdf")) == 102, "missing"
+    assert first_difference(edge, records("abcddef")) == 102, "doubled"
+    assert first_difference(edge, records("abcdXf")) == 102, "altered"
+    assert first_difference(edge, records("abcXdef")) == 101, "foreign"
+    assert first_difference(edge, records("abdef")) == 100, "its first is missing"
+    assert first_difference(edge, records("abcd")) == 102, "the end is missing"
+    assert first_difference(edge, []) == 100
 
 
 @given(
     st.text("abc", max_size=8), st.text("abc", min_size=1, max_size=6), st.text("abc", max_size=8)
 )
 def test_a_right_target_is_never_called_wrong(before: str, window: str, after: str) -> None:
-    assert difference(records(window), records(before + window + after)) is None
+    assert first_difference(records(window), records(before + window + after)) is None
 
 
 @given(st.text("abc", min_size=1, max_size=6), st.text("abc", max_size=10))
 def test_a_target_without_the_window_is_never_called_right(window: str, target: str) -> None:
-    assert (difference(records(window), records(target)) is None) == (window in target)
+    assert (first_difference(records(window), records(target)) is None) == (window in target)
 
 
 def test_stretches_follow_each_other_from_the_first_look_on() -> None:
     looks = Looks()
-    assert stretches(WELL, Memory()) == {}, "what was there before is verify's"
-    looks.look(ends={P: 300}, positions={P: 250})
-    assert stretches(looks.now, looks.memory) == {P: Stretch(100, 250)}
-    sample = Sample(Stretch(100, 250), 40, looks.now.now_ms - 5000, None)
-    assert looks.look(samples={P: sample}) == []
-    assert stretches(looks.now, looks.memory) == {}
-    (through,) = verified(looks.now, looks.memory).values()
+    assert unsampled_ranges(WELL, WatchState()) == {}, "what was there before is verify's"
+    looks.observe(ends={P: 300}, positions={P: 250})
+    assert unsampled_ranges(looks.now, looks.memory) == {P: UnsampledRange(100, 250)}
+    sample = SampleResult(UnsampledRange(100, 250), 40, looks.now.now_ms - 5000, None)
+    assert looks.observe(samples={P: sample}) == []
+    assert unsampled_ranges(looks.now, looks.memory) == {}
+    (through,) = verified_topics(looks.now, looks.memory).values()
     assert through == (sample.through_ms, 40, 150), "50 are not copied yet"
-    looks.look(
-        positions={P: 300}, samples={P: Sample(Stretch(250, 300), 40, looks.now.now_ms, None)}
+    looks.observe(
+        positions={P: 300},
+        samples={P: SampleResult(UnsampledRange(250, 300), 40, looks.now.now_ms, None)},
     )
-    assert verified(looks.now, looks.memory)[A] == (looks.now.now_ms, 80, 200), "all that there is"
+    assert verified_topics(looks.now, looks.memory)[A] == (looks.now.now_ms, 80, 200), (
+        "all that there is"
+    )
 
 
 def test_a_sample_that_differs_is_an_alarm_that_stands_and_its_topic_is_not_verified() -> None:
     looks = Looks()
-    looks.look(ends={P: 300}, positions={P: 300})
-    (alarm,) = looks.look(samples={P: Sample(Stretch(100, 300), 40, looks.now.now_ms, 222)})
+    looks.observe(ends={P: 300}, positions={P: 300})
+    (alarm,) = looks.observe(
+        samples={P: SampleResult(UnsampledRange(100, 300), 40, looks.now.now_ms, 222)}
+    )
     assert alarm.name == AlarmName.CONTENTS_DIFFER and "edge offset 222" in alarm.seen
-    assert [a.name for a in looks.look(samples={})] == [AlarmName.CONTENTS_DIFFER]
-    assert verified(looks.now, looks.memory) == {}
-    assert unverified(looks.now, looks.memory) == {A: Unverified.LOSS}
+    assert [a.name for a in looks.observe(samples={})] == [AlarmName.CONTENTS_DIFFER]
+    assert verified_topics(looks.now, looks.memory) == {}
+    assert unverified_topics(looks.now, looks.memory) == {A: UnverifiedReason.LOSS}
 
 
 def test_nothing_is_verified_of_a_backlog_that_was_there_before_the_first_look_until_some_of_it_was_compared() -> (
@@ -91,18 +104,20 @@ def test_nothing_is_verified_of_a_backlog_that_was_there_before_the_first_look_u
 ):
     """A mirror days behind, or one that is dead: it would be `verified through now`."""
     behind = dataclasses.replace(WELL, positions={P: 60})
-    found = judged(behind, Memory(), Limits(24.0, {}))
-    assert (found.verified, found.unverified) == ({}, {A: Unverified.NOT_COMPARED})
+    found = evaluate_alarms(behind, WatchState(), AlarmLimits(24.0, {}))
+    assert (found.verified, found.unverified) == ({}, {A: UnverifiedReason.NOT_COMPARED})
     later = dataclasses.replace(behind, now_ms=behind.now_ms + 10_000)
-    found = judged(later, found.memory, Limits(24.0, {}))
-    assert (found.verified, found.unverified) == ({}, {A: Unverified.NOT_COMPARED}), (
+    found = evaluate_alarms(later, found.state, AlarmLimits(24.0, {}))
+    assert (found.verified, found.unverified) == ({}, {A: UnverifiedReason.NOT_COMPARED}), (
         "it stands still"
     )
     old_ms = behind.now_ms - 72 * 3_600_000
     copied = dataclasses.replace(
-        later, positions={P: 80}, samples={P: Sample(Stretch(60, 80), 20, old_ms, None)}
+        later,
+        positions={P: 80},
+        samples={P: SampleResult(UnsampledRange(60, 80), 20, old_ms, None)},
     )
-    found = judged(copied, found.memory, Limits(24.0, {}))
+    found = evaluate_alarms(copied, found.state, AlarmLimits(24.0, {}))
     assert (found.verified, found.unverified) == ({A: (old_ms, 20, 20)}, {}), (
         "it is verified through what was compared"
     )
@@ -112,41 +127,41 @@ def test_where_no_record_came_since_the_first_look_nothing_is_verified_and_it_ho
     None
 ):
     looks, q = Looks(), Partition(A, 1)
-    assert unverified(looks.now, looks.memory) == {A: Unverified.NOTHING_NEW}
-    assert verified(looks.now, looks.memory) == {}
-    looks.look(ends={P: 100, q: 50}, positions={P: 100, q: 50}, starts={P: 0, q: 0})
-    looks.look(
+    assert unverified_topics(looks.now, looks.memory) == {A: UnverifiedReason.NOTHING_NEW}
+    assert verified_topics(looks.now, looks.memory) == {}
+    looks.observe(ends={P: 100, q: 50}, positions={P: 100, q: 50}, starts={P: 0, q: 0})
+    looks.observe(
         ends={P: 100, q: 70},
         positions={P: 100, q: 70},
-        samples={q: Sample(Stretch(50, 70), 20, looks.now.now_ms, None)},
+        samples={q: SampleResult(UnsampledRange(50, 70), 20, looks.now.now_ms, None)},
     )
-    assert verified(looks.now, looks.memory) == {A: (looks.now.now_ms, 20, 20)}
+    assert verified_topics(looks.now, looks.memory) == {A: (looks.now.now_ms, 20, 20)}
 
 
 def test_a_topic_without_a_remote_topic_is_not_verified() -> None:
     looks = Looks()
-    looks.look(
+    looks.observe(
         ends={P: 300},
         positions={P: 300},
-        samples={P: Sample(Stretch(100, 300), 40, looks.now.now_ms, None)},
+        samples={P: SampleResult(UnsampledRange(100, 300), 40, looks.now.now_ms, None)},
     )
-    assert verified(looks.now, looks.memory) != {}
-    looks.look(remote_ids={}, remote_starts={}, remote_ends={}, samples={})
-    assert verified(looks.now, looks.memory) == {}
-    assert unverified(looks.now, looks.memory) == {A: Unverified.NO_REMOTE}
+    assert verified_topics(looks.now, looks.memory) != {}
+    looks.observe(remote_ids={}, remote_starts={}, remote_ends={}, samples={})
+    assert verified_topics(looks.now, looks.memory) == {}
+    assert unverified_topics(looks.now, looks.memory) == {A: UnverifiedReason.NO_REMOTE}
 
 
 def test_a_record_that_is_stamped_ahead_verifies_nothing_through_a_time_to_come() -> None:
     looks = Looks()
     ahead_ms = looks.now.now_ms + 3_600_000
-    looks.look(
+    looks.observe(
         ends={P: 300},
         positions={P: 200},
-        samples={P: Sample(Stretch(100, 200), 40, ahead_ms, None)},
+        samples={P: SampleResult(UnsampledRange(100, 200), 40, ahead_ms, None)},
     )
     sampled_ms = looks.now.now_ms
-    looks.look(samples={})
-    assert verified(looks.now, looks.memory)[A].through_ms == sampled_ms < looks.now.now_ms
+    looks.observe(samples={})
+    assert verified_topics(looks.now, looks.memory)[A].through_ms == sampled_ms < looks.now.now_ms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,10 +217,10 @@ def test_what_lies_too_far_behind_a_record_stamped_ahead_is_no_sample_until_its_
     stamps_ms = [1_800_000_000_000 + at * 10 for at in range(count)]
     stamps_ms[0] += 3_600_000
     log = Log(stamps_ms)
-    monkeypatch.setattr(sampling, "span_reader", lambda cluster, _max_bytes: cluster)
+    monkeypatch.setattr(sampling, "open_reader", lambda cluster, _max_bytes: cluster)
     sites: Any = SimpleNamespace(edge=log, central=log)
-    sampler = Sampler(sites, 1000, random.Random(1))
-    assert sampler.sample({P: Stretch(count - 500, count)}, {P: P}) == {}
-    early = sampler.sample({P: Stretch(100, 600)}, {P: P})[P]
-    assert (early.stretch, early.differs) == (Stretch(100, 600), None)
+    sampler = RecordSampler(sites, 1000, random.Random(1))
+    assert sampler.sample({P: UnsampledRange(count - 500, count)}, {P: P}) == {}
+    early = sampler.sample({P: UnsampledRange(100, 600)}, {P: P})[P]
+    assert (early.covered, early.differs) == (UnsampledRange(100, 600), None)
     assert early.compared > 0

@@ -21,13 +21,18 @@ from tests.unit.mirror.watch.test_judging import WELL, P
 from hourmark.errors import Unavailable, UsageError
 from hourmark.process.alarms import AlarmName
 from hourmark.process.durable import write_durably
-from hourmark_mirror.watch import memory
-from hourmark_mirror.watch.alarms import Limits
-from hourmark_mirror.watch.cli import as_lines, as_object
-from hourmark_mirror.watch.memory import WATCH, WatchMemory
-from hourmark_mirror.watch.metrics import WATCHED, Metrics
-from hourmark_mirror.watch.observed import Memory, Observed, Sample, Stretch
-from hourmark_mirror.watch.watcher import Watch
+from hourmark_mirror.watch import watch_state_store
+from hourmark_mirror.watch.alarms import AlarmLimits
+from hourmark_mirror.watch.cli import format_watch_result, watch_result_to_json
+from hourmark_mirror.watch.metrics import WATCHED, MirrorMetrics
+from hourmark_mirror.watch.observation import (
+    MirrorObservation,
+    SampleResult,
+    UnsampledRange,
+    WatchState,
+)
+from hourmark_mirror.watch.watch_state_store import WATCH_STATE_FILE, WatchStateStore
+from hourmark_mirror.watch.watcher import MirrorWatcher
 
 
 class Played:
@@ -37,7 +42,7 @@ class Played:
         self.seen, self.away = WELL, False
         self.looked: Callable[[], object] = lambda: None
 
-    def look(self, before: Memory) -> Observed:
+    def observe(self, before: WatchState) -> MirrorObservation:
         self.looked()
         if self.away:
             raise Unavailable("the central Kafka cluster did not answer")
@@ -47,14 +52,16 @@ class Played:
         return self.seen
 
 
-def watch(folder: Path, played: Played, clock: FakeClock | None = None) -> tuple[Watch, Metrics]:
-    metrics = Metrics()
-    return Watch(
-        played, WatchMemory(folder), Limits(24.0, {}), metrics, clock or FakeClock()
+def watch(
+    folder: Path, played: Played, clock: FakeClock | None = None
+) -> tuple[MirrorWatcher, MirrorMetrics]:
+    metrics = MirrorMetrics()
+    return MirrorWatcher(
+        played, WatchStateStore(folder), AlarmLimits(24.0, {}), metrics, clock or FakeClock()
     ), metrics
 
 
-def alarms_of(metrics: Metrics) -> dict[str, float]:
+def alarms_of(metrics: MirrorMetrics) -> dict[str, float]:
     counts = {
         name: metrics.registry.get_sample_value("hourmark_mirror_alarms", {"name": name})
         for name in WATCHED
@@ -67,10 +74,10 @@ def test_an_alarm_is_told_once_when_it_begins_with_what_to_do_and_once_when_it_i
 ) -> None:
     played = Played()
     watching, metrics = watch(tmp_path, played)
-    watching.look()
+    watching.observe()
     played.seen = dataclasses.replace(played.seen, remote_ids={}, remote_starts={}, remote_ends={})
     for _ in range(3):
-        watching.look()
+        watching.observe()
     told = [record.message for record in caplog.records if record.levelno == logging.ERROR]
     assert len(told) == 1
     assert told[0].startswith(
@@ -79,21 +86,21 @@ def test_an_alarm_is_told_once_when_it_begins_with_what_to_do_and_once_when_it_i
     assert told[0].endswith("(docs/runbooks/mirror-remote-topic-missing.md)")
     assert alarms_of(metrics) == {AlarmName.REMOTE_MISSING: 1}
     played.seen = WELL
-    watching.look()
+    watching.observe()
     assert caplog.messages[-1] == "over: mirror-remote-topic-missing of events.a"
     assert alarms_of(metrics) == {}
 
 
 def test_a_loss_stands_over_restarts_until_it_is_accepted(tmp_path: Path) -> None:
     played = Played()
-    watch(tmp_path, played)[0].look()
+    watch(tmp_path, played)[0].observe()
     played.seen = dataclasses.replace(
         played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600}
     )
-    assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
-    assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
-    assert watch(tmp_path, played)[0].look(accept=True).alarms == []
-    assert watch(tmp_path, played)[0].look().alarms == []
+    assert [a.name for a in watch(tmp_path, played)[0].observe().alarms] == [AlarmName.OVERTAKEN]
+    assert [a.name for a in watch(tmp_path, played)[0].observe().alarms] == [AlarmName.OVERTAKEN]
+    assert watch(tmp_path, played)[0].observe(accept=True).alarms == []
+    assert watch(tmp_path, played)[0].observe().alarms == []
 
 
 def test_clusters_that_are_away_end_nothing_and_are_an_alarm_within_a_minute(
@@ -121,26 +128,26 @@ def test_clusters_that_are_away_end_nothing_and_are_an_alarm_within_a_minute(
 
 def test_what_the_accepting_look_finds_is_told_by_it_and_stands(tmp_path: Path) -> None:
     played = Played()
-    watch(tmp_path, played)[0].look()
+    watch(tmp_path, played)[0].observe()
     played.seen = dataclasses.replace(
         played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600}
     )
-    assert [a.name for a in watch(tmp_path, played)[0].look(accept=True).alarms] == [
+    assert [a.name for a in watch(tmp_path, played)[0].observe(accept=True).alarms] == [
         AlarmName.OVERTAKEN
     ]
-    assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
-    assert watch(tmp_path, played)[0].look(accept=True).alarms == []
+    assert [a.name for a in watch(tmp_path, played)[0].observe().alarms] == [AlarmName.OVERTAKEN]
+    assert watch(tmp_path, played)[0].observe(accept=True).alarms == []
 
 
 def test_a_loss_stands_over_a_restart_while_the_clusters_are_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     played, stopping = Played(), threading.Event()
-    watch(tmp_path, played)[0].look()
+    watch(tmp_path, played)[0].observe()
     played.seen = dataclasses.replace(
         played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600}
     )
-    watch(tmp_path, played)[0].look()
+    watch(tmp_path, played)[0].observe()
     caplog.clear()
     played.away = True
     watching, metrics = watch(tmp_path, played)
@@ -165,23 +172,23 @@ def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason
         return metrics.registry.get_sample_value("hourmark_mirror_verified_lag_seconds") or 0.0
 
     assert math.isnan(lag_s()), "before the first look"
-    found = watching.look()
+    found = watching.observe()
     assert math.isnan(lag_s())
-    assert list(as_lines("edge", found)) == [
+    assert list(format_watch_result("edge", found)) == [
         f"edge {'events.a':<40} not verified: no record came since the first look",
         "nothing of site edge is verified by samples yet, 0 alarms",
     ]
-    assert json.loads(json.dumps(as_object("edge", found)))["unverified"] == {
+    assert json.loads(json.dumps(watch_result_to_json("edge", found)))["unverified"] == {
         "events.a": "no record came since the first look"
     }
-    assert as_object("edge", found)["verified"] == {}
+    assert watch_result_to_json("edge", found)["verified"] == {}
     played.seen = dataclasses.replace(played.seen, ends={P: 600})
-    watching.look()
+    watching.observe()
     assert lag_s() == math.inf, "there are records of which none was compared"
-    sample = Sample(Stretch(100, 300), 40, played.seen.now_ms, None)
+    sample = SampleResult(UnsampledRange(100, 300), 40, played.seen.now_ms, None)
     played.seen = dataclasses.replace(played.seen, positions={P: 300}, samples={P: sample})
     assert (
-        list(as_lines("edge", watching.look()))[-1]
+        list(format_watch_result("edge", watching.observe()))[-1]
         == "1 topics of site edge verified by samples, 0 alarms"
     )
     assert lag_s() == 10.0
@@ -190,7 +197,7 @@ def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason
 def test_two_looks_of_two_processes_take_turns(tmp_path: Path) -> None:
     played, other = Played(), Played()
     order: list[str] = []
-    second = threading.Thread(target=lambda: watch(tmp_path, other)[0].look())
+    second = threading.Thread(target=lambda: watch(tmp_path, other)[0].observe())
 
     def while_it_looks() -> None:
         second.start()
@@ -198,7 +205,7 @@ def test_two_looks_of_two_processes_take_turns(tmp_path: Path) -> None:
         order.append("first")
 
     played.looked, other.looked = while_it_looks, lambda: order.append("second")
-    watch(tmp_path, played)[0].look()
+    watch(tmp_path, played)[0].observe()
     second.join(10)
     assert order == ["first", "second"]
 
@@ -207,15 +214,15 @@ def test_whoever_holds_the_memory_and_stands_still_is_waited_for_only_so_long_an
     tmp_path: Path,
 ) -> None:
     """A `--once` that was stopped by Ctrl-Z: it would silence the watch for good."""
-    watch(tmp_path, Played())[0].look()
-    other = WatchMemory(tmp_path, turn_s=0.0)
+    watch(tmp_path, Played())[0].observe()
+    other = WatchStateStore(tmp_path, timeout_s=0.0)
     with (
-        WatchMemory(tmp_path).turn(),
+        WatchStateStore(tmp_path).locked(),
         pytest.raises(Unavailable, match=r"watch\.lock"),
-        other.turn(),
+        other.locked(),
     ):
         pass
-    with other.turn() as before:
+    with other.locked() as before:
         assert before.looked_ms > 0
 
 
@@ -227,7 +234,7 @@ def test_on_a_full_disk_alarms_are_told_and_looks_go_on_from_each_other_and_the_
     """
     played, clock, stopping = Played(), FakeClock(), threading.Event()
     watching, metrics = watch(tmp_path, played, clock)
-    watching.look()
+    watching.observe()
     played.seen = dataclasses.replace(played.seen, ends={P: 600})
     full = [True]
 
@@ -245,7 +252,7 @@ def test_on_a_full_disk_alarms_are_told_and_looks_go_on_from_each_other_and_the_
         return stopping.is_set()
 
     looks: list[dict[str, float]] = []
-    monkeypatch.setattr(memory, "write_durably", write)
+    monkeypatch.setattr(watch_state_store, "write_durably", write)
     monkeypatch.setattr(stopping, "wait", waited)
     watching.run(stopping)
     assert looks[9] == {AlarmName.TASK_STOPPED: 1, AlarmName.UNWATCHED: 1}
@@ -255,21 +262,21 @@ def test_on_a_full_disk_alarms_are_told_and_looks_go_on_from_each_other_and_the_
     assert (
         sum("watch.json cannot be written: No space left on device" in text for text in told) == 1
     )
-    assert json.loads((tmp_path / WATCH).read_text())["looked_ms"] == played.seen.now_ms
+    assert json.loads((tmp_path / WATCH_STATE_FILE).read_text())["looked_ms"] == played.seen.now_ms
 
 
 def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
-    (tmp_path / WATCH).write_text("{")
+    (tmp_path / WATCH_STATE_FILE).write_text("{")
     with pytest.raises(UsageError, match=r"watch\.json is damaged"):
-        watch(tmp_path, Played())[0].look()
+        watch(tmp_path, Played())[0].observe()
 
 
 def test_every_metric_is_documented() -> None:
     documented = (ROOT / "docs" / "metrics.md").read_text()
     families = [
         line.split()[2]
-        for line in generate_latest(Metrics().registry).decode().splitlines()
+        for line in generate_latest(MirrorMetrics().registry).decode().splitlines()
         if line.startswith("# HELP")
     ]
     assert families and [name for name in families if f"| `{name}` | gauge" not in documented] == []

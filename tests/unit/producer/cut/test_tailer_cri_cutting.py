@@ -87,7 +87,7 @@ def joined(body: bytes) -> list[tuple[bytes, bytes]]:
 def read_records(body: bytes) -> list[tuple[bytes, bytes]]:
     """By the reading of tailer and service."""
     made = sorted(
-        (record for _, record in cri.records(body) if record is not None),
+        (record for _, record in cri.split_records(body) if record is not None),
         key=lambda record: record.at,
     )
     return [(record.stream, record.text) for record in made]
@@ -97,7 +97,7 @@ def read_records(body: bytes) -> list[tuple[bytes, bytes]]:
 def test_lines_are_joined_by_stream(content: bytes) -> None:
     body = content[: content.rfind(b"\n") + 1]
     assert read_records(body) == joined(body)
-    ends = [at for at, _ in cri.records(body)]
+    ends = [at for at, _ in cri.split_records(body)]
     assert ends == sorted(ends) and (not body or ends[-1] == len(body))
 
 

@@ -15,10 +15,10 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark.records.ranges import Part, read_range_fields
-from hourmark_producer.settings import checked
+from hourmark.records.ranges import Part, decode_range_fields
+from hourmark_producer.settings import validate_settings
 
 FIRST, SECOND = b"S one\n  at a\n  at b\n", b"S two\n"
 
@@ -215,7 +215,7 @@ def test_a_containers_log_is_never_cut_within_what_it_wrote_on_a_line(
         "cri",
         f"{host.logs}/containers/web-0_shop_nginx-{'0' * 64}.log",
     )
-    assert read_range_fields(told.fields) == {
+    assert decode_range_fields(told.fields) == {
         "pod": "web-0",
         "namespace": "shop",
         "container": "nginx",
@@ -239,15 +239,15 @@ def test_rotated_by_kubernetes_within_a_line_both_parts_arrive(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"record_start": "^S"}, "record_start goes not with"),
+        ({"record_start": "^S"}, "record_start cannot be combined with"),
         ({"fields": {"pod": "x"}}, "fields.pod"),
-        ({"fields": {"a": "x" * 3000}}, "with those of containers"),
+        ({"fields": {"a": "x" * 3000}}, "including the fields of containers"),
     ],
 )
 def test_what_goes_not_with_containers_stops_the_start(more: dict[str, Any], said: str) -> None:
     source = TailedSource(name="app", paths=["/x"], format="cri", **more)
     with pytest.raises(ConfigError, match=said):
-        checked(TailerConfig(sources=[source]))
+        validate_settings(TailerConfig(sources=[source]))
 
 
 def test_what_a_source_says_of_every_event_is_in_its_ranges(host: Host, recorder: Recorder) -> None:
@@ -263,7 +263,7 @@ def test_what_a_source_says_of_every_event_is_in_its_ranges(host: Host, recorder
     ]
     recorder.behaviour = lambda _: 200
     host.drain(SECOND)
-    assert {one.range.start: read_range_fields(one.range.fields) for one in recorder.stored} == {
+    assert {one.range.start: decode_range_fields(one.range.fields) for one in recorder.stored} == {
         0: fields,
         len(FIRST): {"team": "other"},
     }
@@ -274,7 +274,9 @@ def test_what_a_source_says_of_every_event_is_in_its_ranges(host: Host, recorder
 )
 def test_fields_beyond_their_limits_stop_the_start(fields: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=f"tailer.sources.0.fields.*{said}"):
-        checked(TailerConfig(sources=[TailedSource(name="app", paths=["/x"], fields=fields)]))
+        validate_settings(
+            TailerConfig(sources=[TailedSource(name="app", paths=["/x"], fields=fields)])
+        )
 
 
 @pytest.mark.parametrize(
@@ -283,4 +285,4 @@ def test_fields_beyond_their_limits_stop_the_start(fields: dict[str, str], said:
 def test_a_pattern_that_is_none_stops_the_start_by_its_name(pattern: str, said: str) -> None:
     source = TailedSource(name="app", paths=["/x"], record_start=pattern)
     with pytest.raises(ConfigError, match=f"tailer.sources.0.record_start.*{said}"):
-        checked(TailerConfig(sources=[source]))
+        validate_settings(TailerConfig(sources=[source]))

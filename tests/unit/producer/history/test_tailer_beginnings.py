@@ -13,13 +13,13 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.books import Balance
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.files.patterns import is_named_by
 from hourmark_producer.history import beginnings
-from hourmark_producer.settings import checked
+from hourmark_producer.settings import validate_settings
 
 LINE = 23  # bytes of one of `lines`
 OLD_S = time.time() - 86_400
@@ -304,7 +304,9 @@ def test_what_exclude_names(path: str, glob: str, is_named: bool) -> None:
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=f"sources.0.{named}"):
-        checked(TailerConfig(sources=[TailedSource(name="app", paths=["/a"], **settings)]))
+        validate_settings(
+            TailerConfig(sources=[TailedSource(name="app", paths=["/a"], **settings)])
+        )
 
 
 @pytest.mark.parametrize(
@@ -321,5 +323,7 @@ def test_right_settings_are_taken(read_from: str) -> None:
     "settings", [{"read_from": "end"}, {"exclude": ["*"]}, {"ignore_older_seconds": 1}]
 )
 def test_what_is_received_is_all_read(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="goes not with `input`"):
-        checked(TailerConfig(sources=[TailedSource(name="app", input="stdin", **settings)]))
+    with pytest.raises(ConfigError, match="cannot be combined with `input`"):
+        validate_settings(
+            TailerConfig(sources=[TailedSource(name="app", input="stdin", **settings)])
+        )

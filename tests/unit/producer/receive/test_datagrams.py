@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.errors import ConfigError
 from hourmark_producer.receive import sockets
-from hourmark_producer.receive.receiver import Receiver
+from hourmark_producer.receive.receiver import SourceReceiver
 from hourmark_producer.tailer import Tailer
 
 UDP = "syslog+udp://127.0.0.1:0"
@@ -30,7 +30,7 @@ def send(tailer: Tailer, content: bytes) -> None:
             if number % 100 == 99:
                 assert (
                     tailer._spools.receivers["app"].settle(20)
-                    or tailer._spools.receivers["app"].is_held
+                    or tailer._spools.receivers["app"].is_paused
                 )
 
 
@@ -55,7 +55,7 @@ def test_what_comes_while_there_is_no_room_is_counted_in_bytes_and_later_ones_ar
     with host.running() as tailer:
         receiver = tailer._spools.receivers["app"]
         send(tailer, lines(8000))
-        wait_for(lambda: receiver.is_held, "it is full")
+        wait_for(lambda: receiver.is_paused, "it is full")
         wait_for(
             lambda: (
                 recorder.last.pending_bytes + recorder.last.lost_bytes // (line - 1) * line
@@ -65,7 +65,7 @@ def test_what_comes_while_there_is_no_room_is_counted_in_bytes_and_later_ones_ar
         )
         assert recorder.last.lost_bytes > 0
         recorder.behaviour = lambda _: 200
-        wait_for(lambda: not receiver.is_held, "there is room")
+        wait_for(lambda: not receiver.is_paused, "there is room")
         send(tailer, lines(1, 9000))
         wait_for(lambda: lines(1, 9000) in recorder.text(), "it goes on")
         wait_for(
@@ -92,13 +92,13 @@ def test_that_somebody_listens_is_on_disk_before_anything_can_arrive(
 ) -> None:
     """What had arrived when the first run was killed is an unknown loss, however early that was."""
     receives(host, UDP)
-    marked, listen = list[bool](), sockets.Datagrams.open
+    marked, listen = list[bool](), sockets.SyslogDatagramInput.open
 
-    def listen_noted(receiving: sockets.Datagrams, receiver: Receiver) -> None:
+    def listen_noted(receiving: sockets.SyslogDatagramInput, receiver: SourceReceiver) -> None:
         marked.append(receiver.segments.was_left_open())
         listen(receiving, receiver)
 
-    monkeypatch.setattr(sockets.Datagrams, "open", listen_noted)
+    monkeypatch.setattr(sockets.SyslogDatagramInput, "open", listen_noted)
     with host.running():
         wait_for(lambda: bool(recorder.reports), "it is at work")
     assert marked == [True] and recorder.last.unknown_losses == 0
@@ -133,7 +133,7 @@ def test_what_the_kernel_dropped_is_counted_to_the_datagram(
     told: dict[str, Any] = {"unknown": 0, "lines": 0}
 
     def add(what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
-        assert "the kernel dropped" in what and not lost_bytes
+        assert "dropped by the kernel" in what and not lost_bytes
         told["unknown"] += unknown
 
     def receive(line: bytes) -> None:
@@ -144,10 +144,10 @@ def test_what_the_kernel_dropped_is_counted_to_the_datagram(
         watch=lambda *_: None,
         unwatch=lambda _: None,
         losses=SimpleNamespace(add=add),
-        is_held=False,
+        is_paused=False,
         receive=receive,
     )
-    receiving = sockets.Datagrams(("127.0.0.1", 0), 1000)
+    receiving = sockets.SyslogDatagramInput(("127.0.0.1", 0), 1000)
     receiving.open(receiver)  # type: ignore[arg-type]
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark_producer.receive.framing import Framed, Framer, line_of
+from hourmark_producer.receive.framing import FramingResult, SyslogFramer, message_to_line
 
 MESSAGES = [b"<13>1 a", b"<14>2 with space", b"<15>" + b"x" * 40, b"<16>end"]
 
@@ -19,8 +19,8 @@ def counted(*messages: bytes) -> bytes:
 
 def fed(
     stream: bytes, cuts: list[int], limit: int = 100
-) -> tuple[list[bytes], Framer, list[Framed]]:
-    framer, framed = Framer(limit), []
+) -> tuple[list[bytes], SyslogFramer, list[FramingResult]]:
+    framer, framed = SyslogFramer(limit), []
     places = [0, *sorted({cut % (len(stream) + 1) for cut in cuts}), len(stream)]
     for start, end in itertools.pairwise(places):
         if start < end:
@@ -37,7 +37,9 @@ def fed(
 def test_messages_are_the_same_wherever_the_stream_is_cut(stream: bytes, cuts: list[int]) -> None:
     messages, framer, framed = fed(stream, cuts)
     assert messages == MESSAGES
-    assert framer.unfinished_bytes == 0 and not any(one.flaw or one.skipped for one in framed)
+    assert framer.unfinished_bytes == 0 and not any(
+        one.error or one.skipped_bytes for one in framed
+    )
 
 
 @given(cuts=st.lists(st.integers(0, 300)))
@@ -50,24 +52,24 @@ def test_a_message_that_is_too_long_is_passed_over_and_counted_in_bytes(
     stream = counted(*sent) if is_counted else b"\n".join(sent) + b"\n"
     messages, _, framed = fed(stream, cuts)
     assert messages == [MESSAGES[0], MESSAGES[1]]
-    assert sum(one.skipped for one in framed) == len(long)
-    assert sum(one.too_long for one in framed) == 1
+    assert sum(one.skipped_bytes for one in framed) == len(long)
+    assert sum(one.oversized for one in framed) == 1
 
 
 @pytest.mark.parametrize("flawed", [b"5x<13>", b"12345678901 <", b"0 <13>", b"7 <13>1 ax"])
 def test_what_is_no_length_is_a_flaw_and_messages_before_it_stand(flawed: bytes) -> None:
-    framed = Framer(100).feed(counted(MESSAGES[0]) + flawed)
+    framed = SyslogFramer(100).feed(counted(MESSAGES[0]) + flawed)
     assert framed.messages[:1] == [MESSAGES[0]]
-    assert "no length of a message" in framed.flaw
+    assert "not a message length" in framed.error
 
 
 def test_the_last_message_needs_no_end_where_none_is_counted() -> None:
-    framer = Framer(100)
+    framer = SyslogFramer(100)
     framer.feed(b"<13>one\n<13>two")
-    assert (framer.unfinished_bytes, framer.end(), framer.unfinished_bytes) == (7, b"<13>two", 0)
-    cut_off = Framer(100)
+    assert (framer.unfinished_bytes, framer.finish(), framer.unfinished_bytes) == (7, b"<13>two", 0)
+    cut_off = SyslogFramer(100)
     cut_off.feed(b"9 <13>")
-    assert cut_off.end() == b"" and cut_off.unfinished_bytes == 6
+    assert cut_off.finish() == b"" and cut_off.unfinished_bytes == 6
 
 
 @pytest.mark.parametrize(
@@ -81,4 +83,4 @@ def test_the_last_message_needs_no_end_where_none_is_counted() -> None:
     ],
 )
 def test_a_message_is_one_line(message: bytes, line: bytes) -> None:
-    assert line_of(message) == line
+    assert message_to_line(message) == line

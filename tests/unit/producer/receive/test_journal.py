@@ -21,7 +21,7 @@ from hourmark.config.groups import TailedSource
 from hourmark.errors import ConfigError
 from hourmark_producer.receive import journal as journal_module
 from hourmark_producer.receive import spools
-from hourmark_producer.receive.journal import Journal, cursor_of, entry_line
+from hourmark_producer.receive.journal import JournalInput, entry_to_line, line_cursor
 from hourmark_producer.receive.receiver import ReceivingLosses
 
 
@@ -30,7 +30,9 @@ def journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake
     """That of the host's source `app`."""
     made = FakeJournal(tmp_path / "journal")
     receives(host, "journald")
-    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, made.program))
+    monkeypatch.setattr(
+        spools, "JournalInput", lambda read_from: JournalInput(read_from, made.program)
+    )
     return made
 
 
@@ -60,7 +62,7 @@ def numbered(start: int, end: int) -> list[str]:
     ],
 )
 def test_an_entry_is_one_line(message: Any, said: str | None) -> None:
-    line = entry_line(json.dumps(entry(7, message)).encode())
+    line = entry_to_line(json.dumps(entry(7, message)).encode())
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
     fields = json.loads(line)
     assert fields.pop("message", None) == said
@@ -71,15 +73,15 @@ def test_an_entry_is_one_line(message: Any, said: str | None) -> None:
         "host": "web-1",
         "unit": "ssh.service",
         "identifier": "sshd",
-        "cursor": cursor_of(line),
+        "cursor": line_cursor(line),
     }
-    assert cursor_of(line).startswith("s=dff25")
+    assert line_cursor(line).startswith("s=dff25")
 
 
 @pytest.mark.parametrize("said", [b"no JSON", b"[]", b"{}", b'{"__CURSOR": "s=1"}'])
 def test_what_is_no_entry_is_refused(said: bytes) -> None:
     with pytest.raises(ValueError):
-        entry_line(said)
+        entry_to_line(said)
 
 
 def test_the_journal_is_read_from_its_start_and_followed(
@@ -119,7 +121,7 @@ def test_a_kill_before_lines_were_whole_or_acknowledged_doubles_none(
     folder = host.state / "spool" / "app"
     folder.mkdir(parents=True)
     journal.add(*numbered(0, 100))
-    lines = [entry_line(line) for line in (journal.folder / "entries").read_bytes().splitlines()]
+    lines = [entry_to_line(line) for line in (journal.folder / "entries").read_bytes().splitlines()]
     (folder / "0000000004.log").write_bytes(b"".join(lines[:40]) + lines[40][:50])
     (folder / "open").touch()
     host.drain()
@@ -134,7 +136,7 @@ def test_a_journal_that_is_longer_than_the_spool_waits(
     recorder.behaviour = lambda _: 503
     journal.add(*numbered(0, 3000))
     with host.running() as tailer:
-        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
+        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it is full")
         wait_for(lambda: bool(recorder.reports), "a report")
         assert recorder.last.caught_up_at_ms is None
         recorder.behaviour = lambda _: 200
@@ -150,7 +152,7 @@ def test_a_program_that_ends_is_started_again_where_it_was(
         wait_for(lambda: len(messages(recorder)) == 10, "what was there")
         journal.set_broken(True)
         wait_for(
-            lambda: any("It is tried again" in t.message for t in tailer.stand().troubles),
+            lambda: any("It is restarted" in t.message for t in tailer.take_snapshot().troubles),
             "it is said",
         )
         journal.add(*numbered(10, 20))
@@ -181,7 +183,7 @@ def test_nothing_is_claimed_while_the_journal_cannot_be_read(
             "it is caught up",
         )
         journal.set_broken(True)
-        wait_for(lambda: "It is tried again" in caplog.text, "it is noticed")
+        wait_for(lambda: "It is restarted" in caplog.text, "it is noticed")
         broken_from = len(recorder.reports)
         wait_for(
             lambda: len(recorder.reports) > broken_from + 1, "what was reported meanwhile is there"
@@ -202,7 +204,7 @@ def test_a_program_that_is_not_there_and_a_spool_of_others_stop_the_start(
     with pytest.raises(ConfigError, match="cannot be run"):
         host.drain()
     (host.state / "spool" / "app" / "0000000001.log").write_bytes(b"a line of syslog\n")
-    with pytest.raises(ConfigError, match="give the source of the journal a name of its own"):
+    with pytest.raises(ConfigError, match="give the journal's source a name of its own"):
         host.drain()
 
 
@@ -245,7 +247,7 @@ def test_a_real_journal(
     said = [f"message {n}".encode() for n in range(2000)] + [b"\xff\x00raw", b"two\nlines"]
     program = real_journal(tmp_path / "journal", said)
     receives(host, "journald", spool={"bytes_max": 1 << 18})
-    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
+    monkeypatch.setattr(spools, "JournalInput", lambda read_from: JournalInput(read_from, program))
     with host.running():
         wait_for(lambda: len(messages(recorder)) > 100, "some of it")
     host.drain()
@@ -262,7 +264,7 @@ def test_a_real_journal_from_a_time_on(
     host.settings["sources"] = [
         TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.001Z")
     ]
-    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
+    monkeypatch.setattr(spools, "JournalInput", lambda read_from: JournalInput(read_from, program))
     host.drain()
     assert messages(recorder) == numbered(1000, 2000)
 
@@ -270,7 +272,7 @@ def test_a_real_journal_from_a_time_on(
 @pytest.mark.parametrize("priority", ["²", "9" * 5000, "", "-1", "7 "])
 def test_a_priority_that_is_no_number_does_not_hold_the_journal_up(priority: str) -> None:
     """Any local user can send one: `printf 'PRIORITY=²\\nMESSAGE=x\\n' | logger --journald`."""
-    line = entry_line(json.dumps({**entry(7, "x"), "PRIORITY": priority}).encode())
+    line = entry_to_line(json.dumps({**entry(7, "x"), "PRIORITY": priority}).encode())
     assert "priority" not in json.loads(line) and json.loads(line)["message"] == "x"
 
 
@@ -300,18 +302,18 @@ def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
     host.drain()
     journal.add(*numbered(10, 20))
     journal.vacuum(left=5)
-    tell, is_full = ReceivingLosses.tell, True
+    tell, is_full = ReceivingLosses.commit, True
 
     def tell_if_there_is_room(losses: ReceivingLosses, *, at_once: bool = False) -> bool:
         return not (is_full and losses._pending) and tell(losses, at_once=at_once)
 
-    monkeypatch.setattr(ReceivingLosses, "tell", tell_if_there_is_room)
+    monkeypatch.setattr(ReceivingLosses, "commit", tell_if_there_is_room)
     with host.running() as tailer:
-        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it waits")
+        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it waits")
         assert len(messages(recorder)) == 10
         is_full = False
         wait_for(lambda: len(messages(recorder)) == 15, "it goes on")
-        assert not tailer._spools.receivers["app"].is_held
+        assert not tailer._spools.receivers["app"].is_paused
         wait_for(lambda: recorder.last.unknown_losses == 1, "it is reported")
 
 
@@ -380,7 +382,7 @@ def test_entries_that_are_vacuumed_while_the_spool_is_full_are_an_unknown_loss(
         )
         recorder.behaviour = lambda _: 503
         journal.add(*numbered(10, 3000))
-        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
+        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it is full")
         journal.rotate()
         journal.add(*numbered(3000, 4000))
         journal.vacuum(left=left)
@@ -432,15 +434,15 @@ def test_a_journal_that_is_made_again_before_it_is_followed_does_not_hold_claims
 ) -> None:
     """The entry behind which it is followed never comes, nor does another one."""
     journal.add(*numbered(0, 10))
-    start, made_again = Journal._start, list[bool]()
+    start, made_again = JournalInput._start, list[bool]()
 
-    def start_after_it_is_made_again(reader: Journal, *, follow: bool) -> None:
+    def start_after_it_is_made_again(reader: JournalInput, *, follow: bool) -> None:
         if follow and not made_again:
             made_again.append(True)
             journal.make_again()
         start(reader, follow=follow)
 
-    monkeypatch.setattr(Journal, "_start", start_after_it_is_made_again)
+    monkeypatch.setattr(JournalInput, "_start", start_after_it_is_made_again)
     with host.running():
         wait_for(
             lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,

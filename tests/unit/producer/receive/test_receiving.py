@@ -79,7 +79,7 @@ def test_senders_wait_while_the_spool_is_full_and_go_on_when_there_is_room(
     with host.running() as tailer, connect(tailer) as sender:
         thread = threading.Thread(target=sender.sendall, args=(sent,))
         thread.start()
-        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
+        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it is full")
         wait_for(
             lambda: bool(recorder.reports) and recorder.last.pending_bytes > 1 << 16,
             "it is reported",
@@ -102,7 +102,7 @@ def test_a_source_is_not_caught_up_while_what_has_arrived_is_not_on_disk(
         assert receiver.settle(10)
         thread = threading.Thread(target=sender.sendall, args=(lines(20_000),))
         thread.start()
-        wait_for(lambda: receiver.is_held, "it is full")
+        wait_for(lambda: receiver.is_paused, "it is full")
         assert not receiver.settle(0)
         recorder.behaviour = lambda _: 200
         thread.join()
@@ -189,7 +189,7 @@ def test_an_address_that_is_taken_stops_the_start(host: Host) -> None:
         other = Host(folder, "http://127.0.0.1:1")
         receives(other, f"syslog+tcp://{host_name}:{port}")
         with (
-            pytest.raises(ConfigError, match=f"port {port} cannot be listened at"),
+            pytest.raises(ConfigError, match=f"cannot listen on .* port {port}"),
             other.running(),
         ):
             pass

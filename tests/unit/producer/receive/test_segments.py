@@ -11,7 +11,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
 from hourmark.config.groups import TailedSource
-from hourmark_producer.receive.segments import Segments, Unsynced
+from hourmark_producer.receive.segments import SegmentNotSynced, SegmentStore
 
 
 def logs(folder: Path) -> list[bytes]:
@@ -19,7 +19,7 @@ def logs(folder: Path) -> list[bytes]:
 
 
 def test_a_long_segment_is_sealed_at_a_line_end_and_the_next_begins(tmp_path: Path) -> None:
-    segments = Segments(tmp_path, 8 * 100)
+    segments = SegmentStore(tmp_path, 8 * 100)
     segments.append(b"x" * 120)
     segments.append(b"y" * 10 + b"\n")
     segments.append(b"z\n")
@@ -28,20 +28,20 @@ def test_a_long_segment_is_sealed_at_a_line_end_and_the_next_begins(tmp_path: Pa
 
 
 def test_a_full_spool_has_room_again_when_a_segment_is_removed(tmp_path: Path) -> None:
-    segments = Segments(tmp_path, 800)
+    segments = SegmentStore(tmp_path, 800)
     for _ in range(8):
         segments.append(b"x" * 99 + b"\n")
     assert segments.is_full
-    segments.set_done("0000000001")
+    segments.mark_done("0000000001")
     assert segments.is_full, "it is there still"
     segments.remove("0000000001")
     assert not segments.is_full and segments.size == 700
 
 
 def test_a_run_goes_on_with_a_segment_of_its_own(tmp_path: Path) -> None:
-    first = Segments(tmp_path, 1 << 20)
+    first = SegmentStore(tmp_path, 1 << 20)
     first.append(b"a\n")
-    second = Segments(tmp_path, 1 << 20)
+    second = SegmentStore(tmp_path, 1 << 20)
     second.append(b"b\n")
     assert logs(tmp_path) == [b"a\n", b"b\n"]
     assert second.sealed_bytes("0000000001") == 2
@@ -50,7 +50,7 @@ def test_a_run_goes_on_with_a_segment_of_its_own(tmp_path: Path) -> None:
 def test_what_a_full_disk_did_not_take_is_written_first_when_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    segments, room = Segments(tmp_path, 1 << 20), [3, 0]
+    segments, room = SegmentStore(tmp_path, 1 << 20), [3, 0]
     write = os.write
 
     def short(descriptor: int, content: bytes) -> int:
@@ -75,8 +75,8 @@ def test_a_sync_that_failed_is_never_tried_again(
         raise OSError(errno.EIO, "input/output error")
 
     monkeypatch.setattr(os, "fdatasync", fail)
-    with pytest.raises(Unsynced, match="cannot be synced: input/output error"):
-        Segments(tmp_path, 1 << 20).append(b"a\n")
+    with pytest.raises(SegmentNotSynced, match="cannot be synced: input/output error"):
+        SegmentStore(tmp_path, 1 << 20).append(b"a\n")
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ def test_a_listener_without_descriptors_does_not_spin_and_accepts_again_later(
         try:
             wait_for(
                 lambda: any(
-                    "no connection could be accepted" in one.message
-                    for one in tailer.stand().troubles
+                    "cannot accept a connection" in one.message
+                    for one in tailer.take_snapshot().troubles
                 ),
                 "it reports that it cannot accept",
             )

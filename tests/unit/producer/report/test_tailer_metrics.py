@@ -18,15 +18,15 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark_producer.checkpoint.books import Balance
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.counters import Losses
-from hourmark_producer.report.metrics import Numbers, exposition
-from hourmark_producer.report.probes import Health, answering
-from hourmark_producer.send.services import ServiceStanding
+from hourmark_producer.report.metrics import TailerMetrics, render_tailer_metrics
+from hourmark_producer.report.probes import TailerHealth, serve_probes
+from hourmark_producer.send.services import ServiceStatus
 
-NUMBERS = Numbers(
+NUMBERS = TailerMetrics(
     balances={
         'a"\\\n': Balance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)
     },
@@ -34,11 +34,11 @@ NUMBERS = Numbers(
     files={'a"\\\n': 9},
     lag_seconds={'a"\\\n': 1.5},
     dead_letters={"b": {"no_type": 3}},
-    services=[ServiceStanding(service="http://a", ranges=4, failing_seconds=None, trouble="")],
+    services=[ServiceStatus(service="http://a", ranges=4, failing_seconds=None, trouble="")],
     ranges=1,
     events=2,
     conditions=0,
-    well=True,
+    is_healthy=True,
     started_at_s=1.0,
     delivered_at_s=2.0,
     reported_at_s=3.0,
@@ -68,7 +68,7 @@ def of(text: bytes, name: str, **labels: str) -> float:
 
 
 def test_prometheus_understands_the_text_whatever_a_source_is_called() -> None:
-    text = exposition(NUMBERS)
+    text = render_tailer_metrics(NUMBERS)
     source = 'a"\\\n'
     assert (
         of(text, "bytes_seen_total", source=source) == 15
@@ -86,7 +86,7 @@ def test_prometheus_understands_the_text_whatever_a_source_is_called() -> None:
 def test_every_metric_is_in_the_documents_and_nothing_else() -> None:
     told = {
         f"{line.split()[2]}"
-        for line in exposition(NUMBERS).decode().splitlines()
+        for line in render_tailer_metrics(NUMBERS).decode().splitlines()
         if line.startswith("# TYPE")
     }
     page = (ROOT / "docs" / "metrics.md").read_text()
@@ -100,7 +100,7 @@ def test_every_metric_is_in_the_documents_and_nothing_else() -> None:
 
 def test_they_tell_of_a_tailer_at_work(host: Host, recorder: Recorder) -> None:
     recorder.reasons = lambda _: {"no_type": 2}
-    with host.running(lines(100)) as tailer, answering(tailer, "127.0.0.1", free_port()) as port:
+    with host.running(lines(100)) as tailer, serve_probes(tailer, "127.0.0.1", free_port()) as port:
         wait_for(
             lambda: of(ask(port, "/metrics")[1], "bytes_acknowledged_total", source="app") == 2300,
             "all is acknowledged",
@@ -128,7 +128,7 @@ def test_it_is_not_well_while_nothing_is_acknowledged_and_well_again_after(
 ) -> None:
     host.settings["unwell_seconds"] = 2.0  # a look, or a report, takes less on a busy machine too
     recorder.behaviour = lambda _: 503
-    with host.running(lines(10)) as tailer, answering(tailer, "127.0.0.1", free_port()) as port:
+    with host.running(lines(10)) as tailer, serve_probes(tailer, "127.0.0.1", free_port()) as port:
         wait_for(lambda: ask(port, "/healthz")[0] == 503, "it is unwell")
         (reason,) = json.loads(ask(port, "/healthz")[1])["reasons"]
         assert "nothing was acknowledged" in reason
@@ -140,7 +140,8 @@ def test_it_is_not_well_while_no_service_answers(host: Host) -> None:
     host.settings |= {"unwell_seconds": 0.3, "service_urls": [f"http://127.0.0.1:{free_port()}"]}
     with host.running(lines(10)) as tailer:
         wait_for(
-            lambda: any("no host report" in reason for reason in tailer.unwell()), "it is unwell"
+            lambda: any("no host report" in reason for reason in tailer.unhealthy_reasons()),
+            "it is unwell",
         )
 
 
@@ -155,7 +156,8 @@ def test_it_is_not_well_while_the_checkpoint_cannot_be_written(
             host.append(lines(10, 10))
             wait_for(
                 lambda: any(
-                    "the checkpoint cannot be written" in reason for reason in tailer.unwell()
+                    "the checkpoint cannot be written" in reason
+                    for reason in tailer.unhealthy_reasons()
                 ),
                 "it is unwell",
                 30,
@@ -168,33 +170,33 @@ def test_it_is_not_well_while_the_checkpoint_cannot_be_written(
 
 def test_a_standstill_of_scans_is_told() -> None:
     clock = FakeClock()
-    health = Health(clock, Throttle(clock), 60)
+    health = TailerHealth(clock, Throttle(clock), 60)
     clock.advance(61)
-    assert len(health.reasons()) == 3
-    health.scanned(0, waiting=False)
-    health.reported()
-    assert health.reasons() == []
+    assert len(health.unhealthy_reasons()) == 3
+    health.record_scan(0, waiting=False)
+    health.record_report()
+    assert health.unhealthy_reasons() == []
     clock.advance(61)
-    health.reported()
+    health.record_report()
     assert (
-        health.reasons()[0]
-        == "files were not looked at, or what was found could not be written down, for 61 s"
+        health.unhealthy_reasons()[0]
+        == "files were not scanned, or the result could not be recorded, for 61 s"
     )
 
 
 class Silent:
     """What is asked, and never of interest."""
 
-    def exposition(self) -> bytes:
+    def render_metrics(self) -> bytes:
         return b""
 
-    def unwell(self) -> list[str]:
+    def unhealthy_reasons(self) -> list[str]:
         return []
 
 
 def test_a_client_that_says_nothing_holds_nobody_up_for_long() -> None:
     with (
-        answering(Silent(), "127.0.0.1", free_port()) as port,
+        serve_probes(Silent(), "127.0.0.1", free_port()) as port,
         socket.create_connection(("127.0.0.1", port)),
     ):
         assert ask(port, "/healthz")[0] == 200
@@ -204,7 +206,7 @@ def test_a_port_that_is_taken_is_said_and_stops_nobody(caplog: pytest.LogCapture
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with answering(Silent(), "127.0.0.1", taken.getsockname()[1]) as port:
+        with serve_probes(Silent(), "127.0.0.1", taken.getsockname()[1]) as port:
             assert port == 0
     assert "tailer.metrics_port" in caplog.text
 
@@ -212,5 +214,5 @@ def test_a_port_that_is_taken_is_said_and_stops_nobody(caplog: pytest.LogCapture
 def test_by_default_nothing_is_opened() -> None:
     settings = TailerConfig()
     assert (settings.metrics_port, settings.metrics_host) == (0, "127.0.0.1")
-    with answering(Silent(), settings.metrics_host, settings.metrics_port) as port:
+    with serve_probes(Silent(), settings.metrics_host, settings.metrics_port) as port:
         assert port == 0

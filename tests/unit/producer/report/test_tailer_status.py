@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 from hourmark.cli import root
 from hourmark.errors import UsageError
 from hourmark_producer.checkpoint.peek import peek
-from hourmark_producer.report import standing
+from hourmark_producer.report import snapshot
 
 
 def status(host: Host, tmp_path: Path) -> tuple[int, dict[str, Any]]:
@@ -53,7 +53,9 @@ def test_it_tells_of_a_tailer_that_runs(host: Host, recorder: Recorder, tmp_path
         wait_for(
             lambda: bool(recorder.reports and recorder.last.caught_up_at_ms), "it is caught up"
         )
-        wait_for(lambda: standing.kept(host.state) is not None, "it has said how it stands")
+        wait_for(
+            lambda: snapshot.load_snapshot(host.state) is not None, "it has said how it stands"
+        )
         code, told = status(host, tmp_path)
     assert (code, told["attention"], told["pid"], told["host_id"]) == (
         0,

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.cli import root
 from hourmark_producer.checkpoint.peek import KnownFile, Spooled
-from hourmark_producer.report.trace import Stage, begin_of_line, stage_of
+from hourmark_producer.report.trace import TraceStage, determine_stage, find_line_offset
 
 LINE_BYTES = len(lines(1))
 
@@ -34,47 +34,47 @@ def known(*, offset: int, spooled: tuple[Spooled, ...] = ()) -> KnownFile:
 @pytest.mark.parametrize(
     ("file", "offset", "size", "skipped", "stage"),
     [
-        (None, 0, 100, False, Stage.NOT_FOLLOWED),
-        (known(offset=50), 49, 100, False, Stage.ACKNOWLEDGED),
-        (known(offset=50), 49, 100, True, Stage.ACKNOWLEDGED_OR_SKIPPED),
-        (known(offset=50), 50, 100, False, Stage.NOT_READ),
-        (known(offset=50), 100, 100, False, Stage.NO_SUCH_LINE),
-        (known(offset=50), None, 100, False, Stage.NO_SUCH_LINE),
-        (known(offset=50), 10, 49, False, Stage.TRUNCATED),
+        (None, 0, 100, False, TraceStage.NOT_FOLLOWED),
+        (known(offset=50), 49, 100, False, TraceStage.ACKNOWLEDGED),
+        (known(offset=50), 49, 100, True, TraceStage.ACKNOWLEDGED_OR_SKIPPED),
+        (known(offset=50), 50, 100, False, TraceStage.NOT_READ),
+        (known(offset=50), 100, 100, False, TraceStage.NO_SUCH_LINE),
+        (known(offset=50), None, 100, False, TraceStage.NO_SUCH_LINE),
+        (known(offset=50), 10, 49, False, TraceStage.TRUNCATED),
         (
             known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
             19,
             100,
             False,
-            Stage.ACKNOWLEDGED,
+            TraceStage.ACKNOWLEDGED,
         ),
         (
             known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
             20,
             100,
             True,
-            Stage.SPOOLED,
+            TraceStage.SPOOLED,
         ),
         (
             known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
             50,
             100,
             False,
-            Stage.NOT_READ,
+            TraceStage.NOT_READ,
         ),
         (
             known(offset=50, spooled=(Spooled(0, 20, 50),)),
             20,
             100,
             False,
-            Stage.ACKNOWLEDGED,
+            TraceStage.ACKNOWLEDGED,
         ),  # of before a truncation
     ],
 )
 def test_a_place_decides(
-    file: KnownFile | None, offset: int | None, size: int, skipped: bool, stage: Stage
+    file: KnownFile | None, offset: int | None, size: int, skipped: bool, stage: TraceStage
 ) -> None:
-    assert stage_of(file, offset, size, skipped=skipped) is stage
+    assert determine_stage(file, offset, size, skipped=skipped) is stage
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 5, 100])
@@ -86,7 +86,7 @@ def test_lines_begin_where_splitting_says(block: int, monkeypatch: pytest.Monkey
             begins.append(begins[-1] + len(line))
         expected = [*begins[:-1], None, None]
         assert [
-            begin_of_line(io.BytesIO(content), n) for n in range(1, len(expected) + 1)
+            find_line_offset(io.BytesIO(content), n) for n in range(1, len(expected) + 1)
         ] == expected, content
 
 

@@ -8,22 +8,22 @@ import pytest
 from tests.support.clock import FakeClock
 
 from hourmark.commands.canary import CANARY, PATIENCE_S
-from hourmark_producer.canary import Canary
-from hourmark_producer.send.client import Busy, Refused, ServiceLink
-from hourmark_producer.send.clocks import Reading
+from hourmark_producer.canary import CanaryPoster
+from hourmark_producer.send.client import DeliveryServiceClient, RequestRefused, ServiceUnavailable
+from hourmark_producer.send.clocks import ClockReading
 
 NOW_MS = 1_800_000_000_000
 
 
-class PlayedLink(ServiceLink):
+class PlayedLink(DeliveryServiceClient):
     """Answers what it is given, in turn."""
 
     def __init__(self, *answers: Exception | dict[str, int]) -> None:
         self.answers, self.bodies, self.clock_ms = list(answers), list[bytes](), NOW_MS
 
-    def fresh(self, age_max_s: float = 2.0) -> Reading:
+    def current_reading(self, age_max_s: float = 2.0) -> ClockReading:
         self.clock_ms += 1000
-        return Reading(self.clock_ms, "1-a", 0.0)
+        return ClockReading(self.clock_ms, "1-a", 0.0)
 
     def post_events(self, event_type: str, body: bytes) -> dict[str, int]:
         assert event_type == CANARY
@@ -41,8 +41,8 @@ def test_what_is_not_acknowledged_is_posted_again_as_it_was_and_then_comes_the_n
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    link = PlayedLink(Busy("no"), Refused("unknown type"), TAKEN, TAKEN)
-    canary = Canary(link, "edge", FakeClock())
+    link = PlayedLink(ServiceUnavailable("no"), RequestRefused("unknown type"), TAKEN, TAKEN)
+    canary = CanaryPoster(link, "edge", FakeClock())
     assert [canary.post() for _ in range(4)] == [False, False, True, True]
     first, again, third, new = (json.loads(body) for body in link.bodies)
     assert first == again == third
@@ -67,21 +67,25 @@ def test_what_is_not_acknowledged_is_posted_again_as_it_was_and_then_comes_the_n
 
 def test_a_canary_that_becomes_a_dead_letter_is_told() -> None:
     link = PlayedLink({"events": 0, "dead_letters": 1})
-    assert not Canary(link, "edge", FakeClock()).post()
+    assert not CanaryPoster(link, "edge", FakeClock()).post()
 
 
 def test_it_is_unwell_where_none_was_acknowledged_for_longer_than_it_may_take() -> None:
     clock = FakeClock()
-    canary = Canary(PlayedLink(TAKEN, Busy("no"), {"events": 0, "dead_letters": 1}), "edge", clock)
-    assert b"hourmark_canary_acknowledged_timestamp_seconds 0.0" in canary.exposition()
+    canary = CanaryPoster(
+        PlayedLink(TAKEN, ServiceUnavailable("no"), {"events": 0, "dead_letters": 1}), "edge", clock
+    )
+    assert b"hourmark_canary_acknowledged_timestamp_seconds 0.0" in canary.render_metrics()
     assert canary.post()
     assert (
         f"hourmark_canary_acknowledged_timestamp_seconds {clock.now_ms() / 1000}"
-        in canary.exposition().decode()
+        in canary.render_metrics().decode()
     )
     clock.sleep(PATIENCE_S)
-    assert not canary.unwell()
+    assert not canary.unhealthy_reasons()
     clock.sleep(1)
     for _ in range(2):
         assert not canary.post()
-        assert canary.unwell() == [f"no canary was acknowledged for {PATIENCE_S + 1:.0f} s"]
+        assert canary.unhealthy_reasons() == [
+            f"no canary was acknowledged for {PATIENCE_S + 1:.0f} s"
+        ]

@@ -17,10 +17,10 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
-from hourmark_producer.send.client import Busy, ServiceLink
-from hourmark_producer.send.clocks import HEARD_S, Reading, ServiceClocks
+from hourmark_producer.send.client import DeliveryServiceClient, ServiceUnavailable
+from hourmark_producer.send.clocks import READING_MAX_AGE_S, ClockReading, ServiceClocks
 
 HOUR_MS = 3_600_000
 NOW = SystemClock()
@@ -35,18 +35,20 @@ def wrong() -> Iterator[Recorder]:
 
 
 @contextmanager
-def link_to(*recorders: Recorder, clock_ahead_ms: int = 0) -> Iterator[ServiceLink]:
+def link_to(*recorders: Recorder, clock_ahead_ms: int = 0) -> Iterator[DeliveryServiceClient]:
     class Here(SystemClock):
         def now_ms(self) -> int:
             return super().now_ms() + clock_ahead_ms
 
     with closing(
-        ServiceLink(TailerConfig(service_urls=[recorder.url for recorder in recorders]), Here())
+        DeliveryServiceClient(
+            TailerConfig(service_urls=[recorder.url for recorder in recorders]), Here()
+        )
     ) as link:
         yield link
 
 
-def is_now(reading: Reading) -> bool:
+def is_now(reading: ClockReading) -> bool:
     return abs(reading.clock_ms - NOW.now_ms()) < 60_000
 
 
@@ -67,7 +69,7 @@ def clocks_of(ahead_ms: dict[str, int], here_ms: int = 0) -> ServiceClocks:
     clock = FakeClock()
     read = ServiceClocks(_Apart(clock, here_ms))
     for service, ms in ahead_ms.items():
-        read.note(service, Reading(clock.now_ms() + ms, "1-a", clock.monotonic_s()))
+        read.record(service, ClockReading(clock.now_ms() + ms, "1-a", clock.monotonic_s()))
     return read
 
 
@@ -107,16 +109,14 @@ class _Apart(FakeClock):
 def test_those_are_believed_that_most_agree_with(
     ahead_ms: dict[str, int], here_ms: int, believed: set[str]
 ) -> None:
-    assert clocks_of(ahead_ms, here_ms).believed(list(ahead_ms)).keys() == believed
-    assert (
-        clocks_of(ahead_ms, here_ms).troubles(list(ahead_ms)).keys() == ahead_ms.keys() - believed
-    )
+    assert clocks_of(ahead_ms, here_ms).trusted_readings(list(ahead_ms)).keys() == believed
+    assert clocks_of(ahead_ms, here_ms).errors(list(ahead_ms)).keys() == ahead_ms.keys() - believed
 
 
 @given(st.lists(st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX), min_size=1, max_size=6))
 def test_none_is_doubted_that_is_near_this_host_and_half_of_the_others(ahead_ms: list[int]) -> None:
     of = {str(number): ms for number, ms in enumerate(ahead_ms)}
-    believed = clocks_of(of).believed(list(of))
+    believed = clocks_of(of).trusted_readings(list(of))
     for name, ms in of.items():
         near = 1 + sum(abs(ms - other) <= CLOCKS_APART_MS_MAX for other in ahead_ms)
         assert name in believed or 2 * near < len(of) + 1
@@ -132,24 +132,24 @@ def test_of_clocks_that_are_near_none_is_doubted_whatever_this_host_says(
 ) -> None:
     for here_ms in (0, -9 * HOUR_MS, 9 * HOUR_MS):
         of = {str(number): ms for number, ms in enumerate(ahead_ms)}
-        assert clocks_of(of, here_ms).believed(list(of)).keys() == of.keys()
+        assert clocks_of(of, here_ms).trusted_readings(list(of)).keys() == of.keys()
 
 
 def test_one_that_is_no_service_any_longer_is_no_witness() -> None:
     of = {"a": 0, "gone": 3 * HOUR_MS, "gone too": 3 * HOUR_MS}
-    assert clocks_of(of).believed(["a"]).keys() == {"a"}
+    assert clocks_of(of).trusted_readings(["a"]).keys() == {"a"}
 
 
 def test_what_is_said_names_both_and_how_far_they_are_apart() -> None:
-    troubles = clocks_of({"http://a": 0, "http://b": -3 * HOUR_MS}).troubles(
-        ["http://a", "http://b"]
-    )
+    troubles = clocks_of({"http://a": 0, "http://b": -3 * HOUR_MS}).errors(["http://a", "http://b"])
     assert troubles == {
         "http://b": "its clock is 10800 s behind that of http://a, which more clocks agree with"
     }
 
 
-@pytest.mark.parametrize(("after_s", "believed"), [(HEARD_S, {"a"}), (HEARD_S + 1, {"b"})])
+@pytest.mark.parametrize(
+    ("after_s", "believed"), [(READING_MAX_AGE_S, {"a"}), (READING_MAX_AGE_S + 1, {"b"})]
+)
 def test_an_older_reading_is_as_good_as_a_new_one_for_some_minutes(
     after_s: float, believed: set[str]
 ) -> None:
@@ -158,10 +158,10 @@ def test_an_older_reading_is_as_good_as_a_new_one_for_some_minutes(
     """
     clock = FakeClock()
     read = ServiceClocks(clock)
-    read.note("a", Reading(clock.now_ms(), "1-a", clock.monotonic_s()))
+    read.record("a", ClockReading(clock.now_ms(), "1-a", clock.monotonic_s()))
     clock.advance(after_s)
-    read.note("b", Reading(clock.now_ms() - 2 * HOUR_MS, "1-a", clock.monotonic_s()))
-    assert read.believed(["a", "b"]).keys() == believed
+    read.record("b", ClockReading(clock.now_ms() - 2 * HOUR_MS, "1-a", clock.monotonic_s()))
+    assert read.trusted_readings(["a", "b"]).keys() == believed
 
 
 @pytest.mark.parametrize("wrong_is_first", [True, False])
@@ -172,18 +172,18 @@ def test_the_time_of_a_service_that_is_hours_behind_is_given_to_no_range(
         recording() as right,
         link_to(*((wrong, right) if wrong_is_first else (right, wrong))) as link,
     ):
-        assert all(is_now(link.fresh(age_max_s=-1.0)) for _ in range(6))
+        assert all(is_now(link.current_reading(age_max_s=-1.0)) for _ in range(6))
 
 
 def test_a_host_whose_own_clock_is_wrong_believes_services_that_agree(recorder: Recorder) -> None:
     with recording() as other, link_to(recorder, other, clock_ahead_ms=-5 * HOUR_MS) as link:
-        assert all(is_now(link.fresh(age_max_s=-1.0)) for _ in range(6))
-        assert not link.clock_troubles()
+        assert all(is_now(link.current_reading(age_max_s=-1.0)) for _ in range(6))
+        assert not link.clock_errors()
 
 
 def test_a_single_service_is_believed_as_nothing_decides(wrong: Recorder) -> None:
     with link_to(wrong) as link:
-        reading = link.fresh()
+        reading = link.current_reading()
     assert abs(reading.clock_ms - wrong.clock()) < 60_000
 
 
@@ -191,7 +191,7 @@ def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) 
     with ExitStack() as rightly:
         right = rightly.enter_context(recording())
         with link_to(right, wrong) as link:
-            assert is_now(link.fresh())
+            assert is_now(link.current_reading())
             rightly.close()
             link.close()  # connections to it are gone, too
             said = (
@@ -199,14 +199,14 @@ def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) 
                 r"more clocks agree with"
             )
             for _ in range(3):
-                with pytest.raises(Busy, match=said):
-                    link.fresh(age_max_s=-1.0)
+                with pytest.raises(ServiceUnavailable, match=said):
+                    link.current_reading(age_max_s=-1.0)
 
 
 def test_reports_go_to_a_service_that_is_believed(wrong: Recorder) -> None:
     with recording() as right, link_to(wrong, right) as link:
-        link.fresh()
-        assert link.clock_troubles().keys() == {wrong.url}
+        link.current_reading()
+        assert link.clock_errors().keys() == {wrong.url}
         link.send_report(report_to)
         assert len(right.reports) == 1 and not wrong.reports
 
@@ -216,11 +216,11 @@ def test_of_services_that_are_believed_one_that_is_well_is_told(wrong: Recorder)
         gone = rightly.enter_context(recording())
         with link_to(gone, wrong, right) as link:
             for _ in range(6):
-                link.fresh(age_max_s=-1.0)
+                link.current_reading(age_max_s=-1.0)
             rightly.close()
             link.close()
             for _ in range(6):
-                assert is_now(link.fresh(age_max_s=-1.0))
+                assert is_now(link.current_reading(age_max_s=-1.0))
                 link.send_report(report_to)
             assert len(right.reports) == 6 and not wrong.reports
 
@@ -229,9 +229,9 @@ def test_what_is_not_believed_is_no_floor_of_later_ranges(recorder: Recorder) ->
     with recording() as ahead, link_to(recorder, ahead) as link:
         ahead.clock = lambda: NOW.now_ms() + CLOCKS_APART_MS_MAX + 10_000
         for _ in range(6):
-            assert is_now(link.fresh(age_max_s=-1.0))
+            assert is_now(link.current_reading(age_max_s=-1.0))
         link.send_report(report_to)
-        assert is_now(link.fresh())
+        assert is_now(link.current_reading())
 
 
 def test_lines_of_now_go_out_with_the_time_of_now(
@@ -250,13 +250,18 @@ def test_lines_of_now_go_out_with_the_time_of_now(
         }
         with host.running(lines(500)) as tailer:
             wait_for(
-                lambda: right.stored != [] and tailer.stand().troubles != [], "the clock is told"
+                lambda: right.stored != [] and tailer.take_snapshot().troubles != [],
+                "the clock is told",
             )
-            told = [trouble.message for trouble in tailer.stand().troubles]
+            told = [trouble.message for trouble in tailer.take_snapshot().troubles]
             wrong.clock = NOW.now_ms
-            wait_for(lambda: not tailer.stand().troubles, "it is set right, and that is seen")
+            wait_for(
+                lambda: not tailer.take_snapshot().troubles, "it is set right, and that is seen"
+            )
         host.drain()
         stored = [*right.stored, *wrong.stored]
         assert sum(len(one.body) for one in stored) == len(lines(500))
         assert all(abs(one.range.observed_at_ms - NOW.now_ms()) < 60_000 for one in stored)
-    assert any("no range is given its time. Set it right" in message for message in told)
+    assert any(
+        "ranges are not stamped with its time. Correct its clock" in message for message in told
+    )

@@ -27,7 +27,7 @@ from hourmark_producer.files.tracked_file import (
     Seen,
     TrackedFile,
 )
-from hourmark_producer.send.reports import CaughtUp, Target
+from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpClaim
 from hourmark_producer.tailer import Tailer
 from hourmark_producer.watch.scanner import Scanner
 
@@ -90,30 +90,30 @@ def in_flight(size: int, *, acknowledged: bool = False) -> TrackedFile:
     ],
 )
 def test_when_a_file_is_read_up_to_its_target(file: TrackedFile, met: bool) -> None:
-    assert Target.of(file).is_met() is met
+    assert AcknowledgmentTarget.from_file(file).is_met() is met
 
 
 def test_a_file_that_is_gone_still_waits_for_its_last_range() -> None:
     file = tracked(0, in_flight=(Outgoing(1, RANGE),))
     file.retired, file.observed = True, NEVER
-    assert not Target.of(file).is_met()
+    assert not AcknowledgmentTarget.from_file(file).is_met()
     file.progress = dataclasses.replace(file.progress, in_flight=())
-    assert Target.of(file).is_met()
+    assert AcknowledgmentTarget.from_file(file).is_met()
 
 
 def test_an_attempt_is_kept_until_it_succeeds_and_given_up_when_it_cannot() -> None:
-    claim, file = CaughtUp(), tracked(100)
-    claim.begin({"a": 1000}, [Target.of(file)])
-    claim.begin({"a": 2000}, [])  # does not replace it
-    assert not claim.is_made()
+    claim, file = CaughtUpClaim(), tracked(100)
+    claim.start_attempt({"a": 1000}, [AcknowledgmentTarget.from_file(file)])
+    claim.start_attempt({"a": 2000}, [])  # does not replace it
+    assert not claim.is_caught_up()
     file.progress = dataclasses.replace(file.progress, quiet_to=100)
-    assert claim.at_ms("a") == 1000
+    assert claim.service_time_ms("a") == 1000
     file.observed, file.due = observed(200), 3
-    claim.begin({"a": 3000}, [Target.of(file)])
-    assert claim.at_ms("a") == 1000
+    claim.start_attempt({"a": 3000}, [AcknowledgmentTarget.from_file(file)])
+    assert claim.service_time_ms("a") == 1000
     file.progress = dataclasses.replace(file.progress, position=Position(generation=1))  # truncated
-    claim.begin({"a": 4000}, [])
-    assert claim.at_ms("a") == 4000
+    claim.start_attempt({"a": 4000}, [])
+    assert claim.service_time_ms("a") == 4000
 
 
 def test_a_source_without_files_is_caught_up(host: Host, recorder: Recorder) -> None:
@@ -244,7 +244,7 @@ def test_never_too_early_under_a_writer_that_races_the_scan(host: Host, recorder
 def test_the_race_finds_claims_that_are_too_early(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Target, "is_met", lambda _: True)
+    monkeypatch.setattr(AcknowledgmentTarget, "is_met", lambda _: True)
     assert _too_early(recorder, _race(host, recorder, fails_every=2))
 
 
@@ -253,23 +253,26 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
 ) -> None:
     now, before, claimed = [0], dict[int, int](), dict[int, int]()
     recorder.clock = lambda: now[0]
-    scan, begin = Scanner.scan, CaughtUp.begin
+    scan, begin = Scanner.scan, CaughtUpClaim.start_attempt
 
     def slow_scan(self: Scanner, number: int) -> Seen:
         before[number] = now[0]
         seen = scan(self, number)
         now[0] += 1000
-        running[0]._client.fresh(age_max_s=-1.0)  # an answer arrives while it scans
+        running[0]._client.current_reading(age_max_s=-1.0)  # an answer arrives while it scans
         return seen
 
     def noted(
-        self: CaughtUp, readings_ms: dict[str, int], targets: list[Target], at_s: float
+        self: CaughtUpClaim,
+        readings_ms: dict[str, int],
+        targets: list[AcknowledgmentTarget],
+        at_s: float,
     ) -> None:
         claimed[max(before)] = readings_ms[recorder.url]  # of the scan that has just ended
         begin(self, readings_ms, targets, at_s)
 
     monkeypatch.setattr(Scanner, "scan", slow_scan)
-    monkeypatch.setattr(CaughtUp, "begin", noted)
+    monkeypatch.setattr(CaughtUpClaim, "start_attempt", noted)
     running: list[Tailer] = []
     with host.tailer() as (tailer, _):
         running.append(tailer)

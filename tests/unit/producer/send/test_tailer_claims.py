@@ -38,7 +38,7 @@ def test_a_service_whose_clock_is_behind_is_claimed_nothing_by_anothers(
             written_ms = behind.clock()
             behind.on_report = lambda report: early.extend(
                 [report]
-                if (report.received(behind.clock()).sources[0].caught_up_at_ms or 0) > written_ms
+                if (report.stamped(behind.clock()).sources[0].caught_up_at_ms or 0) > written_ms
                 else []
             )
             wait_for(
@@ -77,7 +77,7 @@ def test_a_pattern_whose_folder_does_not_exist_holds_the_claim_back(
     with host.running():
         wait_for(lambda: len(recorder.reports) > 10, "reports")
     assert not claimed(recorder)
-    assert f"cannot look at {host.logs.parent}/lgos" in caplog.text
+    assert f"cannot scan {host.logs.parent}/lgos" in caplog.text
 
 
 @pytest.mark.parametrize("pattern", ["*.log", "app.log", "*/app.log", "**/app.log"])

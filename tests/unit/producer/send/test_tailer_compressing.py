@@ -7,22 +7,22 @@ import threading
 
 import zstandard
 
-from hourmark_producer.send.follower import AT_ONCE, Presses
+from hourmark_producer.send.file_shipper import AT_ONCE, RangeCompressorPool
 
 
 def test_no_more_have_one_at_a_time_than_there_are() -> None:
-    presses, taken, most, lock = Presses(10, patience_s=60.0), 0, 0, threading.Lock()
+    presses, taken, most, lock = RangeCompressorPool(10, patience_s=60.0), 0, 0, threading.Lock()
     all_begun = threading.Barrier(8)
 
     def work() -> None:
         nonlocal taken, most
         all_begun.wait()
         for _ in range(50):
-            with presses.one() as press:
+            with presses.acquire() as press:
                 with lock:
                     taken += 1
                     most = max(most, taken)
-                assert zstandard.decompress(press.compressor.compress(b"a line\n")) == b"a line\n"
+                assert zstandard.decompress(press.zstd.compress(b"a line\n")) == b"a line\n"
                 with lock:
                     taken -= 1
 
@@ -35,24 +35,26 @@ def test_no_more_have_one_at_a_time_than_there_are() -> None:
 
 
 def test_those_that_hang_stop_no_others() -> None:
-    presses = Presses(10, 1, patience_s=0.01)
-    with presses.one() as hanging:
-        with presses.one() as other:
+    presses = RangeCompressorPool(10, 1, patience_s=0.01)
+    with presses.acquire() as hanging:
+        with presses.acquire() as other:
             assert other is not hanging
         presses._patience_s = 60.0
-        with presses.one() as again:
+        with presses.acquire() as again:
             assert again is other, "it is waited for once"
-    with presses.one() as again, contextlib.ExitStack() as more:
+    with presses.acquire() as again, contextlib.ExitStack() as more:
         presses._patience_s = 0.01
         assert again is other
-        assert more.enter_context(presses.one()) is not hanging, "no more are kept than there were"
+        assert more.enter_context(presses.acquire()) is not hanging, (
+            "no more are kept than there were"
+        )
 
 
 def test_an_error_gives_it_back() -> None:
-    presses = Presses(10, 1, patience_s=60.0)
+    presses = RangeCompressorPool(10, 1, patience_s=60.0)
     for _ in range(2):
         try:
-            with presses.one():
+            with presses.acquire():
                 raise OSError
         except OSError:
             pass

@@ -17,10 +17,10 @@ from tests.support.waiting import wait_for
 
 from hourmark_producer.send.connections import (
     ANSWER_BYTES_MAX,
-    PROBLEMS,
-    Address,
-    Answer,
-    Connections,
+    TRANSPORT_ERRORS,
+    ConnectionPool,
+    HttpResponse,
+    ServiceAddress,
 )
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nHourmark-Clock: 7\r\n\r\n{}"
@@ -57,10 +57,13 @@ class Server(threading.Thread):
 
 
 @contextmanager
-def serving(answer: bytes = WHOLE) -> Iterator[tuple[Server, Address]]:
+def serving(answer: bytes = WHOLE) -> Iterator[tuple[Server, ServiceAddress]]:
     server = Server(answer)
     try:
-        yield server, Address.of(f"http://127.0.0.1:{server.listener.getsockname()[1]}/base/")
+        yield (
+            server,
+            ServiceAddress.from_url(f"http://127.0.0.1:{server.listener.getsockname()[1]}/base/"),
+        )
     finally:
         server.listener.close()
         for connection in server.accepted:
@@ -68,17 +71,21 @@ def serving(answer: bytes = WHOLE) -> Iterator[tuple[Server, Address]]:
 
 
 @pytest.fixture
-def connections() -> Iterator[Connections]:
-    connections = Connections()
+def connections() -> Iterator[ConnectionPool]:
+    connections = ConnectionPool()
     yield connections
     connections.close()
 
 
-def ask(connections: Connections, address: Address, tls: ssl.SSLContext = TLS) -> Answer:
-    return connections.ask(address, "GET", "/v1/hello", {"A": "b"}, b"", timeout_s=5.0, tls=tls)
+def ask(
+    connections: ConnectionPool, address: ServiceAddress, tls: ssl.SSLContext = TLS
+) -> HttpResponse:
+    return connections.request(address, "GET", "/v1/hello", {"A": "b"}, b"", timeout_s=5.0, tls=tls)
 
 
-def test_one_connection_carries_requests_that_follow_one_another(connections: Connections) -> None:
+def test_one_connection_carries_requests_that_follow_one_another(
+    connections: ConnectionPool,
+) -> None:
     with serving() as (server, address):
         for _ in range(3):
             answer = ask(connections, address)
@@ -95,7 +102,7 @@ def test_one_connection_carries_requests_that_follow_one_another(connections: Co
 
 
 def test_a_connection_that_the_service_closed_meanwhile_costs_no_request(
-    connections: Connections,
+    connections: ConnectionPool,
 ) -> None:
     with serving() as (server, address):
         ask(connections, address)
@@ -104,7 +111,7 @@ def test_a_connection_that_the_service_closed_meanwhile_costs_no_request(
         assert len(server.accepted) == 2
 
 
-def test_an_answer_that_says_so_is_the_last_of_its_connection(connections: Connections) -> None:
+def test_an_answer_that_says_so_is_the_last_of_its_connection(connections: ConnectionPool) -> None:
     with serving(WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")) as (server, address):
         ask(connections, address)
         ask(connections, address)
@@ -112,7 +119,7 @@ def test_an_answer_that_says_so_is_the_last_of_its_connection(connections: Conne
 
 
 def test_replaced_certificates_end_a_connection_at_its_next_request(
-    connections: Connections,
+    connections: ConnectionPool,
 ) -> None:
     with serving() as (server, address):
         ask(connections, address)
@@ -131,24 +138,24 @@ def test_replaced_certificates_end_a_connection_at_its_next_request(
         b"",
     ],
 )
-def test_half_an_answer_is_none(connections: Connections, answer: bytes) -> None:
+def test_half_an_answer_is_none(connections: ConnectionPool, answer: bytes) -> None:
     with serving(answer) as (server, address):
         server.closes = True
-        with pytest.raises(PROBLEMS):
+        with pytest.raises(TRANSPORT_ERRORS):
             ask(connections, address)
 
 
-def test_an_endless_answer_is_not_read(connections: Connections) -> None:
+def test_an_endless_answer_is_not_read(connections: ConnectionPool) -> None:
     answer = WHOLE.replace(b"Content-Length: 2", b"Content-Length: %d" % (ANSWER_BYTES_MAX + 1))
     with (
         serving(answer) as (_, address),
-        pytest.raises(http.client.HTTPException, match="none of a delivery service"),
+        pytest.raises(http.client.HTTPException, match="too large for a delivery service"),
     ):
         ask(connections, address)
 
 
 def test_an_answer_that_comes_byte_by_byte_holds_nobody_longer_than_one_that_does_not_come(
-    connections: Connections,
+    connections: ConnectionPool,
 ) -> None:
     with serving(b"") as (server, address), contextlib.ExitStack() as ends:
         ended = threading.Event()
@@ -164,17 +171,17 @@ def test_an_answer_that_comes_byte_by_byte_holds_nobody_longer_than_one_that_doe
         dripping = threading.Thread(target=drip)
         dripping.start()
         with pytest.raises(TimeoutError):
-            connections.ask(address, "GET", "/v1/hello", {}, b"", timeout_s=0.5, tls=TLS)
+            connections.request(address, "GET", "/v1/hello", {}, b"", timeout_s=0.5, tls=TLS)
         ended.set()
         dripping.join(30.0)
 
 
 def test_an_answer_that_does_not_wait_for_all_of_its_request_is_heard(
-    connections: Connections,
+    connections: ConnectionPool,
 ) -> None:
     with serving(WHOLE.replace(b"200 OK", b"413 Too Large")) as (server, address):
         server.closes = True
-        answer = connections.ask(
+        answer = connections.request(
             address, "POST", "/v1/ranges", {}, bytes(20 << 20), timeout_s=5.0, tls=TLS
         )
         assert answer.status == 413
@@ -182,7 +189,7 @@ def test_an_answer_that_does_not_wait_for_all_of_its_request_is_heard(
             assert ask(connections, other).status == 200
 
 
-def test_what_a_service_closed_that_is_asked_no_more_is_let_go(connections: Connections) -> None:
+def test_what_a_service_closed_that_is_asked_no_more_is_let_go(connections: ConnectionPool) -> None:
     """As of a name that stands for other addresses by now."""
     with serving() as (server, address), serving() as (_, other):
         ask(connections, address)
@@ -194,7 +201,7 @@ def test_what_a_service_closed_that_is_asked_no_more_is_let_go(connections: Conn
 
 
 def test_closing_closes_what_is_idle_and_what_was_under_way_afterwards(
-    connections: Connections,
+    connections: ConnectionPool,
 ) -> None:
     with serving() as (server, address):
         ask(connections, address)
@@ -221,11 +228,11 @@ def _peer_is_open(connection: socket.socket) -> bool:
     ],
 )
 def test_addresses(url: str, host: str, port: int, prefix: str) -> None:
-    assert Address.of(url)[1:4] == (host, port, prefix)
+    assert ServiceAddress.from_url(url)[1:4] == (host, port, prefix)
 
 
 def test_a_user_in_a_url_is_shown_to_the_service() -> None:
-    assert Address.of("http://a%40b:c%3Ad@host").headers == (
+    assert ServiceAddress.from_url("http://a%40b:c%3Ad@host").headers == (
         ("Authorization", "Basic YUBiOmM6ZA=="),
     )
 
@@ -243,7 +250,7 @@ def test_a_user_in_a_url_is_shown_to_the_service() -> None:
 )
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(ValueError):
-        Address.of(url)
+        ServiceAddress.from_url(url)
 
 
 def test_a_chunked_answer_without_end_is_read_up_to_the_limit_only() -> None:
@@ -255,9 +262,9 @@ def test_a_chunked_answer_without_end_is_read_up_to_the_limit_only() -> None:
         _,
         to,
     ):
-        connections = Connections()
+        connections = ConnectionPool()
         with pytest.raises(http.client.HTTPException, match=f"more than {ANSWER_BYTES_MAX} bytes"):
-            connections.ask(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS)
+            connections.request(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS)
         connections.close()
 
 
@@ -266,8 +273,10 @@ def test_a_chunked_answer_is_read_to_its_end_and_its_connection_kept() -> None:
         server,
         to,
     ):
-        connections = Connections()
+        connections = ConnectionPool()
         for _ in range(2):
-            assert connections.ask(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS).content == b"{}"
+            assert (
+                connections.request(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS).content == b"{}"
+            )
         connections.close()
         assert len(server.accepted) == 1

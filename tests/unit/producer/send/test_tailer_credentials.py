@@ -17,10 +17,10 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config.groups import ServiceTls, TailerTls
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.send import credentials
-from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.client import DeliveryServiceClient
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def service(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """It wants a token and a certificate."""
-    monkeypatch.setattr(credentials, "LOOK_S", 0.05)
+    monkeypatch.setattr(credentials, "CHECK_INTERVAL_S", 0.05)
     pair = authority.issue("service")
     tls = ServiceTls(certificate=pair.certificate, key=pair.key, client_ca=authority.ca)
     with served(tls, tokens_required=True) as service:
@@ -73,7 +73,9 @@ def test_refused_it_waits_says_what_to_do_and_goes_on_with_a_new_token(
     give(host, good.text)
     with host.running(syslog()):
         wait_for(lambda: clicks(service) == 1, "the first line")
-        service.harness.service.access.token_store.feed([record(good.token.revoke(NOW_MS))], from_start=False)
+        service.harness.service.access.token_store.feed(
+            [record(good.token.revoke(NOW_MS))], from_start=False
+        )
         host.append(syslog())
         wait_for(lambda: "was revoked" in caplog.text, "it is told")
         give(host, other.text)
@@ -108,11 +110,11 @@ def test_certificates_are_renewed_while_it_runs(
     with caplog.at_level("INFO"), host.running(syslog()):
         wait_for(lambda: clicks(service) == 1, "the first line")
         host.settings["tls"].key.write_text("nonsense")
-        wait_for(lambda: "stay as they were" in caplog.text, "it is told")
+        wait_for(lambda: "certificates not reloaded" in caplog.text, "it is told")
         host.append(syslog())
         wait_for(lambda: clicks(service) == 2, "with the old one")
         authority.issue("tailer")
-        wait_for(lambda: "were read again" in caplog.text, "the new one is taken")
+        wait_for(lambda: "certificates reloaded" in caplog.text, "the new one is taken")
         host.append(syslog())
         wait_for(lambda: clicks(service) == 3, "with the new one")
 
@@ -135,13 +137,14 @@ def test_wrong_files_and_a_token_in_clear_stop_the_start(
     token.write_text("hmk_0123456789abcdef_" + "A" * 43)
 
     def link(**settings: object) -> None:
-        ServiceLink(
+        DeliveryServiceClient(
             TailerConfig.model_validate({"token_file": token, **settings}), SystemClock()
         ).close()
 
     link(service_urls=["https://elsewhere:1", "http://127.0.0.1:1", "http://localhost:1"])
     with pytest.raises(
-        ConfigError, match=r"tailer\.service_urls = 'http://elsewhere:1'.*in clear; use https"
+        ConfigError,
+        match=r"tailer\.service_urls = 'http://elsewhere:1'.*sent unencrypted; use https",
     ):
         link(service_urls=["http://elsewhere:1"])
     with pytest.raises(
@@ -150,7 +153,7 @@ def test_wrong_files_and_a_token_in_clear_stop_the_start(
         link(token_file=tmp_path / "none")
     for content in (b"", b"two words", b"\xff\xfe", "hmk_é".encode(), b"x\r\nHost: y"):
         token.write_bytes(content)
-        with pytest.raises(ConfigError, match=r"tailer\.token_file .*holds no token"):
+        with pytest.raises(ConfigError, match=r"tailer\.token_file .*contains no valid token"):
             link()
     with pytest.raises(ConfigError, match=r"tailer\.tls\.certificate"):
         link(token_file=None, tls={"certificate": pair.certificate, "key": authority.ca})

@@ -15,8 +15,8 @@ from tests.support.waiting import wait_for
 
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.spooled_ranges import FORMAT, SEVERAL
-from hourmark_producer.send.flight import LANES, Lanes
-from hourmark_producer.send.follower import RANGES_PER_TURN
+from hourmark_producer.send.file_shipper import RANGES_PER_TURN
+from hourmark_producer.send.flight import IN_FLIGHT_SLOTS, InFlightSlots
 from hourmark_producer.send.senders import SENDERS
 
 BACKLOG = lines(2000)  # 45 ranges
@@ -163,7 +163,7 @@ def test_an_outage_leaves_few_ranges_in_the_spool_however_long_it_is(
         (few,) = table(busy, "SELECT count(*) FROM ranges")[0]
         recorder.wait_received(asked + 1000)
         (still,) = table(busy, "SELECT count(*) FROM ranges")[0]
-        assert still <= few <= files + LANES + SENDERS
+        assert still <= few <= files + IN_FLIGHT_SLOTS + SENDERS
         recorder.behaviour = lambda _: 200
         recorder.wait_size(sum(len(lines(1000, number)) for number in range(files)))
 
@@ -199,7 +199,7 @@ def test_a_checkpoint_that_allowed_one_range_of_a_file_goes_on(
 
 
 def test_where_all_lanes_are_taken_nobody_waits_for_one() -> None:
-    lanes = Lanes(2)
-    assert [lanes.take() for _ in range(3)] == [True, True, False]
-    lanes.give_back()
-    assert lanes.take()
+    lanes = InFlightSlots(2)
+    assert [lanes.try_acquire() for _ in range(3)] == [True, True, False]
+    lanes.release()
+    assert lanes.try_acquire()

@@ -12,8 +12,8 @@ from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.send.flight import LANES
-from hourmark_producer.send.follower import SENT_TOGETHER
+from hourmark_producer.send.file_shipper import SENT_TOGETHER
+from hourmark_producer.send.flight import IN_FLIGHT_SLOTS
 from hourmark_producer.send.senders import SENDERS
 
 FILES = 400
@@ -85,7 +85,7 @@ def test_no_more_ranges_of_small_files_are_sent_at_a_time_than_the_limit(
 
     recorder.behaviour = count
     many.drain()
-    assert SENDERS < highest[0] <= SENDERS * SENT_TOGETHER + LANES
+    assert SENDERS < highest[0] <= SENDERS * SENT_TOGETHER + IN_FLIGHT_SLOTS
 
 
 def test_small_files_spooled_in_an_outage_are_sent_as_they_were_after_a_restart(

@@ -13,12 +13,12 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed, lose
 from hourmark_producer.counters import Loss, Losses
-from hourmark_producer.send.client import Busy, Refused, ServiceLink
-from hourmark_producer.send.senders import pause_s
+from hourmark_producer.send.client import DeliveryServiceClient, RequestRefused, ServiceUnavailable
+from hourmark_producer.send.senders import retry_delay_s
 
 
 def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -> None:
@@ -178,17 +178,17 @@ def test_pauses_grow_to_the_maximum_and_honour_retry_after() -> None:
     rng = random.Random(7)
 
     def pause(error: Exception, failures: int) -> float:
-        return pause_s(error, failures=failures, max_s=10.0, rng=rng)
+        return retry_delay_s(error, failures=failures, max_s=10.0, rng=rng)
 
-    assert 0.05 <= pause(Busy(""), 1) <= 0.1
-    assert all(5.0 <= pause(Busy(""), n) <= 10.0 for n in range(8, 2000, 100))
-    assert pause(Busy("", retry_after_s=30.0), 1) == 30.0
-    assert pause(Refused(""), 1) == 10.0
+    assert 0.05 <= pause(ServiceUnavailable(""), 1) <= 0.1
+    assert all(5.0 <= pause(ServiceUnavailable(""), n) <= 10.0 for n in range(8, 2000, 100))
+    assert pause(ServiceUnavailable("", retry_after_s=30.0), 1) == 30.0
+    assert pause(RequestRefused(""), 1) == 10.0
 
 
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="service_urls"):
-        ServiceLink(TailerConfig(service_urls=["127.0.0.1:8780"]), SystemClock())
+        DeliveryServiceClient(TailerConfig(service_urls=["127.0.0.1:8780"]), SystemClock())
 
 
 def test_a_service_that_knows_no_unknown_losses_is_told_the_rest(

@@ -15,9 +15,9 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Tailer as TailerConfig
-from hourmark_producer.send.client import ServiceLink
-from hourmark_producer.send.services import RESOLVE_EVERY_S, Service, Services
+from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark_producer.send.client import DeliveryServiceClient
+from hourmark_producer.send.services import RESOLVE_EVERY_S, ServiceEndpoint, ServiceSelector
 
 URLS = ["http://10.0.0.1:1", "http://10.0.0.2:1", "http://10.0.0.3:1"]
 MAX_S = 8.0
@@ -29,44 +29,49 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def services(clock: FakeClock) -> Services:
-    return Services(URLS, clock, MAX_S)
+def services(clock: FakeClock) -> ServiceSelector:
+    return ServiceSelector(URLS, clock, MAX_S)
 
 
 def chosen(
-    services: Services, count: int = 1, *, tried: set[Service] | None = None
-) -> list[Service]:
+    services: ServiceSelector, count: int = 1, *, tried: set[ServiceEndpoint] | None = None
+) -> list[ServiceEndpoint]:
     """So many requests, one after another, each answered."""
     found = []
     for _ in range(count):
-        service = services.next(tried or set())
+        service = services.select(tried or set())
         assert service is not None
-        services.asked(service)
-        services.answered(service)
+        services.request_started(service)
+        services.request_succeeded(service)
         found.append(service)
     return found
 
 
-def fail(services: Services, service: Service, retry_after_s: float = 0.0) -> None:
-    services.failed(service, "no", before=services.asked(service), retry_after_s=retry_after_s)
+def fail(services: ServiceSelector, service: ServiceEndpoint, retry_after_s: float = 0.0) -> None:
+    services.request_failed(
+        service,
+        "no",
+        failures_before=services.request_started(service),
+        retry_after_s=retry_after_s,
+    )
 
 
-def urls(found: list[Service]) -> Counter[str]:
+def urls(found: list[ServiceEndpoint]) -> Counter[str]:
     return Counter(one.url for one in found)
 
 
-def test_requests_are_spread_evenly(services: Services) -> None:
+def test_requests_are_spread_evenly(services: ServiceSelector) -> None:
     assert urls(chosen(services, 9)) == dict.fromkeys(URLS, 3)
 
 
-def test_the_one_with_the_fewest_requests_under_way_is_next(services: Services) -> None:
+def test_the_one_with_the_fewest_requests_under_way_is_next(services: ServiceSelector) -> None:
     slow, *_ = chosen(services)
-    services.asked(slow)
+    services.request_started(slow)
     assert slow not in chosen(services, 6)
 
 
 def test_one_that_failed_is_asked_again_after_growing_pauses_by_one_request(
-    services: Services, clock: FakeClock
+    services: ServiceSelector, clock: FakeClock
 ) -> None:
     (bad,) = chosen(services)
     pauses = []
@@ -82,54 +87,56 @@ def test_one_that_failed_is_asked_again_after_growing_pauses_by_one_request(
 
 
 def test_while_one_request_finds_out_the_others_go_elsewhere(
-    services: Services, clock: FakeClock
+    services: ServiceSelector, clock: FakeClock
 ) -> None:
     (bad,) = chosen(services)
     fail(services, bad)
     clock.advance(1.0)
-    asked = [services.next(set()) for _ in range(6)]
+    asked = [services.select(set()) for _ in range(6)]
     assert asked.count(bad) == 1
 
 
-def test_failures_of_one_moment_count_once(services: Services) -> None:
+def test_failures_of_one_moment_count_once(services: ServiceSelector) -> None:
     (bad,) = chosen(services)
-    before = [services.asked(bad) for _ in range(8)]
+    before = [services.request_started(bad) for _ in range(8)]
     for count in before:
-        services.failed(bad, "no", before=count)
-    assert bad.failures == 1 and bad.under_way == 0
+        services.request_failed(bad, "no", failures_before=count)
+    assert bad.failures == 1 and bad.in_flight == 0
 
 
-def test_where_all_fail_each_is_still_asked(services: Services) -> None:
+def test_where_all_fail_each_is_still_asked(services: ServiceSelector) -> None:
     for service in chosen(services, 3):
         fail(services, service)
-    tried = set[Service]()
-    while (one := services.next(tried)) is not None:
+    tried = set[ServiceEndpoint]()
+    while (one := services.select(tried)) is not None:
         tried.add(one)
     assert len(tried) == 3
 
 
-def test_retry_after_is_obeyed_for_that_address_alone(services: Services, clock: FakeClock) -> None:
+def test_retry_after_is_obeyed_for_that_address_alone(
+    services: ServiceSelector, clock: FakeClock
+) -> None:
     (bad,) = chosen(services)
     fail(services, bad, retry_after_s=5.0)
-    assert bad not in chosen(services, 6) and services.wait_s() == 0
+    assert bad not in chosen(services, 6) and services.retry_after_s() == 0
     others = set(chosen(services, 2))
-    assert services.next(others) is None, "not even where no other is left"
+    assert services.select(others) is None, "not even where no other is left"
     for service in others:
         fail(services, service, retry_after_s=7.0)
-    assert services.next(set()) is None and services.wait_s() == pytest.approx(5.0)
+    assert services.select(set()) is None and services.retry_after_s() == pytest.approx(5.0)
     clock.advance(5.1)
-    assert services.next(set()) is bad
+    assert services.select(set()) is bad
 
 
 def test_an_answer_to_what_was_under_way_does_not_end_the_wait(
-    services: Services, clock: FakeClock
+    services: ServiceSelector, clock: FakeClock
 ) -> None:
-    first, second = services.next(set()), services.first
+    first, second = services.select(set()), services.first
     assert first is second
-    services.asked(first)
-    before = services.asked(first)
-    services.failed(first, "503", before=before, retry_after_s=5.0)
-    services.answered(first)
+    services.request_started(first)
+    before = services.request_started(first)
+    services.request_failed(first, "503", failures_before=before, retry_after_s=5.0)
+    services.request_succeeded(first)
     assert first not in chosen(services, 4)
     clock.advance(5.1)
     assert first in chosen(services, 4)
@@ -137,18 +144,18 @@ def test_an_answer_to_what_was_under_way_does_not_end_the_wait(
 
 def test_each_address_of_a_name_is_used_and_keeps_what_is_known_of_it(clock: FakeClock) -> None:
     found = [["10.1.0.1", "10.1.0.2"]]
-    services = Services(["http://delivery.example:8780", URLS[0]], clock, MAX_S)
-    services.look_up(lambda host, port: found[0])
+    services = ServiceSelector(["http://delivery.example:8780", URLS[0]], clock, MAX_S)
+    services.refresh_addresses(lambda host, port: found[0])
     first = chosen(services, 3)
-    assert {one.address.at for one in first} == {"10.1.0.1", "10.1.0.2", ""}
+    assert {one.address.ip for one in first} == {"10.1.0.1", "10.1.0.2", ""}
     assert len({one.name for one in first}) == 3, "each has a clock of its own"
     found[0] = ["10.1.0.2", "10.1.0.9"]
-    services.look_up(lambda host, port: found[0])
+    services.refresh_addresses(lambda host, port: found[0])
     assert set(chosen(services, 3)) == set(first), "not asked for that often"
     clock.advance(RESOLVE_EVERY_S)
-    services.look_up(lambda host, port: found[0])
+    services.refresh_addresses(lambda host, port: found[0])
     later = chosen(services, 3)
-    assert {one.address.at for one in later} == {"10.1.0.2", "10.1.0.9", ""} and len(
+    assert {one.address.ip for one in later} == {"10.1.0.2", "10.1.0.9", ""} and len(
         set(first) & set(later)
     ) == 2
 
@@ -157,14 +164,14 @@ def test_a_name_that_cannot_be_looked_up_goes_on_as_before(clock: FakeClock) -> 
     def gone(host: str, port: int) -> list[str]:
         raise socket.gaierror(-3, "Temporary failure in name resolution")
 
-    services = Services(["http://delivery.example:8780"], clock, MAX_S)
-    services.look_up(gone)
-    assert [one.address.at for one in chosen(services)] == [""]
+    services = ServiceSelector(["http://delivery.example:8780"], clock, MAX_S)
+    services.refresh_addresses(gone)
+    assert [one.address.ip for one in chosen(services)] == [""]
     clock.advance(RESOLVE_EVERY_S)
-    services.look_up(lambda host, port: ["10.1.0.1"])
+    services.refresh_addresses(lambda host, port: ["10.1.0.1"])
     clock.advance(RESOLVE_EVERY_S)
-    services.look_up(gone)
-    assert [one.address.at for one in chosen(services)] == ["10.1.0.1"]
+    services.refresh_addresses(gone)
+    assert [one.address.ip for one in chosen(services)] == ["10.1.0.1"]
 
 
 def test_ranges_go_to_all_alike(host: Host, recorder: Recorder) -> None:
@@ -210,16 +217,18 @@ def test_one_that_is_not_there_costs_no_file_a_pause(host: Host, recorder: Recor
     with host.running(lines(200)) as tailer:
         recorder.wait_text(lines(200))
         wait_for(
-            lambda: sum(one.ranges for one in tailer.stand().services) == len(recorder.stored),
+            lambda: (
+                sum(one.ranges for one in tailer.take_snapshot().services) == len(recorder.stored)
+            ),
             "all are acknowledged",
         )
-        by_name = {one.service: one for one in tailer.stand().services}
+        by_name = {one.service: one for one in tailer.take_snapshot().services}
         assert (
             by_name[dead.url].failing_seconds is not None and "refused" in by_name[dead.url].trouble
         )
         assert by_name[recorder.url].failing_seconds is None
         up = f'hourmark_tailer_service_up{{service="{dead.url}"}} 0'
-        assert up in tailer.exposition().decode()
+        assert up in tailer.render_metrics().decode()
 
 
 @pytest.mark.parametrize(("ahead_ms", "is_held_to_it"), [(60_000, True), (400_000, False)])
@@ -235,10 +244,15 @@ def test_no_range_is_observed_before_what_may_have_been_claimed_to_another_servi
         behind.clock = lambda: 1_800_000_000_000
         with recording() as ahead:
             ahead.clock = lambda: 1_800_000_000_000 + ahead_ms
-            link = ServiceLink(TailerConfig(service_urls=[ahead.url, behind.url]), SystemClock())
-            assert link.fresh().clock_ms == ahead.clock()
+            link = DeliveryServiceClient(
+                TailerConfig(service_urls=[ahead.url, behind.url]), SystemClock()
+            )
+            assert link.current_reading().clock_ms == ahead.clock()
         link.close()  # it is gone, and so are connections to it
-        assert link.fresh(age_max_s=-1.0).clock_ms == (ahead if is_held_to_it else behind).clock()
+        assert (
+            link.current_reading(age_max_s=-1.0).clock_ms
+            == (ahead if is_held_to_it else behind).clock()
+        )
         assert link.clocks_ms() == {ahead.url: ahead.clock(), behind.url: behind.clock()}, (
             "claims are by each one's own"
         )

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
 from hourmark_producer.files.identity import Identity, identify
-from hourmark_producer.report.summary import Summary
+from hourmark_producer.report.summary import RunSummary
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def sent(recorder: Recorder) -> list[bytes]:
     return b"".join(one.body for one in recorder.stored).splitlines(keepends=True)
 
 
-def check(recorder: Recorder, summary: Summary, *contents: bytes) -> None:
+def check(recorder: Recorder, summary: RunSummary, *contents: bytes) -> None:
     assert sorted(sent(recorder)) == sorted(
         line for content in contents for line in content.splitlines(keepends=True)
     )

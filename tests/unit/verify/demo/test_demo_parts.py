@@ -19,7 +19,7 @@ from hourmark.config.toml_text import render_toml
 from hourmark.errors import Unavailable, UsageError
 from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.ranges import RangeId
-from hourmark.rules.event_types import read_folder
+from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import Components, environment, wait_for
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.cli import demo
@@ -51,7 +51,7 @@ _STACK = {
 
 def test_the_declarations_are_valid_and_the_judge_knows_all_of_them(tmp_path: Path) -> None:
     write_declarations(tmp_path)
-    types, sources, _ = read_folder(tmp_path)
+    types, sources, _ = read_declarations(tmp_path)
     assert {t.name for t in types} == {*TYPES, "dead-letters"}
     told_types, told_sources, limits = told(tmp_path)
     assert limits == {"future_seconds": 900, "lateness_seconds": 7 * 86400}
@@ -86,7 +86,7 @@ def test_server_lines_are_taken_apart(
     tmp_path: Path, line: str, expected: tuple[str | None, ...] | None
 ) -> None:
     write_declarations(tmp_path)
-    types = read_folder(tmp_path).types
+    types = read_declarations(tmp_path).types
     pattern = next(t for t in types if t.name == SERVER_LOG).line.pattern
     assert pattern is not None
     match = re.fullmatch(pattern, line)

@@ -1,0 +1,105 @@
+"""Runs all checks concurrently with a time limit, so that no server delays the other checks."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from hourmark.config.loading import Config
+from hourmark.config.redaction import redact
+from hourmark.errors import HourmarkError
+from hourmark.process.parallel_calls import call_all
+from hourmark_declare.doctor import (
+    clocks_check,
+    kafka_check,
+    ledger_check,
+    machine_check,
+    registry_check,
+    retention_check,
+    services_check,
+    storage_check,
+)
+from hourmark_declare.doctor.check_result import CheckResult, finding_result
+
+CheckFunction = Callable[[Config], Iterator[CheckResult]]
+ANSWER_SECONDS: Final = 60.0  # a request of the Kafka client takes up to 15 s
+CHECKS: Final[Mapping[str, CheckFunction]] = {
+    "machine": machine_check.check_machine,
+    "clocks": clocks_check.check_clocks,
+    "kafka": kafka_check.check_kafka,
+    "services": services_check.check_services,
+    "registry": registry_check.check_registry,
+    "ledger": ledger_check.check_ledger,
+    "storage": storage_check.check_storage,
+    "retention": retention_check.check_retention,
+}
+
+
+def run_checks(
+    config: Config,
+    only: Sequence[str] = (),
+    table: Mapping[str, CheckFunction] = CHECKS,
+    seconds: float = ANSWER_SECONDS,
+) -> list[CheckResult]:
+    """Run checks concurrently and return their results in the order of the table.
+
+    A check that raises an error, or does not finish in time, yields a finding. Secrets are
+    redacted.
+
+    Args:
+        config: Configuration that names the servers.
+        only: Names of the checks to run; empty for all.
+        table: Check functions by name.
+        seconds: Time limit for all checks.
+
+    Returns:
+        Results of the selected checks.
+    """
+    kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
+    told = {kind: functools.partial(_run_check, kind, ask, config) for kind, ask in kinds.items()}
+    found = call_all(told, seconds)
+    return [answer for kind in kinds for answer in found.get(kind, [_timed_out(kind, seconds)])]
+
+
+def _run_check(kind: str, ask: CheckFunction, config: Config) -> list[CheckResult]:
+    answers = []
+    try:
+        for answer in ask(config):
+            answers.append(_redacted(answer))  # one by one, to keep the results before an error
+    except HourmarkError as error:
+        answers.append(
+            finding_result(
+                kind,
+                "server",
+                redact(str(error)),
+                "check that it runs, and that the configuration names it",
+            )
+        )
+    except Exception as error:  # noqa: BLE001  # the results of other checks must not be lost
+        said = redact(f"{type(error).__name__}: {error}")
+        answers.append(
+            finding_result(
+                kind,
+                "doctor",
+                f"the check failed: {said}",
+                "check it manually, and report this error",
+            )
+        )
+    return answers
+
+
+def _redacted(answer: CheckResult) -> CheckResult:
+    return dataclasses.replace(
+        answer, subject=redact(answer.subject), seen=redact(answer.seen), to_do=redact(answer.to_do)
+    )
+
+
+def _timed_out(kind: str, seconds: float) -> CheckResult:
+    return finding_result(
+        kind,
+        "server",
+        f"no answer within {seconds:g} s",
+        "check that it runs and is not overloaded, then try again",
+    )

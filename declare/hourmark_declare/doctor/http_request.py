@@ -1,0 +1,97 @@
+"""One HTTP request without a proxy, with the response and the server's clock."""
+
+from __future__ import annotations
+
+import email.utils
+import ssl
+import time
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+
+from hourmark.process.certificates import load_ca_certificates, load_certificate
+
+_ANSWER_S: Final = 10.0
+_BYTES_MAX: Final = 64 * 1024
+TICK_MS: Final = 1000  # resolution of the header Date
+
+
+class TimedResponse(NamedTuple):
+    """HTTP response with the server's time and this machine's time.
+
+    Attributes:
+        status: HTTP status code.
+        body: Body, at most 64 KiB.
+        date_ms: Server time from the header Date, Unix milliseconds; None if absent or invalid.
+        begun_ms: This machine's time before the request, Unix milliseconds.
+        ended_ms: This machine's time after the response, Unix milliseconds.
+    """
+
+    status: int
+    body: bytes
+    date_ms: int | None
+    begun_ms: int
+    ended_ms: int
+
+
+def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedResponse:
+    """Send a GET request without a proxy and return the response, whatever its status.
+
+    Args:
+        url: HTTP or HTTPS URL.
+        context: TLS context; None for the default.
+
+    Raises:
+        OSError: No server answers within 10 seconds, it does not speak HTTP, or the TLS handshake
+            fails.
+    """
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
+    begun_ms = _now_ms()
+    try:
+        with opener.open(url, timeout=_ANSWER_S) as answer:
+            status, body, date = answer.status, answer.read(_BYTES_MAX), answer.headers.get("Date")
+    except HTTPError as error:
+        with error:
+            status, body, date = error.code, error.read(_BYTES_MAX), error.headers.get("Date")
+    except HTTPException as error:  # its text may contain a password from the URL
+        raise OSError(f"no HTTP ({type(error).__name__})") from error
+    return TimedResponse(status, body, _date_ms(date), begun_ms, _now_ms())
+
+
+def create_tls_context(
+    group: str, ca: Path | None, certificate: Path | None, key: Path | None
+) -> ssl.SSLContext:
+    """Return a TLS client context with the CA and client certificate of a group of settings.
+
+    Args:
+        group: Name of the group, used in errors.
+        ca: File of additional CA certificates; None for the system's only.
+        certificate: File of the client certificate; None if there is none.
+        key: File of its private key; None if it is in the certificate file.
+
+    Raises:
+        ConfigError: A file cannot be loaded.
+    """
+    context = ssl.create_default_context()
+    if ca is not None:
+        load_ca_certificates(context, f"{group}.ca", ca)
+    if certificate is not None:
+        load_certificate(context, group, certificate, key)
+    return context
+
+
+def _date_ms(date: str | None) -> int | None:
+    try:
+        return (
+            None
+            if date is None
+            else round(email.utils.parsedate_to_datetime(date).timestamp() * 1000)
+        )
+    except ValueError:
+        return None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,357 @@
+"""Evaluates what a Kafka cluster reports about brokers, topics and access. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import TopicAccess
+from hourmark.kafka.topic_setup import TopicSpec
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+
+CHECK: Final = "kafka"
+_APPLY: Final = "`hourmark types apply` makes it"
+_RIGHTS: Final[Mapping[str, Mapping[str, str]]] = {
+    # cluster: right: the component that needs it
+    "edge": {
+        "WRITE": "delivery services",
+        "READ": "the mirror, or the ETL where there is none,",
+        "DESCRIBE": "the ETL",
+    },
+    "central": {"WRITE": "the mirror", "READ": "the ETL", "DESCRIBE": "the ETL"},
+}
+_AT_LEAST: Final[Mapping[str, str]] = {
+    # setting: consequence of a lower value
+    "min.insync.replicas": "acknowledged records may be on fewer brokers than configured, and be lost with them",
+    "retention.ms": "records are deleted before a component that was down for this long has read them",
+    "max.message.bytes": "larger records are refused, and ranges with them wait for ever",
+}
+_UNTOLD: Final = TopicAccess()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """Properties of a topic as its cluster reports them.
+
+    Attributes:
+        partitions: Number of partitions.
+        replicas: Number of replicas of the partition with the fewest.
+        settings: Topic settings by name.
+        leaderless: Partition numbers without a leader.
+        out_of_sync: Partition numbers with replicas that are not in sync.
+        access: Rights of this user, and whether the topic has an id.
+    """
+
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+    leaderless: tuple[int, ...] = ()
+    out_of_sync: tuple[int, ...] = ()
+    access: TopicAccess = _UNTOLD
+
+
+def evaluate_brokers(cluster: str, settings: KafkaCluster, brokers: int) -> Iterator[CheckResult]:
+    """Evaluate whether enough brokers run for the configured replication.
+
+    Also yields a finding if acknowledgments require more in-sync replicas than topics have.
+
+    Args:
+        cluster: Name of the cluster in results.
+        settings: Settings of the cluster.
+        brokers: Number of running brokers.
+
+    Yields:
+        One or two results.
+    """
+    needed, in_sync = settings.replication_factor, settings.min_insync_replicas
+    if in_sync > needed:
+        yield finding_result(
+            CHECK,
+            cluster,
+            f"min_insync_replicas = {in_sync}, of {needed} replicas: nothing is ever acknowledged",
+            f"set kafka.{cluster}.min_insync_replicas to {needed} at most; 2 of 3 "
+            "survives one broker",
+        )
+    if brokers < needed:
+        yield finding_result(
+            CHECK,
+            cluster,
+            f"{brokers} brokers are up, and topics are to have {needed} replicas",
+            f"bring the others up, or set kafka.{cluster}.replication_factor where there "
+            "are no more",
+        )
+    else:
+        yield passed_result(CHECK, cluster, f"{brokers} brokers, replication factor {needed}")
+
+
+def evaluate_topics(
+    cluster: str,
+    settings: KafkaCluster,
+    topics: Mapping[str, TopicFacts],
+    wanted: Mapping[str, TopicSpec],
+) -> Iterator[CheckResult]:
+    """Evaluate all topics of a cluster, including expected topics that are missing.
+
+    Args:
+        cluster: Name of the cluster in results.
+        settings: Settings of the cluster.
+        topics: Existing topics by name.
+        wanted: Expected topics by name.
+
+    Yields:
+        Findings, or one passed result if there are none.
+    """
+    found = [
+        finding_result(CHECK, f"{cluster} {name}", "the topic does not exist", _APPLY)
+        for name in sorted(wanted.keys() - topics.keys())
+    ]
+    for name, facts in sorted(topics.items()):
+        found += evaluate_topic(cluster, settings, name, facts, wanted.get(name))
+    yield from found
+    if not found:
+        count = f"{len(topics)} topic{'' if len(topics) == 1 else 's'}"
+        yield passed_result(
+            CHECK, f"{cluster} topics", f"{count}, replicated and set as configured"
+        )
+
+
+def evaluate_topic(
+    cluster: str, settings: KafkaCluster, name: str, facts: TopicFacts, wanted: TopicSpec | None
+) -> Iterator[CheckResult]:
+    """Yield the findings of one topic: replication, settings, partitions and availability.
+
+    Args:
+        cluster: Name of the cluster in results.
+        settings: Settings of the cluster.
+        name: Topic name.
+        facts: Properties of the topic.
+        wanted: Expected properties; None if no type in force uses the topic, so that its retention
+            and partitions are not evaluated.
+    """
+    subject = f"{cluster} {name}"
+    if facts.replicas < settings.replication_factor:
+        yield finding_result(
+            CHECK,
+            subject,
+            f"replication factor {facts.replicas}, configured are {settings.replication_factor}",
+            "give it more replicas by kafka-reassign-partitions.sh; a broker that is "
+            "lost takes with it what has no other",
+        )
+    least = {
+        "min.insync.replicas": str(settings.min_insync_replicas),
+        **(wanted.settings if wanted else {}),
+    }
+    for setting, why in _AT_LEAST.items():
+        if setting in least and _less(facts.settings.get(setting), least[setting]):
+            given = facts.settings[setting]
+            yield finding_result(
+                CHECK,
+                subject,
+                f"{setting} = {given}, configured are {least[setting]}: {why}",
+                _alter(least, setting),
+            )
+    yield from _election(subject, facts)
+    yield from _in_sync_possible(subject, facts)
+    yield from _cleanup(subject, facts, wanted)
+    if wanted is not None:
+        yield from _as_wanted(subject, facts, wanted)
+    yield from _partitions_served(subject, facts)
+
+
+def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[CheckResult]:
+    """Evaluate whether this user has the rights that components need, and whether topics have ids.
+
+    Without topic ids, a recreated topic cannot be distinguished from its predecessor.
+
+    Args:
+        cluster: `edge` or `central`, which determines the required rights.
+        topics: Existing topics by name.
+
+    Yields:
+        Findings, or one passed result; nothing if there are no topics.
+    """
+    found = []
+    for right, who in _RIGHTS[cluster].items():
+        may = {name: facts.access.may for name, facts in topics.items()}
+        if lacking := sorted(
+            name for name, rights in may.items() if rights is not None and right not in rights
+        ):
+            found.append(
+                finding_result(
+                    CHECK,
+                    cluster,
+                    f"this user has not the right {right} on {_named(lacking)}: {who} cannot "
+                    "work with this configuration",
+                    f"kafka-acls.sh --add --allow-principal User:… --operation {right} "
+                    f"--topic …, or give {who} a user of its own",
+                )
+            )
+    if without := sorted(name for name, facts in topics.items() if not facts.access.has_id):
+        found.append(
+            finding_result(
+                CHECK,
+                cluster,
+                f"it reports no id for {_named(without)}: a topic that was deleted and "
+                "recreated would be mistaken for the "
+                "previous one",
+                "upgrade its brokers: topic ids require Kafka 2.8 and its metadata version",
+            )
+        )
+    yield from found
+    if topics and not found:
+        yield passed_result(
+            CHECK,
+            f"{cluster} access",
+            "topics have ids, and this user may read, write and describe them",
+        )
+
+
+def _named(topics: Sequence[str]) -> str:
+    return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
+
+
+def evaluate_mirrored_topics(
+    edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]
+) -> Iterator[CheckResult]:
+    """Yield a finding for each remote topic that cannot hold what its edge topic holds.
+
+    Compares partitions, message size and retention. Topics missing on either side are ignored.
+
+    Args:
+        edge: Topics of the edge, by remote topic name.
+        central: Topics of the central cluster, by remote topic name.
+    """
+    for name in sorted(edge.keys() & central.keys()):
+        subject = f"central {name}"
+        here, there = edge[name], central[name]
+        if there.partitions < here.partitions:
+            yield finding_result(
+                CHECK,
+                subject,
+                f"{there.partitions} partitions, the edge's topic has {here.partitions}",
+                "give it as many by kafka-topics.sh --alter; until then what the others "
+                "hold is not mirrored",
+            )
+        for setting in ("max.message.bytes", "retention.ms"):
+            given, needed = there.settings.get(setting), here.settings.get(setting)
+            if needed is not None and _less(given, needed):
+                yield finding_result(
+                    CHECK,
+                    subject,
+                    f"{setting} = {given}, at the edge it is {needed}: {_AT_LEAST[setting]}",
+                    _alter({setting: needed}, setting),
+                )
+
+
+def _election(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
+    if facts.settings.get("unclean.leader.election.enable") == "true":
+        yield finding_result(
+            CHECK,
+            subject,
+            "unclean.leader.election.enable = true: a broker that lacks "
+            "acknowledged "
+            "records may become leader",
+            _alter({"unclean.leader.election.enable": "false"}, "unclean.leader.election.enable"),
+        )
+
+
+def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
+    in_sync = facts.settings.get("min.insync.replicas", "1")
+    if _less(str(facts.replicas), in_sync):
+        yield finding_result(
+            CHECK,
+            subject,
+            f"min.insync.replicas = {in_sync}, and it has {facts.replicas} "
+            "replicas: "
+            "nothing is acknowledged",
+            "give it more replicas by kafka-reassign-partitions.sh",
+        )
+
+
+def _cleanup(subject: str, facts: TopicFacts, wanted: TopicSpec | None) -> Iterator[CheckResult]:
+    policies = facts.settings.get("cleanup.policy", "delete").split(",")
+    needed = wanted.settings.get("cleanup.policy", "delete") if wanted else "delete"
+    if policies != [needed]:
+        comes_of = (
+            "records that share a key are deleted"
+            if needed == "delete"
+            else "rules in force are deleted by age"
+        )
+        yield finding_result(
+            CHECK,
+            subject,
+            f"cleanup.policy = {','.join(policies)}, needed is {needed}: {comes_of}",
+            _alter({"cleanup.policy": needed}, "cleanup.policy"),
+        )
+    if (limit := facts.settings.get("retention.bytes", "-1")) != "-1" and needed == "delete":
+        yield finding_result(
+            CHECK,
+            subject,
+            f"retention.bytes = {limit}: records are deleted by size, however young they are",
+            _alter({"retention.bytes": "-1"}, "retention.bytes"),
+        )
+
+
+def _as_wanted(subject: str, facts: TopicFacts, wanted: TopicSpec) -> Iterator[CheckResult]:
+    if facts.partitions < wanted.partitions:
+        yield finding_result(
+            CHECK,
+            subject,
+            f"{facts.partitions} partitions, declared are {wanted.partitions}",
+            "give it as many by kafka-topics.sh --alter, or change the declaration",
+        )
+    setting = "message.timestamp.type"
+    if (given := facts.settings.get(setting, "CreateTime")) != "CreateTime":
+        yield finding_result(
+            CHECK,
+            subject,
+            f"{setting} = {given}, needed is CreateTime: times of records are "
+            "not those "
+            "that were sent",
+            _alter({setting: "CreateTime"}, setting),
+        )
+
+
+def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
+    if facts.leaderless:
+        yield finding_result(
+            CHECK,
+            subject,
+            f"no leader for partitions {_listed(facts.leaderless)}: they take and give nothing",
+            "bring the brokers back that hold them (kafka-topics.sh --describe names them)",
+        )
+    if behind := tuple(p for p in facts.out_of_sync if p not in facts.leaderless):
+        yield finding_result(
+            CHECK,
+            subject,
+            f"replicas of partitions {_listed(behind)} are away or behind",
+            "check that all brokers are up; they catch up automatically (kafka-topics.sh "
+            "--describe --under-replicated-partitions)",
+        )
+
+
+def _less(given: str | None, needed: str) -> bool:
+    """Return whether a numeric topic setting is below the required value.
+
+    Args:
+        given: Current value, -1 for unlimited; None if the cluster does not report it, which counts
+            as sufficient.
+        needed: Required value, -1 for unlimited.
+    """
+    if given is None or given == "-1":
+        return False
+    return needed == "-1" or int(given) < int(needed)
+
+
+def _alter(settings: Mapping[str, str], setting: str) -> str:
+    return (
+        "kafka-configs.sh --alter --entity-type topics --entity-name … --add-config "
+        f"{setting}={settings[setting]}"
+    )
+
+
+def _listed(partitions: tuple[int, ...]) -> str:
+    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+    return ", ".join(map(str, partitions[:5])) + more

@@ -1,0 +1,136 @@
+"""Evaluates Python, resource limits, disks and Java of a machine. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from hourmark_declare.doctor.check_result import (
+    CheckResult,
+    finding_result,
+    passed_result,
+    skipped_result,
+)
+
+CHECK: Final = "machine"
+PYTHON_MIN: Final = (3, 11)
+FREE_BYTES_MIN: Final = 1 << 30  # a component stops when its state folder is full
+FREE_NAMES_MIN: Final = 10_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """Free space of the file system of a folder, for users other than root.
+
+    Attributes:
+        bytes: Free bytes.
+        inodes: Free inodes; None if the file system has no limit.
+    """
+
+    bytes: int
+    inodes: int | None
+
+
+def evaluate_python(version: Sequence[int]) -> CheckResult:
+    """Evaluate whether a Python version is supported.
+
+    Args:
+        version: Version numbers, such as (3, 11, 7).
+    """
+    needed, given = (".".join(map(str, v)) for v in (PYTHON_MIN, version[:3]))
+    if tuple(version[:2]) < PYTHON_MIN:
+        return finding_result(
+            CHECK,
+            "Python",
+            f"version {given}, needed is {needed}",
+            f"install Python {needed} or newer",
+        )
+    return passed_result(CHECK, "Python", f"version {given}")
+
+
+def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> CheckResult:
+    """Evaluate whether a delivery service may open as many files as its connections need.
+
+    Only the hard limit matters, because the service raises its soft limit itself.
+
+    Args:
+        hard: Hard limit of open files; None if unlimited.
+        connections_max: Setting `service.connections_max`.
+        others: Number of other files that the service opens.
+
+    Returns:
+        A finding if the limit is below the sum of both, otherwise a passed result.
+    """
+    needed = connections_max + others
+    if hard is not None and hard < needed:
+        return finding_result(
+            CHECK,
+            "open files",
+            f"at most {hard}, and a delivery service needs {needed} (service.connections_max)",
+            "allow more (ulimit -Hn, LimitNOFILE), or set service.connections_max to "
+            f"{max(0, hard - others)} at most",
+        )
+    return passed_result(
+        CHECK,
+        "open files",
+        f"at most {'any number' if hard is None else hard}, {needed} are needed",
+    )
+
+
+def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> CheckResult:
+    """Evaluate whether the disk of a state folder has enough free space and inodes.
+
+    Args:
+        setting: Name of the setting that names the folder.
+        folder: Path of the folder.
+        space: Free space; None if the folder does not exist, which yields a skipped result.
+    """
+    subject = f"{setting} ({folder})"
+    if space is None:
+        return skipped_result(
+            CHECK, subject, "it does not exist: its component has not run on this machine"
+        )
+    if space.bytes < FREE_BYTES_MIN:
+        return finding_result(
+            CHECK,
+            subject,
+            f"{space.bytes >> 20} MiB are free, at least {FREE_BYTES_MIN >> 20} should be",
+            f"free space on its disk, or move it ({setting}); its component stops when it is full",
+        )
+    if space.inodes is not None and space.inodes < FREE_NAMES_MIN:
+        return finding_result(
+            CHECK,
+            subject,
+            f"{space.inodes} files more may be made on its disk (inodes), at "
+            "least "
+            f"{FREE_NAMES_MIN} should be",
+            "delete files that are not needed: df -i shows the disk",
+        )
+    return passed_result(CHECK, subject, f"{space.bytes >> 20} MiB are free")
+
+
+def evaluate_java(
+    setting: str, executable: str, version: int | None, allowed: Sequence[int]
+) -> CheckResult:
+    """Evaluate whether a Java executable runs and has a supported version.
+
+    Args:
+        setting: Name of the setting that names the executable.
+        executable: Its path or name.
+        version: Major version; None if it does not run.
+        allowed: Supported major versions.
+    """
+    subject, versions = f"Java of {setting} ({executable})", " or ".join(map(str, allowed))
+    if version is None:
+        return finding_result(
+            CHECK, subject, "it does not run", f"install Java {versions}, and name it in {setting}"
+        )
+    if version not in allowed:
+        return finding_result(
+            CHECK,
+            subject,
+            f"version {version}, needed is {versions}",
+            f"name a Java {versions} in {setting}",
+        )
+    return passed_result(CHECK, subject, f"version {version}")

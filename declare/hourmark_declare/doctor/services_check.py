@@ -1,0 +1,95 @@
+"""Checks the delivery services that a tailer with this configuration would use. Changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from hourmark.config.loading import Config
+from hourmark.config.redaction import redact_setting
+from hourmark_declare.doctor import http_request
+from hourmark_declare.doctor.check_result import (
+    CheckResult,
+    finding_result,
+    passed_result,
+    skipped_result,
+)
+
+CHECK: Final = "services"
+
+
+def check_services(config: Config) -> Iterator[CheckResult]:
+    """Check whether each delivery service in `tailer.service_urls` is ready.
+
+    Args:
+        config: Configuration with the group `tailer`.
+
+    Yields:
+        One result for each URL, or a single skipped result if there are no tailer sources.
+    """
+    if not config.tailer.sources:
+        yield skipped_result(
+            CHECK, "tailer.service_urls", "without tailer.sources nothing is sent to them"
+        )
+        return
+    told = config.tailer.tls
+    context = http_request.create_tls_context("tailer.tls", told.ca, told.certificate, told.key)
+    for url in config.tailer.service_urls:
+        try:
+            answered = http_request.send_request(f"{url.rstrip('/')}/readyz", context)
+        except OSError as error:
+            yield _away(url, error)
+        else:
+            yield evaluate_service(redact_setting(url), answered.status, answered.body)
+
+
+def evaluate_service(url: str, status: int, body: bytes) -> CheckResult:
+    """Evaluate the response of a delivery service to GET /readyz.
+
+    Args:
+        url: URL to show in the result.
+        status: HTTP status code; 200 means ready.
+        body: Response body, JSON with `reasons` if the service is not ready.
+
+    Returns:
+        A passed result for status 200, otherwise a finding with the reasons.
+    """
+    if status == 200:
+        return passed_result(CHECK, url, "ready")
+    reasons = ""
+    with contextlib.suppress(ValueError, AttributeError):
+        reasons = "; ".join(map(str, json.loads(body).get("reasons", [])))
+    return finding_result(
+        CHECK,
+        url,
+        f"it answers with {status}, and takes nothing now{f': {reasons}' if reasons else ''}",
+        "see its log; where it is no delivery service, tailer.service_urls names another server",
+    )
+
+
+def _away(url: str, error: OSError) -> CheckResult:
+    why = str(getattr(error, "reason", error))
+    if _is_here(url) and "refused" in why:
+        return skipped_result(
+            CHECK,
+            redact_setting(url),
+            "no delivery service runs on this machine: `hourmark serve` starts one, and "
+            "tailers wait for it",
+        )
+    return finding_result(
+        CHECK,
+        redact_setting(url),
+        f"it does not answer: {why}",
+        "see that it runs and is reached from here, and that tailer.tls fits its certificate",
+    )
+
+
+def _is_here(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

@@ -1,0 +1,101 @@
+"""Checks the storage root, the NameNode, and whether storage refuses to overwrite files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import ProxyHandler, build_opener
+
+from hourmark.clock import SystemClock
+from hourmark.config.loading import Config
+from hourmark_declare.doctor.check_result import (
+    CheckResult,
+    finding_result,
+    passed_result,
+    skipped_result,
+)
+from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
+from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
+from hourmark_etl.storage import Entry, NotFound, open_storage
+
+_ENDED_MS: Final = 3_600_000  # a folder of this age belongs to no running doctor
+_JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
+_DIRECT: Final = build_opener(
+    ProxyHandler({})
+)  # no proxy, as in storage: cluster addresses are internal
+
+
+def check_storage(config: Config) -> Iterator[CheckResult]:
+    """Check whether the storage root can be listed and refuses overwrites.
+
+    For HDFS, also checks the state of the NameNode. Creates and deletes a temporary folder.
+
+    Args:
+        config: Configuration with the group `storage`.
+
+    Yields:
+        One result for each aspect.
+
+    Raises:
+        StorageError: The storage does not answer.
+    """
+    storage = open_storage(config.storage)
+    try:
+        entries = storage.list("")
+        names = [entry.name for entry in entries if not entry.name.startswith(FOLDER)]
+        yield passed_result(CHECK, "storage.root", f"{len(names)} names at {config.storage.root}")
+        yield from _left_behind(entries, config.storage.root)
+        if others := _owner_of(config.storage.root):
+            yield skipped_result(
+                CHECK,
+                "what it must refuse",
+                f"the root is the user {others}'s: ask as that one, whose files must lie there",
+            )
+        else:
+            yield from probe_storage(storage)
+    except NotFound:  # the first writer creates and owns it
+        yield passed_result(
+            CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
+        )
+    if config.storage.root.startswith("hdfs://"):
+        bean = _namenode(config.storage.webhdfs.rstrip("/"))
+        if bean is None:
+            yield skipped_result(
+                CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"
+            )
+        else:
+            yield from evaluate_namenode(bean, config.storage.replication)
+
+
+def _left_behind(entries: Iterable[Entry], root: str) -> Iterator[CheckResult]:
+    until_ms = SystemClock().now_ms() - _ENDED_MS
+    if old := [
+        entry.name
+        for entry in entries
+        if entry.name.startswith(FOLDER) and entry.changed_ms < until_ms
+    ]:
+        yield finding_result(
+            CHECK,
+            "storage.root",
+            f"a doctor that was ended left {', '.join(old)} behind",
+            f"delete {', '.join(f'{root}/{name}' for name in old)}",
+        )
+
+
+def _owner_of(root: str) -> str | None:
+    if not root.startswith("file://"):
+        return None
+    owner = Path(root.removeprefix("file://")).stat().st_uid
+    return None if owner == os.geteuid() else str(owner)
+
+
+def _namenode(address: str) -> dict[str, Any] | None:
+    try:
+        with _DIRECT.open(address + _JMX, timeout=10) as answer:
+            (bean,) = json.load(answer)["beans"]
+            return dict(bean)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,103 @@
+"""Probes whether storage refuses to overwrite files and folders, in a temporary folder.
+
+Closing buckets relies on it: if a marker could be overwritten, or a bucket renamed into another
+one, a closed bucket would change.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+from hourmark_declare.doctor.storage_evaluation import CHECK
+from hourmark_etl.storage import AlreadyExists, Storage, StorageError
+
+FOLDER: Final = "_doctor-"
+_SUBJECT: Final = "storage.root"
+_USE_ANOTHER: Final = (
+    "use another storage, or another way to it (storage.webhdfs): with this one closed "
+    "buckets may change"
+)
+
+
+def probe_storage(storage: Storage) -> Iterator[CheckResult]:
+    """Test whether storage refuses to overwrite files and folders, in a temporary folder.
+
+    Writes and reads files, tries to overwrite and rename over existing ones, and deletes the
+    folder.
+
+    Args:
+        storage: Storage to test.
+
+    Yields:
+        A finding for each operation that failed or that storage should have refused, or one passed
+        result.
+    """
+    folder = f"{FOLDER}{uuid.uuid4().hex}"
+    try:
+        answers = list(_probe(storage, folder))
+    finally:
+        left = list(_delete(storage, folder))
+    yield from (*answers, *left)
+
+
+def _delete(storage: Storage, folder: str) -> Iterator[CheckResult]:
+    try:
+        storage.delete(folder)
+    except StorageError as error:  # such as safe mode: report the earlier results nevertheless
+        yield finding_result(
+            CHECK,
+            _SUBJECT,
+            f"the test folder cannot be deleted: {error}",
+            f"delete {folder}, if it exists, once storage accepts changes",
+        )
+
+
+def _probe(storage: Storage, folder: str) -> Iterator[CheckResult]:
+    try:
+        storage.write_new(f"{folder}/one/file", b"one")
+        storage.write_new(f"{folder}/two/file", b"two")
+        storage.make_folder(f"{folder}/empty")
+    except StorageError as error:
+        yield finding_result(
+            CHECK,
+            _SUBJECT,
+            f"nothing can be written: {error}",
+            "give the user of the ETL the right to write there, and room",
+        )
+    else:
+        wrong = list(_accepted_overwrites(storage, folder))
+        yield from wrong
+        if not wrong:
+            yield passed_result(
+                CHECK,
+                _SUBJECT,
+                "written files can be read; existing ones are neither overwritten nor renamed over",
+            )
+
+
+def _accepted_overwrites(storage: Storage, folder: str) -> Iterator[CheckResult]:
+    one, two = f"{folder}/one", f"{folder}/two"
+    if (
+        not _refused(lambda: storage.write_new(f"{one}/file", b"another"))
+        or storage.read(f"{one}/file") != b"one"
+    ):
+        yield finding_result(CHECK, _SUBJECT, "an existing file is overwritten", _USE_ANOTHER)
+    if not _refused(lambda: storage.rename_new(two, one)) or not storage.exists(f"{two}/file"):
+        yield finding_result(
+            CHECK, _SUBJECT, "a folder is renamed onto an existing one, or into it", _USE_ANOTHER
+        )
+    elif not _refused(lambda: storage.rename_new(two, f"{folder}/empty")):
+        yield finding_result(
+            CHECK, _SUBJECT, "a folder is renamed onto an existing empty one", _USE_ANOTHER
+        )
+
+
+def _refused(change: Callable[[], None]) -> bool:
+    try:
+        change()
+    except AlreadyExists:
+        return True
+    return False

@@ -1,0 +1,184 @@
+"""Renders proposals as commented files: declarations of types and sources, and a configuration."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hourmark.config.groups import EventTimeLimits
+from hourmark.config.toml_text import render_toml, toml_value
+from hourmark.records.hours import Hour
+from hourmark_declare.proposing.selection import Proposal
+
+SOURCES, SETTINGS = Path("types/sources.toml"), Path("hourmark.toml")
+_DAY: Final = 86_400
+
+
+class ConfigChoices(NamedTuple):
+    """Settings of a new configuration that cannot be derived from log files.
+
+    Attributes:
+        first_hour: First hour of the types, which also defines the bucket length.
+        zone: IANA time zone of the tailer sources.
+        storage_root: URL of the storage root; None for the local stack's.
+        now_ms: Current time, Unix milliseconds.
+    """
+
+    first_hour: Hour
+    zone: str
+    storage_root: str | None
+    now_ms: int
+
+
+def render_files(
+    proposals: Sequence[Proposal], folder: Path, choices: ConfigChoices
+) -> dict[Path, str]:
+    """Return the texts of all files of a new configuration, by path in the folder.
+
+    Args:
+        proposals: Sources and types.
+        folder: Absolute path of the folder.
+        choices: Settings that proposals cannot provide.
+    """
+    return {
+        SETTINGS: _settings(proposals, folder, choices),
+        **render_type_files(proposals),
+        SOURCES: _sources(proposals, choices),
+    }
+
+
+def render_type_files(proposals: Sequence[Proposal]) -> dict[Path, str]:
+    """Return the texts of the type files, by path in the configuration folder.
+
+    Args:
+        proposals: Proposals, one for each type; the built-in type `syslog` has no file.
+    """
+    return {Path("types", f"{p.name}.toml"): _type_file(p) for p in proposals if p.candidate.line}
+
+
+def required_lateness_s(proposals: Sequence[Proposal], now_ms: int) -> int:
+    """Return the lateness limit in seconds at which all existing lines become events.
+
+    This is the age of the oldest line plus a day, in whole days, or the default limit if it is
+    larger.
+
+    Args:
+        proposals: Proposals with the times of their oldest events.
+        now_ms: Current time, Unix milliseconds.
+    """
+    oldest = min(
+        (_unix_s(p.oldest) for p in proposals if p.oldest is not None), default=now_ms / 1000
+    )
+    return max(EventTimeLimits().lateness_seconds, (int(now_ms / 1000 - oldest) // _DAY + 2) * _DAY)
+
+
+def _type_file(p: Proposal) -> str:
+    text = (
+        f"# Proposed by `hourmark init` for {p.candidate.form}: {p.fitting:,} of {p.records:,} "
+        "records of\n"
+        f"# {p.sample.path} have it. Docs: docs/event-types.md. Try a change, in this folder:\n"
+        f"# hourmark types try --dir . --lines FILE --source {p.name}\n"
+        f"name = {toml_value(p.name)}\n\n[line]\n"
+    )
+    text += "".join(f"{name} = {toml_value(value)}\n" for name, value in p.candidate.line.items())
+    seen = [one.fields for one in p.examples]
+    for field in p.candidate.fields:
+        text += (
+            f"\n[[fields]]\nname = {toml_value(field['name'])}\ntype = "
+            f"{toml_value(field['type'])}{_example(seen, field)}\n"
+        )
+    return text
+
+
+def _example(rows: Sequence[Mapping[str, Any]], field: Mapping[str, Any]) -> str:
+    values = (
+        json.dumps(value) for row in rows if (value := row.get(field["name"])) not in (None, {}, "")
+    )
+    value = next(values, "")
+    return f"  # {value[:60]}{' …' if len(value) > 60 else ''}" if value else ""
+
+
+def _sources(proposals: Sequence[Proposal], choices: ConfigChoices) -> str:
+    text = (
+        "# Where lines come from, and what they may be. The tailer's sources have the same names.\n"
+    )
+    text += render_sources(proposals).lstrip("\n")
+    if (
+        lateness := required_lateness_s(proposals, choices.now_ms)
+    ) > EventTimeLimits().lateness_seconds:
+        text += render_limits(lateness)
+    return text
+
+
+def render_sources(proposals: Sequence[Proposal]) -> str:
+    """Return the source entries for `sources.toml`.
+
+    Args:
+        proposals: Proposals, one for each source.
+    """
+    return render_toml({"source": [p.candidate.source(p.name) for p in proposals]})
+
+
+def render_limits(lateness: int) -> str:
+    """Return the table `[limits]` for `sources.toml`, with a comment.
+
+    Args:
+        lateness: Maximum age of a line in seconds.
+    """
+    return (
+        f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an "
+        "event. The default is "
+        f"{EventTimeLimits().lateness_seconds // _DAY}; a line that\n# is older when it is read is a "
+        "dead letter.\n"
+        f"lateness_seconds = {lateness}\n"
+    )
+
+
+def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
+    """Return the tailer sources for `hourmark.toml`.
+
+    Args:
+        proposals: Sources, each with the path of its file.
+        zone: IANA time zone of the sources.
+    """
+    text = ""
+    for p in proposals:
+        start = {"record_start": p.candidate.record_start} if p.candidate.record_start else {}
+        text += render_toml(
+            {
+                "tailer": {
+                    "sources": [
+                        {"name": p.name, "paths": [str(p.sample.path)], "zone": zone, **start}
+                    ]
+                }
+            }
+        )
+    return text
+
+
+def _settings(proposals: Sequence[Proposal], folder: Path, choices: ConfigChoices) -> str:
+    text = (
+        "# Written by `hourmark init`. Every setting there is: docs/configuration.md, or "
+        "`hourmark config show`.\n"
+    )
+    text += render_toml({"types": {"dir": str(folder / "types")}}).lstrip("\n")
+    text += (
+        f"first_hour = {toml_value(str(choices.first_hour))}  # where buckets of new types begin\n"
+    )
+    text += (
+        f"\n[parsing]\nbucket_seconds = {choices.first_hour.length_s}  # length of a bucket; "
+        "fixed once types were applied\n"
+    )
+    if choices.storage_root is not None:
+        text += (
+            f"\n[storage]\nroot = {toml_value(choices.storage_root)}  # closed buckets; "
+            "hdfs://NAMENODE/… on a cluster\n"
+        )
+    return text + render_tailer_sources(proposals, choices.zone)
+
+
+def _unix_s(text: str) -> float:
+    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -1,0 +1,176 @@
+"""Adds sources and types of further log files to an existing configuration folder."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.config.groups import EventTimeLimits
+from hourmark.errors import UsageError
+from hourmark.records.hours import Hour
+from hourmark_declare.proposing.config_files import (
+    SETTINGS,
+    SOURCES,
+    render_limits,
+    render_sources,
+    render_tailer_sources,
+    render_type_files,
+    required_lateness_s,
+)
+from hourmark_declare.proposing.first_hours import choose_added_first_hour
+from hourmark_declare.proposing.selection import Proposal
+
+_FIRST_HOUR: Final = re.compile(r'^(\s*(?:types\.)?first_hour\s*=\s*)"[^"]*"', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ExistingConfig:
+    """Configuration folder that was written before, with the texts of its files.
+
+    Attributes:
+        folder: Path of the folder.
+        settings: Text of `hourmark.toml`.
+        sources: Text of `types/sources.toml`.
+        types: Names of its type files.
+    """
+
+    folder: Path
+    settings: str
+    sources: str
+    types: frozenset[str]
+
+    @classmethod
+    def read(cls, folder: Path) -> ExistingConfig | None:
+        """Read the configuration of a folder; return None if it has no settings file.
+
+        Raises:
+            UsageError: A file cannot be read or is not valid TOML.
+        """
+        if not (folder / SETTINGS).exists():
+            return None
+        try:
+            settings, sources = ((folder / path).read_text() for path in (SETTINGS, SOURCES))
+            for text in (settings, sources):
+                tomllib.loads(text)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{folder} is there already, and cannot be added to: {error}; name "
+                "another with --out"
+            ) from error
+        return cls(
+            folder,
+            settings,
+            sources,
+            frozenset(file.stem for file in (folder / SOURCES).parent.glob("*.toml")),
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return all names that sources, tailer sources and types use."""
+        followed = (source.get("name", "") for source in self._followed)
+        return (
+            self.types
+            | {source.get("name", "") for source in tomllib.loads(self.sources).get("source", [])}
+            | {*followed}
+        )
+
+    @property
+    def bucket_seconds(self) -> int:
+        """Return the configured bucket length in seconds, 3600 by default."""
+        return int(tomllib.loads(self.settings).get("parsing", {}).get("bucket_seconds", 3600))
+
+    def choose_first_hour(self, wanted: Hour, now_ms: int) -> Hour | None:
+        """Return the first hour of types that are added.
+
+        Args:
+            wanted: First hour that their lines need.
+            now_ms: Current time, Unix milliseconds.
+
+        Returns:
+            None if the settings have no first hour that can be changed: buckets then begin when the
+                types
+            are applied.
+
+        Raises:
+            UsageError: `types.first_hour` in the settings is invalid.
+        """
+        begins = self._types_of(self.settings).get("first_hour")
+        try:
+            first = choose_added_first_hour(begins, wanted, now_ms)
+        except ValueError as error:
+            raise UsageError(f"{self.folder / SETTINGS}: types.first_hour: {error}") from error
+        if first is None or self._types_of(self._beginning(first)).get("first_hour") != str(first):
+            return None
+        return first
+
+    def refuse_tailed_files(self, files: Iterable[Path]) -> None:
+        """Raise UsageError if a tailer source already matches one of these files."""
+        for file in files:
+            for source in self._followed:
+                if any(fnmatch.fnmatch(str(file), path) for path in source.get("paths", [])):
+                    raise UsageError(
+                        f"{file} is followed already, as source {source['name']} of "
+                        f"{self.folder / SETTINGS}; `hourmark run` "
+                        f"continues with it. To start over, remove {self.folder}, and what the "
+                        "local stack holds by "
+                        "`hourmark purge --yes`"
+                    )
+
+    @property
+    def _followed(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (
+            tomllib.loads(self.settings).get("tailer", {}).get("sources", [])
+        )
+        return found
+
+    def render_extended(
+        self, proposals: Sequence[Proposal], zone: str, now_ms: int, begins: Hour | None
+    ) -> dict[Path, str]:
+        """Return the complete texts of all files that are new or change, by path in the folder.
+
+        Args:
+            proposals: Sources and types to add.
+            zone: IANA time zone of the tailer sources.
+            now_ms: Current time, Unix milliseconds.
+            begins: First hour to set; None to leave the setting unchanged.
+
+        Raises:
+            UsageError: The lateness limit must be raised, but was edited by hand.
+        """
+        settings = self._beginning(begins) if begins else self.settings
+        return {
+            SETTINGS: settings.rstrip("\n") + "\n" + render_tailer_sources(proposals, zone),
+            **render_type_files(proposals),
+            SOURCES: self._late_enough(required_lateness_s(proposals, now_ms)).rstrip("\n")
+            + "\n"
+            + render_sources(proposals),
+        }
+
+    def _beginning(self, first: Hour) -> str:
+        return _FIRST_HOUR.sub(rf'\g<1>"{first}"', self.settings, count=1)
+
+    @staticmethod
+    def _types_of(settings: str) -> dict[str, Any]:
+        found: dict[str, Any] = tomllib.loads(settings).get("types", {})
+        return found
+
+    def _late_enough(self, needed: int) -> str:
+        limits = tomllib.loads(self.sources).get("limits", {})
+        if (
+            allowed := limits.get("lateness_seconds", EventTimeLimits().lateness_seconds)
+        ) >= needed:
+            return self.sources
+        if not limits:
+            return self.sources.rstrip("\n") + "\n" + render_limits(needed)
+        if render_limits(allowed) not in self.sources:
+            raise UsageError(
+                f"{self.folder / SOURCES}: limits.lateness_seconds is {allowed}, and must be "
+                f"{needed} for the oldest line that "
+                "is there to be an event; set it, then try again"
+            )
+        return self.sources.replace(render_limits(allowed), render_limits(needed))

@@ -1,0 +1,84 @@
+"""Sample of a log file from which a declaration is proposed: its first and last lines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hourmark.errors import UsageError
+
+LINES_MAX: Final = 1000  # lines at either end
+_BYTES_MAX: Final = 1 << 20  # read at either end
+_PACKED: Final = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+}
+
+
+class FileSample(NamedTuple):
+    """First and last lines of a log file, without their line feeds.
+
+    Attributes:
+        path: Path of the file.
+        head: First lines, at most 1,000.
+        tail: Last lines, at most 1,000, without those in `head`.
+        size: Size of the file in bytes.
+        written_ms: Last modification, Unix milliseconds.
+    """
+
+    path: Path
+    head: list[bytes]
+    tail: list[bytes]
+    size: int
+    written_ms: int
+
+    @property
+    def lines(self) -> list[bytes]:
+        return [*self.head, *self.tail]
+
+
+def read_sample(path: Path) -> FileSample:
+    """Read the first and last lines of a log file, at most 1 MiB at either end.
+
+    Raises:
+        UsageError: The path is a folder, cannot be read, or the file is compressed, has no line, or
+            is not text.
+    """
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            head = file.read(_BYTES_MAX)
+            file.seek(max(len(head), status.st_size - _BYTES_MAX))
+            tail = file.read(_BYTES_MAX)
+    except IsADirectoryError as error:
+        raise UsageError(f"{path} is a folder; name its files, such as {path}/*.log") from error
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; name a file that may be read"
+        ) from error
+    for magic, name in _PACKED.items():
+        if head.startswith(magic):
+            raise UsageError(
+                f"{path} is packed by {name}; name the log that is written to, or unpack it first"
+            )
+    whole = status.st_size <= len(head) + len(tail)
+    first = (
+        (head + tail).split(b"\n") if whole else head.split(b"\n")[:-1]
+    )  # the last line may be incomplete
+    last = (
+        first[LINES_MAX:] if whole else tail.split(b"\n")[1:]
+    )  # the first of these may be incomplete
+    if not any(first):
+        raise UsageError(
+            f"{path} has no line yet; name a file that has some, so that their form can be seen"
+        )
+    if b"\x00" in head[:4096]:
+        raise UsageError(
+            f"{path} is no text: there are NUL bytes in its first 4 KiB; name a log file"
+        )
+    return FileSample(
+        path, first[:LINES_MAX], last[-LINES_MAX:], status.st_size, status.st_mtime_ns // 10**6
+    )

@@ -1,0 +1,142 @@
+"""Selects the best format: each candidate is tried with the delivery service's parsing."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext
+from hourmark_declare.proposing.candidate import Candidate
+from hourmark_declare.proposing.file_sample import FileSample
+from hourmark_declare.proposing.free_text import (
+    access_log_candidates,
+    plain_text_candidates,
+    syslog_candidates,
+    timestamped_candidates,
+)
+from hourmark_declare.proposing.structured import (
+    json_line_candidates,
+    logfmt_candidates,
+    tab_separated_candidates,
+)
+
+CANDIDATE_SOURCES: Final[Sequence[Callable[[Sequence[bytes]], Iterator[Candidate]]]] = (
+    json_line_candidates,
+    access_log_candidates,
+    logfmt_candidates,
+    syslog_candidates,
+    tab_separated_candidates,
+    timestamped_candidates,
+    plain_text_candidates,
+)
+GOOD: Final = 0.9  # share of matching records at which the first such format is selected
+_TOLD: Final = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """Candidate with the results of parsing a file's sample records.
+
+    Attributes:
+        sample: First and last lines of the file.
+        name: Name of the source and its type.
+        candidate: Format that was tried.
+        records: Number of records.
+        fitting: Number of records that match the format.
+        caught: Number of other records that become events with the whole line.
+        dead_letters: Number of dead letters by reason.
+        oldest: Earliest event time, ISO 8601 in UTC; None if events have no time of their own.
+        newest: Latest event time, as `oldest`.
+        examples: Up to 3 results.
+    """
+
+    sample: FileSample
+    name: str
+    candidate: Candidate
+    records: int
+    fitting: int
+    caught: int
+    dead_letters: collections.Counter[str]
+    oldest: str | None
+    newest: str | None
+    examples: Sequence[LineResult]
+
+    @property
+    def share(self) -> float:
+        """Return the share of records that match the format, from 0 to 1."""
+        return self.fitting / max(self.records, 1)
+
+
+def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
+    """Return the best format for the lines of a file.
+
+    Selects the first candidate that at least 90 % of the records match, otherwise the one that most
+    match. Falls back to plain text if none matches more than half.
+
+    Args:
+        sample: First and last lines of the file.
+        name: Name of the source and its type.
+        zone: IANA time zone for timestamps without one.
+        host: Host name of the events.
+    """
+    tried = []
+    for candidate in itertools.chain.from_iterable(
+        form(sample.lines) for form in CANDIDATE_SOURCES
+    ):
+        if (proposal := _evaluate(sample, name, candidate, zone, host)) is None:
+            continue
+        if proposal.share >= GOOD and candidate.form != "lines of text without a time":
+            return proposal
+        tried.append(proposal)
+    *others, text = tried
+    best = max(others, key=lambda proposal: proposal.share, default=text)
+    return best if best.share > 0.5 else text
+
+
+def _evaluate(
+    sample: FileSample, name: str, candidate: Candidate, zone: str, host: str
+) -> Proposal | None:
+    context = ReadContext(
+        observed_at_ms=sample.written_ms, zone=zone, host=host, record_start=candidate.record_start
+    )
+    try:
+        records, of_all = (
+            _parse(sample, name, form, context) for form in (candidate.without_catch_all, candidate)
+        )
+    except ValueError:
+        return None
+    fitting = [one for one in records if one.is_event]
+    times = (
+        sorted(one.time for one in fitting if one.time is not None)
+        if candidate.line.get("payload") != "text"
+        else []
+    )
+    return Proposal(
+        sample=sample,
+        name=name,
+        candidate=candidate,
+        records=len(records),
+        fitting=len(fitting),
+        caught=sum(one.is_event for one in of_all) - len(fitting),
+        dead_letters=collections.Counter(one.reason for one in of_all if one.reason is not None),
+        oldest=times[0] if times else None,
+        newest=times[-1] if times else None,
+        examples=fitting[:_TOLD] or of_all[:_TOLD],
+    )
+
+
+def _parse(
+    sample: FileSample, name: str, candidate: Candidate, context: ReadContext
+) -> list[LineResult]:
+    trial, tail = LineTrial.from_declarations(candidate.to_declarations(name)), sample.tail
+    if candidate.record_start:  # lines before the first start belong to a cut record
+        begins = re.compile(candidate.record_start.encode())
+        tail = list(itertools.dropwhile(lambda line: begins.match(line) is None, tail))
+    both = itertools.chain(
+        trial.parse_records(name, sample.head, context), trial.parse_records(name, tail, context)
+    )
+    return [one for one in both if one.type is not None]

@@ -1,0 +1,92 @@
+"""Files that index the event ids of closed buckets.
+
+A file's name contains the time when it was published and the id of the attempt that published it.
+Markers contain the attempt that published their bucket, so a rebuilt ledger can assign index files
+to its buckets.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from hourmark_etl.folders import INDEX_FOLDER
+from hourmark_etl.ids.lookups import bucket_key, read_index_runs
+from hourmark_etl.ledger.closed import IdRun
+from hourmark_etl.storage import AccessDenied, Lost, Storage, entries_of
+
+Bucket = tuple[str, int]  # type, hour (start, Unix seconds)
+_NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9a-f]+)\.ids")
+_LOG = logging.getLogger(__name__)
+
+
+def published_index_path(task_path: str, digest: str, attempt: str, now_ms: int) -> str:
+    """Return the path at which an index is published.
+
+    Args:
+        task_path: Path at which a task wrote the index.
+        digest: The index's digest in hex.
+        attempt: Id of the attempt that published the buckets.
+        now_ms: Time of publication in Unix milliseconds.
+    """
+    task = task_path.rpartition("/")[2].removesuffix(".ids")
+    return f"{INDEX_FOLDER}/{format_timestamp(now_ms)}-{attempt}-{task}-{digest}.ids"
+
+
+def format_timestamp(time_ms: int) -> str:
+    """Format Unix milliseconds as in names of index files: `20260131T120000` (UTC)."""
+    return f"{dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC):%Y%m%dT%H%M%S}"
+
+
+def list_index_files(storage: Storage) -> dict[str, str]:
+    """Return the published index files: the path of each, and the attempt that published it.
+
+    Of several copies of one file only one is returned. Files with other names are ignored.
+    """
+    told = (
+        match
+        for entry in entries_of(storage, INDEX_FOLDER)
+        if (match := _NAME.fullmatch(entry.name))
+    )
+    return {
+        f"{INDEX_FOLDER}/{match[0]}": match["attempt"]
+        for match in {match["digest"]: match for match in told}.values()
+    }
+
+
+def read_bucket_runs(
+    storage: Storage, path: str, buckets: Iterable[Bucket]
+) -> list[tuple[str, int, IdRun]]:
+    """Return the rows of an index that belong to the given buckets.
+
+    Args:
+        storage: The storage that holds the index.
+        path: Path of the index file.
+        buckets: Buckets that the index's attempt published; others in the index are ignored.
+
+    Returns:
+        Type, hour (Unix seconds) and rows of each bucket found; empty if the index is missing,
+        damaged or not readable, which is logged.
+
+    Raises:
+        StorageError: Storage is unavailable. This is not treated as a missing index, because the
+            buckets would then permanently have no index.
+    """
+    marks = {bucket_key(*bucket): bucket for bucket in buckets}
+    try:
+        runs = read_index_runs(storage, path)
+    except (Lost, AccessDenied, OSError, EOFError, ValueError) as error:
+        _LOG.warning(
+            "the index of ids %s is not to be read (%s), late events will read the buckets instead",
+            path,
+            error,
+        )
+        return []
+    return [
+        (*marks[run.mark], IdRun(path, run.first_row, run.rows))
+        for run in runs
+        if run.mark in marks
+    ]

@@ -1,0 +1,115 @@
+"""Startup of the driver: opens the ledger, the storage and the central cluster.
+
+Unavailable servers are retried for at most one minute. Then the driver exits, and its supervisor
+starts another one, which reads the configuration again. The limit is one minute because YARN gives
+a driver 100 s to start Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from hourmark.clock import Clock
+from hourmark.config.loading import Config
+from hourmark.errors import Unavailable
+from hourmark.kafka.clients import Cluster
+from hourmark_etl.errors import DamagedRow, NoLedger
+from hourmark_etl.ledger.batches import type_shards
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.digests import damaged_rows
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
+from hourmark_etl.recovery.first_hours import record_first_hours
+from hourmark_etl.recovery.markers import check_older_copy
+from hourmark_etl.recovery.offset_records import import_recorded_gaps
+from hourmark_etl.storage import Storage, open_storage
+
+WAIT_S: Final = 60.0
+PAUSE_S: Final = 5.0  # between attempts to reach an unavailable server, also later
+_LOG = logging.getLogger(__name__)
+_NOT_RETRIED: Final = (NoLedger, DamagedRow)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class StartupResources:
+    """The opened resources that a driver needs before it can start.
+
+    Attributes:
+        database: The ledger.
+        storage: The storage at `storage.root`.
+        types: The event types that the ledger knows; never empty.
+        cluster_id: Kafka cluster id of the central cluster.
+    """
+
+    database: Database
+    storage: Storage
+    types: frozenset[str]
+    cluster_id: str
+
+
+def wait_until_available(call: Callable[[], _Result], clock: Clock) -> _Result:
+    """Call a function until its server is available, and return the function's result.
+
+    Each `Unavailable` error is logged, and the call is repeated after 5 s.
+
+    Args:
+        call: The function to call, without arguments.
+        clock: Measures and waits; tests pass a fake clock.
+
+    Raises:
+        Unavailable: The server was unavailable for one minute. `NoLedger` and `DamagedRow` are
+            raised immediately, because waiting does not repair them.
+    """
+    until_s = clock.monotonic_s() + WAIT_S
+    while True:
+        try:
+            return call()
+        except _NOT_RETRIED:
+            raise
+        except Unavailable as error:
+            if clock.monotonic_s() >= until_s:
+                raise
+            _LOG.warning("the driver waits to begin: %s", error)
+        clock.sleep(PAUSE_S)
+
+
+def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupResources:
+    """Open the ledger and the storage, check that they belong together, and migrate the ledger.
+
+    Args:
+        config: The complete configuration.
+        exit_stack: Takes ownership of the ledger's connection and closes it.
+
+    Returns:
+        The opened resources.
+
+    Raises:
+        NoLedger: The ledger does not exist or contains no event types.
+        ForeignLedger: The ledger is an older copy: storage holds buckets that it has not closed.
+        Unavailable: A server does not answer.
+    """
+    length_s = config.parsing.bucket_seconds
+    with ExitStack() as attempt:
+        database = attempt.enter_context(existing_ledger(config, may_migrate=True))
+        check_other_bucket_length(database, length_s)
+        types = frozenset(type_shards(database))
+        if not types:
+            raise NoLedger(
+                "the ledger knows no event types yet; `hourmark types apply --dir types` adds them"
+            )
+        cluster_id = Cluster(
+            config.kafka.central_cluster, "central"
+        ).cluster_id()  # fail early, before slow steps that would be repeated
+        storage = open_storage(config.storage)
+        check_older_copy(storage, database, length_s)
+        for damaged in damaged_rows(database, is_start=True):  # including rows that no query reads
+            _LOG.error("%s", damaged)
+        record_first_hours(storage, database, length_s)
+        import_recorded_gaps(storage, database)
+        exit_stack.push(attempt.pop_all())
+    return StartupResources(database, storage, types, cluster_id)

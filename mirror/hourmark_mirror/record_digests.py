@@ -1,0 +1,113 @@
+"""Reads committed records of one topic-partition as digests of key and value, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple
+
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.kafka.committed_reader import CommittedReader
+
+QUEUE_KB: Final = 16 * 1024
+BATCH: Final = 500
+
+
+class RecordDigest(NamedTuple):
+    """Record of a topic-partition, reduced to what a comparison of both clusters needs.
+
+    Attributes:
+        offset: Offset of the record.
+        timestamp_ms: Record timestamp, Unix milliseconds.
+        key: Record key; None if it has none.
+        digest: 16 bytes of BLAKE2b over the length-prefixed key and value.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    digest: bytes
+
+
+def content_digest(key: bytes | None, value: bytes | None) -> bytes:
+    """Return the 16-byte BLAKE2b digest of a record's key and value.
+
+    An absent key or value (None) and an empty one have different digests.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (key, value):
+        digest.update(b"-" if part is None else b"%d:" % len(part))
+        digest.update(part or b"")
+    return digest.digest()
+
+
+def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
+    """Open a reader of committed records for consecutive calls of `read_digests`.
+
+    Args:
+        cluster: Cluster to read from.
+        max_message_bytes: Largest record to expect; sets the fetch size per partition.
+
+    Returns:
+        A reader that the caller must close.
+    """
+    return CommittedReader(
+        cluster.settings,
+        cluster.name,
+        batch=BATCH,
+        queue_kb=QUEUE_KB,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=max_message_bytes,
+    )
+
+
+def read_digests(
+    reader: CommittedReader, partition: Partition, start: int, end: int
+) -> Generator[RecordDigest, None, None]:
+    """Yield the digests of committed records with start <= offset < end, in order.
+
+    If retention deletes records meanwhile, reading continues at the new start of the log.
+
+    Args:
+        reader: Reader from `open_reader`; not used for another read until this one is closed.
+        partition: Topic-partition to read.
+        start: First offset.
+        end: Offset after the last.
+
+    Raises:
+        Unavailable: The cluster does not answer.
+    """
+    for runs in reader.read({partition: (start, end)}):
+        for record in (record for run in runs for record in run.records):
+            key, offset = record.key(), record.offset()
+            assert offset is not None, "a record has an offset"
+            yield RecordDigest(
+                offset, record.timestamp()[1], key, content_digest(key, record.value())
+            )
+
+
+@contextlib.contextmanager
+def digests_since(
+    cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
+) -> Generator[Iterator[RecordDigest], None, None]:
+    """Open an iterator over the digests of records written at or after a time.
+
+    A broker answers a lookup by time from its time index, which may point to an earlier record of
+    the same batch. Earlier records are dropped, and some records of exactly `time_ms` may be
+    missing.
+
+    Args:
+        cluster: Cluster that the reader is connected to.
+        reader: Reader from `open_reader`.
+        partition: Topic-partition to read.
+        time_ms: Unix milliseconds.
+        end: Offset after the last record to read.
+
+    Raises:
+        Unavailable: The cluster does not answer.
+    """
+    first = cluster.at_time([partition], time_ms)[partition]
+    with contextlib.closing(read_digests(reader, partition, first, end)) as records:
+        yield itertools.dropwhile(lambda record: record.timestamp_ms < time_ms, records)

@@ -1,0 +1,163 @@
+"""Excludes topics with a damaged record batch from the mirror, so that all others are copied.
+
+MirrorMaker 2 checks CRCs. When a batch is damaged, its consumer fails on every poll: the task
+copies nothing more of any partition, uses a full core and does not fail (`MirrorSourceTask.poll`
+logs the error and continues). No setting skips or isolates the partition.
+
+This module therefore reads stalled partitions from the mirror's position. A topic with a damaged
+batch there is added to `topics.exclude` and MirrorMaker 2 restarts; only that topic's event type
+waits. The topic is retried and included again once it is readable: after another replica became
+leader, or after an operator deleted the records up to the damage (`kafka-delete-records`).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.mirror import PartitionBehind
+from hourmark.kafka.partitions_reader import DamagedBatch, PartitionError
+from hourmark_mirror.run.stalls import StallTracker
+from hourmark_mirror.run.task_status import TaskFailure
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+
+_LOG = logging.getLogger(__name__)
+
+POLL_INTERVAL_S: Final = 5.0
+STILL_S: Final = 15.0  # time without progress until a partition that is behind is read
+AGAIN_S: Final = 60.0  # between retries of an excluded topic
+_READ_MAX: Final = 100  # partitions at once: after an outage of the mirror, all are stalled
+_STALL_S: Final = 10.0
+_FETCH_BYTES: Final = 64 * 1024  # a broker returns a larger first batch nevertheless (KIP-74)
+
+
+class DamagedTopics:
+    """Failure detector that excludes topics with damaged batches and includes repaired ones again.
+
+    Reports each change as a failure, so that the supervisor restarts MirrorMaker 2 with the new
+    list.
+
+    Attributes:
+        excluded: Edge topic name to its damaged partition and the reason it cannot be read.
+    """
+
+    def __init__(self, sites: MirrorSites, clock: Clock) -> None:
+        self.excluded: dict[str, tuple[Partition, str]] = {}
+        self._sites, self._clock = sites, clock
+        self._positions = sites.positions()
+
+    def start_run(self) -> None:
+        """Restart stall tracking for a new run of MirrorMaker 2; exclusions stay."""
+        self._progress, self._changes = StallTracker(STILL_S), list[TaskFailure]()
+        self._polled_s = self._tried_s = self._clock.monotonic_s()
+
+    def failures(self) -> list[TaskFailure]:
+        """Return the topics excluded or included again in this run; empty if none changed.
+
+        Reads the clusters at most every 5 seconds, and not again in a run once something changed.
+
+        Raises:
+            Unavailable: A cluster cannot be read.
+        """
+        now_s = self._clock.monotonic_s()
+        if not self._changes and now_s - self._polled_s >= POLL_INTERVAL_S:
+            self._polled_s = now_s
+            self._poll(now_s)
+        return self._changes
+
+    def _poll(self, now_s: float) -> None:
+        positions, partitions = self._positions.refresh(), self._sites.partitions()
+        ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
+        still = [
+            of
+            for of in self._progress.stalled_partitions(now_s, ends, starts, positions)
+            if of.partition.topic not in self.excluded
+        ]
+        for error in find_damaged_batches(self._sites.edge.settings, _sample(still), starts):
+            self.excluded[error.partition.topic] = error.partition, str(error)
+            why = f"{error}; the topic is left out, all others are copied: docs/mirror.md"
+            self._changes.append(TaskFailure(error.partition.topic, why))
+        if self.excluded and now_s - self._tried_s >= AGAIN_S:
+            self._tried_s = now_s
+            self._take_in([*_left_out(self.excluded, ends, positions)], starts, partitions)
+
+    def _take_in(
+        self,
+        left_out: list[PartitionBehind],
+        starts: Mapping[Partition, int],
+        there: Collection[Partition],
+    ) -> None:
+        bad = {
+            error.partition.topic
+            for error in find_damaged_batches(self._sites.edge.settings, left_out, starts)
+        }
+        for topic in sorted(self.excluded.keys() - bad):
+            partition, _ = self.excluded.pop(topic)
+            gone = "" if partition in there else ", which is gone"
+            self._changes.append(
+                TaskFailure(topic, f"it can be read again{gone}; it is copied from now on")
+            )
+
+
+def _left_out(
+    excluded: Mapping[str, tuple[Partition, str]],
+    ends: Mapping[Partition, int],
+    positions: Mapping[Partition, int],
+) -> Iterator[PartitionBehind]:
+    for partition, _ in excluded.values():
+        if partition in ends:
+            yield PartitionBehind(partition, ends[partition], positions.get(partition))
+
+
+def _sample(still: list[PartitionBehind]) -> list[PartitionBehind]:
+    return random.sample(still, _READ_MAX) if len(still) > _READ_MAX else still
+
+
+def find_damaged_batches(
+    edge: KafkaCluster, behind: Collection[PartitionBehind], starts: Mapping[Partition, int]
+) -> list[PartitionError]:
+    """Return the errors of partitions whose next batch to copy is damaged.
+
+    Args:
+        edge: Settings of the edge cluster.
+        behind: Partitions to read, each from the mirror's position.
+        starts: Log start offsets at the edge; reading never begins before them.
+
+    Returns:
+        One error for each damaged partition; empty if all are readable.
+
+    Raises:
+        Unavailable: The cluster cannot be read.
+    """
+    found: list[PartitionError] = []
+    spans = {}
+    for of in behind:
+        start = max(of.position or 0, starts.get(of.partition, 0))
+        if start < of.cut:
+            spans[of.partition] = (start, start + 1)
+    if spans:
+        with _reader(edge) as reader:
+            for _ in reader.read(spans, on_error=found.append):
+                pass
+    return [error for error in found if isinstance(error, DamagedBatch)]
+
+
+@contextmanager
+def _reader(edge: KafkaCluster) -> Iterator[CommittedReader]:
+    settings = {
+        "max_partition_fetch_bytes": _FETCH_BYTES,
+        "message_max_bytes": _FETCH_BYTES,
+        "fetch_max_bytes": _FETCH_BYTES,
+    }
+    reader = CommittedReader(edge, "edge", stall_s=_STALL_S, **settings)
+    try:
+        yield reader
+    finally:
+        reader.close()

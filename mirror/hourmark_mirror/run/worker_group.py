@@ -1,0 +1,64 @@
+"""Workers of one mirror as recorded on the target cluster by Kafka Connect.
+
+| topic                         | contents                                                    |
+|-------------------------------|-------------------------------------------------------------|
+| mm2-configs.<source>.internal | connector settings, under `connector-MirrorSourceConnector` |
+| mm2-status.<source>.internal  | states of connectors and tasks (`task_status`)              |
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.compacted_topic import read_topic
+from hourmark.kafka.mirror import CONNECTOR, MirrorWorkers, read_workers
+from hourmark_mirror.run.task_status import TaskState, TaskStates, status_topic
+
+_KEY: Final = f"connector-{CONNECTOR}".encode()
+
+
+class WorkerGroup(NamedTuple):
+    """Members of one mirror's Connect group, and what they run.
+
+    Attributes:
+        workers: Hosts in the group and its leader.
+        states: Last state of each connector and task, by its name.
+        settings: Connector settings as the leader wrote them; empty if it never ran.
+    """
+
+    workers: MirrorWorkers
+    states: dict[str, TaskState]
+    settings: dict[str, str]
+
+
+def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
+    """Read the current workers, states and settings of one edge's mirror.
+
+    Args:
+        central: Settings of the central cluster.
+        edge_alias: Alias of the edge cluster.
+
+    Raises:
+        Unavailable: The central cluster does not answer.
+    """
+    states = TaskStates("")
+    states.update(read_topic(central, status_topic(edge_alias), cluster_name="central"))
+    return WorkerGroup(
+        read_workers(Cluster(central, "central"), edge_alias),
+        states.to_dict(),
+        read_connector_settings(central, edge_alias),
+    )
+
+
+def read_connector_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:
+    """Return the settings that the connector last ran with; empty if it never ran.
+
+    Raises:
+        Unavailable: The central cluster does not answer.
+    """
+    values = dict(read_topic(central, f"mm2-configs.{edge_alias}.internal", cluster_name="central"))
+    written = values.get(_KEY)
+    return dict(json.loads(written)["properties"]) if written else {}

@@ -1,0 +1,124 @@
+"""Edge and central cluster of a configuration, and the topics that the mirror copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from hourmark.config.loading import Config
+from hourmark.errors import Unavailable
+from hourmark.kafka.clients import Cluster, Partition, TopicInfo
+from hourmark.kafka.mirror import MirrorPositions
+from hourmark.kafka.topic_names import central_topic, edge_topic
+from hourmark_mirror.settings.properties import TOPICS, target_cluster
+
+_MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
+
+
+class MirrorSites:
+    """Edge and central cluster of one mirror.
+
+    Attributes:
+        alias: Alias of the edge cluster, which prefixes the names of remote topics.
+        edge: Source cluster.
+        central: Target cluster.
+    """
+
+    def __init__(self, config: Config) -> None:
+        """Create clients for both clusters.
+
+        Raises:
+            ConfigError: No separate central cluster is configured.
+        """
+        self.alias = config.kafka.edge_alias
+        self.edge = Cluster(config.kafka.edge, "edge")
+        self.central = Cluster(target_cluster(config), "central")
+
+    def topics(self) -> list[TopicInfo]:
+        """Return the edge topics that the mirror copies, sorted by name.
+
+        Raises:
+            Unavailable: The cluster does not answer, or its brokers disagree on which topics exist.
+        """
+        names = [n for n in self.edge.names() if _MIRRORED.fullmatch(n)]
+        found = self.edge.topics(names)
+        if unsure := [n for n in names if n not in found]:
+            raise Unavailable(
+                "topics of the edge cluster were listed, and then not known: "
+                f"{', '.join(unsure)}; are they being deleted?"
+            )
+        return list(found.values())
+
+    def partitions(self) -> list[Partition]:
+        """Return all topic-partitions of the edge topics that the mirror copies.
+
+        Raises:
+            Unavailable: The cluster does not answer.
+        """
+        return [Partition(t.name, p) for t in self.topics() for p in t.partitions]
+
+    def positions(self) -> MirrorPositions:
+        """Return a new reader of the mirror's positions, which the caller must close."""
+        return MirrorPositions(self.central.settings, self.alias)
+
+    def remote_partition(self, partition: Partition) -> Partition:
+        """Return the remote topic-partition for an edge topic-partition, whether or not it exists.
+
+        It has the same partition number, and the topic name has the edge alias as its prefix.
+
+        Args:
+            partition: Topic-partition at the edge.
+        """
+        return Partition(central_topic(partition.topic, self.alias), partition.partition)
+
+    def existing_remotes(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
+        """Return the remote topic-partition for each edge topic-partition, if it exists.
+
+        Args:
+            partitions: Topic-partitions at the edge.
+
+        Returns:
+            Remote topic-partition by edge topic-partition; those that do not exist are absent.
+
+        Raises:
+            Unavailable: The central cluster does not answer.
+        """
+        remotes = {p: self.remote_partition(p) for p in partitions}
+        topics = self.central.topics({r.topic for r in remotes.values()})
+        return {
+            p: r
+            for p, r in remotes.items()
+            if r.topic in topics and r.partition in topics[r.topic].partitions
+        }
+
+    def list_central_only(self) -> list[tuple[str, str]]:
+        """List remote topics and topic-partitions that do not exist at the edge.
+
+        Returns:
+            Pairs of the edge topic name and a description of the remote topic or topic-partition,
+            such
+            as `("events.click", "topic edge.events.click")`; empty if there are none.
+
+        Raises:
+            Unavailable: A cluster does not answer.
+        """
+        prefix = central_topic("", self.alias)
+        names = [
+            n
+            for n in self.central.names()
+            if n.startswith(prefix) and _MIRRORED.fullmatch(n.removeprefix(prefix))
+        ]
+        there = self.central.topics(names)
+        at_edge = {
+            t.name: t.partitions for t in self.topics()
+        }  # read after the central topics: what was copied existed at the edge before
+        found = []
+        for name, info in sorted(there.items()):
+            topic = edge_topic(name, self.alias)
+            if topic not in at_edge:
+                found.append((topic, f"topic {name}"))
+            else:
+                more = [p for p in info.partitions if p not in at_edge[topic]]
+                found += [(topic, str(Partition(name, p))) for p in more]
+        return found

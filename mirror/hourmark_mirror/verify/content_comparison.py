@@ -1,0 +1,173 @@
+"""Compares the contents of topic-partitions on both clusters while retention and commits continue."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from hourmark.clock import Clock
+from hourmark.errors import Unavailable
+from hourmark.kafka.clients import Partition
+from hourmark_mirror.record_digests import open_reader, read_digests
+from hourmark_mirror.settings.mirror_sites import MirrorSites
+from hourmark_mirror.verify.comparison import RecordComparison, compare_records
+from hourmark_mirror.watch.observer import CLOCKS_APART_MS
+
+_LOG: Final = logging.getLogger(__name__)
+COMMIT_S: Final = 90.0  # time for a transaction to end: brokers abort it after a minute
+POLL_S: Final = 0.2
+ATTEMPTS_MAX: Final = 3  # comparisons of a partition whose log start moves meanwhile
+
+
+class ComparedPartition(NamedTuple):
+    """Comparison of one edge topic-partition with its copy.
+
+    Attributes:
+        partition: Topic-partition at the edge.
+        cut: Edge end offset when the verification began.
+        position: Next edge offset that the mirror copies; None if it has no position.
+        comparison: Counts and fault spans.
+        settled: False if a log start moved during every attempt, so the result is not reliable.
+    """
+
+    partition: Partition
+    cut: int
+    position: int | None
+    comparison: RecordComparison
+    settled: bool = True
+
+
+class ContentComparer:
+    """Comparer of edge topic-partitions with their copies on the central cluster.
+
+    Opens readers for each comparison and closes them afterwards.
+    """
+
+    def __init__(
+        self,
+        sites: MirrorSites,
+        clock: Clock,
+        max_message_bytes: int,
+        remotes: Mapping[Partition, Partition],
+    ) -> None:
+        """Create a comparer for fixed pairs of topic-partitions.
+
+        Args:
+            sites: Clients of both clusters.
+            clock: Source of time and sleep.
+            max_message_bytes: Largest record to expect.
+            remotes: Remote topic-partition for each edge topic-partition to compare.
+        """
+        self._sites = sites
+        self._clock = clock
+        self._max_bytes = max_message_bytes
+        self._remotes = remotes
+
+    def compare(
+        self, cut: Mapping[Partition, int], positions: Mapping[Partition, int]
+    ) -> list[ComparedPartition]:
+        """Compare each partition up to its cut, as far as the mirror has copied it.
+
+        Repeats a partition up to 3 times if a log start moves during the comparison.
+
+        Args:
+            cut: Edge end offsets when the verification began.
+            positions: Next edge offset that the mirror copies.
+
+        Returns:
+            One result for each partition.
+
+        Raises:
+            Unavailable: A cluster does not answer, or a transaction on the target does not end
+                within 90 seconds.
+        """
+        remote_ends = self._committed_ends()
+        ends = self._sites.edge.ends(list(self._remotes))
+        found: dict[Partition, ComparedPartition] = {}
+        left = list(self._remotes)
+        for _ in range(ATTEMPTS_MAX):
+            starts = self._starts(left)
+            for p, comparison in self._compared(left, starts, ends, remote_ends, cut, positions):
+                found[p] = ComparedPartition(p, cut[p], positions.get(p), comparison)
+            now = self._starts(left)
+            left = [p for p in left if now[p] != starts[p]]
+            if not left:
+                break
+        return [compared._replace(settled=p not in left) for p, compared in found.items()]
+
+    def _committed_ends(self) -> Mapping[Partition, int]:
+        """Return the target's end offsets once no transaction below them is open.
+
+        A position may become visible before the records of its transaction.
+        """
+        there, central = list(self._remotes.values()), self._sites.central
+        ends, give_up_s = central.ends(there, committed=False), self._clock.monotonic_s() + COMMIT_S
+        while open_ := [p for p, end in central.ends(there).items() if end < ends[p]]:
+            if self._clock.monotonic_s() >= give_up_s:
+                raise Unavailable(
+                    f"a transaction on {open_[0]} of the central cluster does not end; "
+                    "check which other client writes there"
+                )
+            self._clock.sleep(POLL_S)
+        return ends
+
+    def _starts(self, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
+        """Return the log start offsets of each partition, at the edge and on the target."""
+        edge = self._sites.edge.starts(partitions)
+        central = self._sites.central.starts([self._remotes[p] for p in partitions])
+        return {p: (edge[p], central[self._remotes[p]]) for p in partitions}
+
+    def _compared(
+        self,
+        partitions: Sequence[Partition],
+        starts: Mapping[Partition, tuple[int, int]],
+        ends: Mapping[Partition, int],
+        remote_ends: Mapping[Partition, int],
+        cut: Mapping[Partition, int],
+        positions: Mapping[Partition, int],
+    ) -> list[tuple[Partition, RecordComparison]]:
+        now_ms = (
+            self._clock.now_ms()
+        )  # read after the log starts: what the target lacks had expired by then
+        at_edge = self._sites.edge.topic_configs({p.topic for p in partitions})
+        on_target = self._sites.central.topic_configs({self._remotes[p].topic for p in partitions})
+        compared = []
+        with (
+            contextlib.closing(open_reader(self._sites.edge, self._max_bytes)) as source,
+            contextlib.closing(open_reader(self._sites.central, self._max_bytes)) as target,
+        ):
+            for p in partitions:
+                _LOG.info("comparing %s", p)
+                remote, (edge_start, central_start) = self._remotes[p], starts[p]
+                kept_ms = [
+                    int(settings["retention.ms"])
+                    for settings in (at_edge[p.topic], on_target[remote.topic])
+                ]
+                result = compare_records(
+                    read_digests(source, p, edge_start, ends[p]),
+                    read_digests(target, remote, central_start, remote_ends[remote]),
+                    min(cut[p], positions.get(p, 0)),
+                    edge_was_trimmed=edge_start > 0,
+                    target_was_trimmed=central_start > 0,
+                    expired_before_ms=_expired_before_ms(now_ms, kept_ms),
+                )
+                compared.append((p, result))
+        return compared
+
+
+def _expired_before_ms(now_ms: int, kept_ms: Sequence[int]) -> int:
+    """Return the Unix milliseconds before which the target's retention may have deleted records.
+
+    The longer retention of both sides applies: a target that keeps records for a shorter time than
+    the edge does not hold what the source holds.
+
+    Args:
+        now_ms: Unix milliseconds when the log starts were read.
+        kept_ms: `retention.ms` of both topics; negative means unlimited.
+
+    Returns:
+        0 if either topic has unlimited retention.
+    """
+    return 0 if min(kept_ms) < 0 else now_ms - max(kept_ms) + CLOCKS_APART_MS

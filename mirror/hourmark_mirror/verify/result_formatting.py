@@ -1,0 +1,103 @@
+"""Renders a verification result as text and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from hourmark_mirror.verify.comparison import FAULT_KINDS, FaultSpan
+from hourmark_mirror.verify.content_comparison import ComparedPartition
+from hourmark_mirror.verify.verification import VerificationResult
+
+
+def result_to_json(verdict: VerificationResult) -> dict[str, Any]:
+    """Return a verification result as a JSON-serializable dict.
+
+    Args:
+        verdict: Result to convert.
+
+    Returns:
+        Keys `ok`, `alarms` (texts), `named` (alarms as dicts), `behind` (texts), `left_out` (count)
+        and `partitions`, whose items have counts and `faults` (spans).
+    """
+    return {
+        "ok": verdict.ok,
+        "alarms": [alarm.seen for alarm in verdict.alarms],
+        "named": [alarm.as_object() for alarm in verdict.alarms],
+        "behind": verdict.behind,
+        "left_out": verdict.left_out,
+        "partitions": [_partition(compared) for compared in verdict.compared],
+    }
+
+
+def _partition(compared: ComparedPartition) -> dict[str, Any]:
+    comparison = compared.comparison
+    return {
+        **dataclasses.asdict(compared.partition),
+        "cut": compared.cut,
+        "position": compared.position,
+        "matched": comparison.matched,
+        "expired": comparison.expired,
+        "older": comparison.older,
+        **{kind: comparison.faults[kind] for kind in FAULT_KINDS},
+        "faults": [dataclasses.asdict(span) for span in comparison.spans],
+    }
+
+
+def format_result(verdict: VerificationResult) -> list[str]:
+    """Return a verification result as lines of text.
+
+    Args:
+        verdict: Result to format.
+
+    Returns:
+        One line for each finding, then a summary line.
+    """
+    lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [
+        f"BEHIND {behind}" for behind in verdict.behind
+    ]
+    for compared in verdict.compared:
+        spans = compared.comparison.spans
+        lines += [f"{span.kind.upper()} {_span(compared, span)}" for span in spans]
+        if unnamed := compared.comparison.faults.total() - sum(span.count for span in spans):
+            lines.append(f"MORE {compared.partition}: {unnamed} further faulty records")
+    lines += (
+        []
+        if verdict.compared
+        else [
+            "ALARM nothing was compared: there is no mirrored topic, or none that both sides have"
+        ]
+    )
+    return [*lines, _sum(verdict)]
+
+
+def _sum(verdict: VerificationResult) -> str:
+    count, left_out = len(verdict.compared), verdict.left_out
+    matched = sum(compared.comparison.matched for compared in verdict.compared)
+    expired = sum(compared.comparison.expired for compared in verdict.compared)
+    partitions = f"{count} of {count + left_out}" if left_out else f"{count}"
+    deleted = f", {expired} deleted by the target's retention" if expired else ""
+    well = (
+        f"what was compared is equal on both sides{', but for those' if expired else ''}"
+        if left_out
+        else f"the target holds {'the rest of ' if expired else ''}what the source holds"
+    )
+    word = well if verdict.ok else "NOT as it must be"
+    return f"{partitions} topic-partitions compared, {matched} records equal{deleted}: {word}"
+
+
+def _span(compared: ComparedPartition, span: FaultSpan) -> str:
+    edge = _range("edge offset", span.edge_first, span.edge_last)
+    central = _range("central offset", span.central_first, span.central_last)
+    where = {
+        "missing": f"{edge} not on the target",
+        "doubled": f"{edge} again at {central}",
+        "foreign": f"{central} is not at the edge"
+        + (f", before {edge}" if span.edge_first is not None else ""),
+        "altered": f"{edge} has other content at {central}",
+    }[span.kind]
+    return f"{compared.partition}: {where} ({span.count} records)"
+
+
+def _range(what: str, first: int | None, last: int | None) -> str:
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"

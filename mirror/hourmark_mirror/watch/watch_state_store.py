@@ -1,0 +1,81 @@
+"""Durable storage of the watch state (`state/watch.json`), so that a restart keeps all alarms.
+
+Observations by several processes, such as a watch and a concurrent `--once` or `--accept`, take
+turns. If the disk is full, this process keeps the state in memory until it can write again; only a
+restart would lose it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from hourmark.errors import Unavailable, UsageError
+from hourmark.process.durable import write_durably
+from hourmark_mirror.state_lock import LOCK_TIMEOUT_S, exclusive_lock
+from hourmark_mirror.watch.observation import WatchState
+
+WATCH_STATE_FILE: Final = "state/watch.json"  # below the work folder
+_MEMORY: Final = TypeAdapter(WatchState)
+
+
+class WatchStateStore:
+    """Durable watch state of one mirror, shared by several processes under a lock.
+
+    Attributes:
+        path: State file, `state/watch.json` below the work folder.
+    """
+
+    def __init__(self, work_dir: Path, timeout_s: float = LOCK_TIMEOUT_S) -> None:
+        self.path = work_dir / WATCH_STATE_FILE
+        self._timeout_s = timeout_s
+        self._unwritten = WatchState()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[WatchState]:
+        """Lock the state file for the duration of the `with` block and return the state.
+
+        Returns an empty state if the file does not exist. If the last write failed, returns the
+        newer unwritten state.
+
+        Raises:
+            Unavailable: Another process holds the lock longer than the timeout, or reading fails.
+            UsageError: The folder cannot be used, or the file is damaged.
+        """
+        with exclusive_lock(self.path, self._timeout_s):
+            yield max(self._read(), self._unwritten, key=lambda state: state.looked_ms)
+
+    def save(self, state: WatchState) -> None:
+        """Write the state durably. Call it only while the state is locked.
+
+        Raises:
+            Unavailable: Writing fails; the state is kept in memory.
+        """
+        self._unwritten = state
+        try:
+            write_durably(self.path, _MEMORY.dump_json(state, indent=1))
+        except OSError as error:
+            raise Unavailable(
+                f"{self.path} cannot be written: {error.strerror}; see to its disk: a "
+                "restart of the watch would forget"
+            ) from error
+        self._unwritten = WatchState()
+
+    def _read(self) -> WatchState:
+        try:
+            return _MEMORY.validate_json(self.path.read_bytes())
+        except FileNotFoundError:
+            return WatchState()
+        except OSError as error:
+            raise Unavailable(
+                f"{self.path} cannot be read: {error.strerror}; check its disk"
+            ) from error
+        except ValidationError as error:
+            raise UsageError(
+                f"{self.path} is damaged ({error}); what it remembered is lost: remove "
+                "it, and ask `hourmark mirror verify`"
+            ) from error

@@ -1,0 +1,94 @@
+"""Snapshot of a running tailer's memory: lag of its sources, ongoing conditions, services.
+
+It is saved every `SAVE_INTERVAL_S` seconds as `standing.json` next to the checkpoint, for other
+processes such as `hourmark tail status`, also after the tailer has died. The file is small whatever
+the number of files, is replaced as a whole, and is not synced, because nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark_producer.conditions import Condition
+from hourmark_producer.send.services import ServiceStatus
+
+FILE: Final = "standing.json"
+SAVE_INTERVAL_S: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionSnapshot:
+    """A condition in the log of a tailer.
+
+    Attributes:
+        since_ms: When it began, in Unix milliseconds.
+        message: The log message when it began.
+    """
+
+    since_ms: int
+    message: str
+
+    @classmethod
+    def from_condition(cls, condition: Condition) -> ConditionSnapshot:
+        return cls(since_ms=condition.since_ms, message=condition.message)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TailerSnapshot:
+    """State of a running tailer at one moment. Times ending in `_ms` are Unix milliseconds.
+
+    Attributes:
+        pid: Process id of the tailer.
+        started_at_ms: When the process started.
+        written_at_ms: When this snapshot was taken.
+        delivered_at_ms: When the latest range was acknowledged; None if none was.
+        reported_at_ms: When the latest host report was delivered; None if none was.
+        lag_seconds: Seconds since each source was last caught up, by source; None for never.
+        troubles: Ongoing conditions, oldest first.
+        latest_trouble: The condition that began last, ongoing or not; None if there was none.
+        services: State of each delivery service.
+    """
+
+    pid: int
+    started_at_ms: int
+    written_at_ms: int
+    delivered_at_ms: int | None
+    reported_at_ms: int | None
+    lag_seconds: dict[str, float | None]
+    troubles: list[ConditionSnapshot]
+    latest_trouble: ConditionSnapshot | None
+    services: list[ServiceStatus] = dataclasses.field(default_factory=list)
+
+
+def save_snapshot(folder: Path, snapshot: TailerSnapshot) -> None:
+    """Replace the snapshot in a folder atomically; I/O errors are ignored."""
+    temporary = folder / f".{FILE}.tmp"
+    with contextlib.suppress(OSError):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(dataclasses.asdict(snapshot), file)
+        temporary.replace(folder / FILE)
+
+
+def load_snapshot(folder: Path) -> TailerSnapshot | None:
+    """Return the snapshot saved in a folder, or None if there is none or it is invalid."""
+    try:
+        fields: dict[str, Any] = json.loads((folder / FILE).read_bytes())
+        latest = fields.pop("latest_trouble")
+        troubles = [ConditionSnapshot(**one) for one in fields.pop("troubles")]
+        services = [
+            ServiceStatus(**one) for one in fields.pop("services", [])
+        ]  # absent in files of older versions
+        return TailerSnapshot(
+            **fields,
+            services=services,
+            troubles=troubles,
+            latest_trouble=ConditionSnapshot(**latest) if latest else None,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
