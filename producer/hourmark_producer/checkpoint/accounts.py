@@ -1,8 +1,7 @@
-"""What looks found of files, written down: a stop must not forget what is known, and unread or not
-yet settled.
+"""Saves what scans observed of files, so that a restart does not forget losses or unread content.
 
-Nor what a file begins with, by which it is known once it is packed: that is written with its first
-ranges, as it may be read to its end before the look that found it is over.
+The head of a file, which identifies it after it was compressed, is saved with its first ranges
+instead, because the file may be read to its end before the scan that found it has finished.
 """
 
 from __future__ import annotations
@@ -16,7 +15,17 @@ from hourmark_producer.files.tracked_file import Account, Position, TrackedFile
 
 
 def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
-    """Of those that have changed since. CheckpointFailed."""
+    """Save the accounts of files that changed since they were saved last.
+
+    Files without unread content, shrinks or an incomplete head are skipped.
+
+    Args:
+        checkpoint: Where to save them.
+        files: Tracked files.
+
+    Raises:
+        CheckpointFailed: Nothing was saved.
+    """
     pending, saved = list[Change](), dict[TrackedFile, Account]()
     for file in files:
         progress = file.progress  # one consistent moment
@@ -43,7 +52,14 @@ def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
 
 
 def keep_head(file_id: str, position: Position) -> Change:
-    """What it begins with; nothing of what a look found meanwhile is put over."""
+    """Return the change that saves the first bytes of a file.
+
+    It does not overwrite shrinks or a longer head that a scan saved meanwhile.
+
+    Args:
+        file_id: Id of the file.
+        position: Its position, with the head.
+    """
     sql = (
         "INSERT INTO accounts VALUES (?,?,?,?,?,'[]',?) ON CONFLICT (file_id) DO UPDATE SET "
         "head=excluded.head "

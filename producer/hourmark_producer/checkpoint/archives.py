@@ -1,10 +1,10 @@
-"""What the checkpoint keeps of packed files: which were there, when a source was last looked at,
-and what was read and is over.
+"""What the checkpoint stores about compressed files.
 
-archives  packed files that need no look any more, by what a rename leaves as it is; `file_id`: it is read as that file
-looked    per source: when a full look at it began, by this host's clock; behind by EVERY_S at most
-departed  up to where files and generations were read that are over: packed, they are known by it. The latest. `high`: up to
-          where their bytes are accounted for, as read or as lost
+| table | content |
+|---|---|
+| `archives` | compressed files that need no further examination, by what a rename does not change; `file_id` is set if the content is read as that file |
+| `looked` | per source, when its latest full scan began, by this host's clock; at most `EVERY_S` seconds out of date |
+| `departed` | how far files and generations that are gone were read, so that a compressed file of them is recognized; `high` is the offset up to which their bytes are accounted for as read or lost |
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 class Stamp(NamedTuple):
-    """Of a packed file that has its end: the same under every name, and another one's after a
-    change.
+    """Inode, size and modification time, which identify a complete compressed file under any name.
+
+    Attributes:
+        inode: Inode number as a signed 64-bit integer, as SQLite stores it.
+        size: Size in bytes.
+        mtime_ns: Modification time in Unix nanoseconds.
     """
 
     inode: int  # signed, as SQLite's integers are
@@ -43,6 +47,7 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
+        """Return the stamp of the file with this status."""
         return cls(
             status.st_ino - (1 << 64) if status.st_ino >> 63 else status.st_ino,
             status.st_size,
@@ -51,18 +56,29 @@ class Stamp(NamedTuple):
 
 
 def add_high(db: sqlite3.Connection) -> None:
-    """Add what versions up to 0.3.0 did not write; they can go on with the table. sqlite3.Error."""
+    """Add the column `high` to the table `departed` of a checkpoint from version 0.3.0 or earlier.
+
+    Earlier versions can still use the table.
+
+    Raises:
+        sqlite3.Error: The table cannot be changed.
+    """
     if "high" not in {column for _, column, *_ in db.execute("PRAGMA table_info(departed)")}:
         db.execute(_HIGH)
 
 
 def know(stamp: Stamp, file_id: str | None = None) -> _Change:
-    """It needs no look any more, or is read as this file."""
+    """Return the change that records a compressed file as examined.
+
+    Args:
+        stamp: Identifies the compressed file.
+        file_id: Id of the tracked file that its content is read as; None if it is not read.
+    """
     return "INSERT OR REPLACE INTO archives VALUES (?,?,?,?)", (*stamp, file_id)
 
 
 def forget(stamps: Iterable[Stamp]) -> list[_Change]:
-    """They are not there any more."""
+    """Return the changes that remove compressed files which no longer exist."""
     return [
         ("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp))
         for stamp in stamps
@@ -70,7 +86,7 @@ def forget(stamps: Iterable[Stamp]) -> list[_Change]:
 
 
 def look_at(looked_ms: Mapping[str, int]) -> list[_Change]:
-    """Sources were looked at."""
+    """Return the changes that save when sources were scanned, in Unix milliseconds by source."""
     return [
         ("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms))
         for source, at_ms in looked_ms.items()
@@ -80,11 +96,19 @@ def look_at(looked_ms: Mapping[str, int]) -> list[_Change]:
 def depart(
     position: Position, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
 ) -> list[_Change]:
-    """A file or generation that was read up to there is over.
+    """Return the changes that record how far a file or generation that is gone was read.
 
-    `unread`: where nothing of it could be read, as it was one line without its end: its first
-    bytes, and its size. `high`: its size when what was unread of it was counted as lost, in bytes:
-    what it was packed into is not counted again up to there.
+    Only the latest `DEPARTED_MAX` records are kept.
+
+    Args:
+        position: Up to where it was read.
+        unread: If nothing could be read because its only line had no end: its first bytes and its
+            size.
+        high: Content size in bytes when its unread bytes were counted as lost, so that they are not
+            counted again for the compressed file.
+
+    Returns:
+        No changes if the beginning of the content is unknown.
     """
     head, size = unread
     if position.offset == 0 and not (head and size):  # without its beginning it could be any
@@ -104,18 +128,18 @@ def depart(
 
 
 def known(db: sqlite3.Connection) -> dict[Stamp, str | None]:
-    """Those that were there, and which files they are read as."""
+    """Return the recorded compressed files, and the id of the file each is read as, or None."""
     rows = db.execute("SELECT inode, size, mtime_ns, file_id FROM archives")
     return {Stamp(inode, size, mtime_ns): file_id for inode, size, mtime_ns, file_id in rows}
 
 
 def looked(db: sqlite3.Connection) -> dict[str, int]:
-    """When each source was last looked at, Unix milliseconds."""
+    """Return when each source was last scanned, in Unix milliseconds."""
     return dict(db.execute("SELECT source, at_ms FROM looked").fetchall())
 
 
 def departed(db: sqlite3.Connection) -> list[Position]:
-    """Up to where was read what is over."""
+    """Return how far files and generations that are gone were read."""
     rows = db.execute("SELECT head, offset, anchor, high FROM departed")
     return [
         Position(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high)

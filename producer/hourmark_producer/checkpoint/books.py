@@ -1,13 +1,13 @@
-"""Each source's books, in the checkpoint: bytes seen = acknowledged + in flight + pending + skipped
-+ known lost.
+"""Accounting of every byte: seen = acknowledged + in flight + pending + skipped + known lost.
 
-    totals  per source: bytes acknowledged; skipped, because a setting said so, or they are a copy; and `ended`:
-            bytes of files and generations that are over, and all that is lost
+The table `totals` holds, per source, the bytes that were acknowledged, the bytes that were skipped
+(by a setting, or because they are a copy), and `ended`: bytes of files and generations that are
+gone, and all lost bytes.
 
-Triggers of the database write them in the same transaction as what they count, whoever changes it,
-and so they survive whatever the checkpoint survives. What was seen is `ended`, and of each followed
-file its size. So the two sides of the equation are counted apart: one counts files, the other
-ranges, and a byte that is in neither puts them out of balance.
+Database triggers update the table in the transaction that changes the counted rows, so it is
+consistent after any crash. Bytes seen are `ended` plus the size of each tracked file. The two sides
+are counted independently, one from files and the other from ranges: a byte that is missing from one
+of them unbalances the equation.
 """
 
 from __future__ import annotations
@@ -78,7 +78,17 @@ _TRIGGERS: Final = {
 
 
 class Row(NamedTuple):
-    """A followed file. `settled`: None where its account is of another generation."""
+    """The accounting data of a tracked file in the checkpoint.
+
+    Attributes:
+        file_id: Id of the file.
+        source: Name of its source.
+        generation: Its current generation.
+        offset: Offset of the next byte to cut.
+        missing: Whether it could not be found any more.
+        settled: How many of its shrinks were accounted for; None if its account is of another
+            generation.
+    """
 
     file_id: str
     source: str
@@ -89,7 +99,15 @@ class Row(NamedTuple):
 
 
 class Total(NamedTuple):
-    """Of one source, in bytes."""
+    """Totals of one source in bytes, as the checkpoint stores them.
+
+    Attributes:
+        acknowledged: Acknowledged by the service.
+        skipped: Not sent because of a setting, or as a copy.
+        ended: Of files and generations that are gone, and all lost bytes.
+        in_flight: In spooled ranges.
+        lost: Known to be lost.
+    """
 
     acknowledged: int = 0
     skipped: int = 0
@@ -99,7 +117,12 @@ class Total(NamedTuple):
 
 
 class Books(NamedTuple):
-    """One moment of the checkpoint."""
+    """The accounting of all sources in a checkpoint, as of one moment.
+
+    Attributes:
+        totals: Totals by source.
+        files: Accounting data of each tracked file.
+    """
 
     totals: Mapping[str, Total]
     files: list[Row]
@@ -107,8 +130,15 @@ class Books(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """Of one source, in bytes. `off_by`: what was seen and is nowhere; anything but 0 is a fault of
-    the tailer.
+    """The accounting equation of one source, in bytes.
+
+    Attributes:
+        seen: Observed in files.
+        acknowledged: Acknowledged by the service.
+        in_flight: In spooled ranges.
+        pending: Not cut yet.
+        skipped: Not sent because of a setting, or as a copy.
+        lost: Known to be lost.
     """
 
     seen: int = 0
@@ -120,13 +150,20 @@ class Balance:
 
     @property
     def off_by(self) -> int:
+        """Bytes seen that are not accounted for. Any value but 0 is a bug of the tailer."""
         return (
             self.seen - self.acknowledged - self.in_flight - self.pending - self.skipped - self.lost
         )
 
 
 def begin(db: sqlite3.Connection) -> None:
-    """Keep books in this checkpoint from now on."""
+    """Create the table and the triggers of the accounting if they are missing.
+
+    An existing checkpoint is initialized from its files, losses and ranges.
+
+    Raises:
+        sqlite3.Error: Nothing was changed.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
         if not db.execute(
@@ -143,12 +180,18 @@ def begin(db: sqlite3.Connection) -> None:
 
 
 def skip(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
-    """A change of the checkpoint: so many bytes are passed over, and not lost."""
+    """Return the change that counts `count` bytes of a source as skipped."""
     return _add("skipped", "?", "?").rstrip(";"), (source, count)
 
 
 def read(db: sqlite3.Connection) -> Books:
-    """Within one transaction, or where nobody else writes. sqlite3.Error."""
+    """Return the accounting of all sources.
+
+    The caller must hold a transaction or be the only writer.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
+    """
     in_flight = Counter[str]()
     for (text,) in db.execute("SELECT range FROM ranges"):
         fields = json.loads(text)
@@ -173,10 +216,12 @@ def read(db: sqlite3.Connection) -> Books:
 
 
 def balances(books: Books, unread: Mapping[str, int]) -> dict[str, Balance]:
-    """By source.
+    """Return the accounting equation of each source.
 
-    `unread`: bytes of files, by id, that are there beyond their offsets, or were and are not
-    settled yet.
+    Args:
+        books: The checkpoint's side.
+        unread: By file id, bytes beyond the file's offset, including destroyed bytes that are not
+            yet counted as lost. Files that are absent count as 0.
     """
     offsets, pending = Counter[str](), Counter[str]()
     for row in books.files:
@@ -196,9 +241,17 @@ def balances(books: Books, unread: Mapping[str, int]) -> dict[str, Balance]:
 
 
 def balances_now(look: Callable[[], Books], files: Iterable[TrackedFile]) -> dict[str, Balance]:
-    """Of a running tailer.
+    """Return the accounting equation of each source of a running tailer.
 
-    What is pending is in its memory, and belongs to the same moment of each file.
+    Checkpoint and memory must agree on the position of each file. If they do not, because a file is
+    being processed, both are read again, at most five times.
+
+    Args:
+        look: Reads the accounting from the checkpoint.
+        files: The tracked files.
+
+    Raises:
+        CheckpointFailed: As raised by `look`.
     """
     books, unread = look(), dict[str, int]()
     for _ in range(_LOOKS):
@@ -217,7 +270,7 @@ def balances_now(look: Callable[[], Books], files: Iterable[TrackedFile]) -> dic
 
 
 def _unread(file: TrackedFile, row: Row) -> int | None:
-    """None where the file has just moved on."""
+    """Return a file's unread bytes, or None if its row in the checkpoint is out of date."""
     progress, missing = file.progress, file.place.missing
     position = progress.position
     if (row.generation, row.missing) != (position.generation, missing) or row.settled not in (

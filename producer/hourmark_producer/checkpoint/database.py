@@ -1,31 +1,30 @@
-"""The checkpoint: what survives kill -9.
+"""The checkpoint: the state that survives kill -9 and power loss.
 
 One SQLite database (WAL, synchronous=FULL) in the state folder.
 
-    meta    format version, host id
-    run     whether one is under way, or ended otherwise than in order
-    files   per file: identity, place, position
-    ranges  the spool: every range that was given a place in the file's order and is not acknowledged yet, with all its fields
-            and its compressed body, or where that lies (`bodies`), so that a retry is the same
-            range byte for byte, even if the file is truncated or gone. They are acknowledged in any
-            order: up to the first that is there a file is acknowledged without gap
-    losses  per source: bytes known lost; never falls
-    unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
-    occasions  the latest losses, with file and time
-    targets    per file that was found by a link: where that led
-    kept       per file that was truncated in part: up to where its generation holds what was read in the one before
-    formers    per file that was truncated: up to where it was read before, so that a copy of that is known
-    accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
-    begun      sources that were looked at: files that appear later are read from their start
-    archives, looked, departed    what is known of packed files, see `archives`
-    forgotten  up to where files were read that are gone, see `forgotten`
-    marks      per file: the latest places up to which it was read, see `marks`
+| table | content |
+|---|---|
+| `meta` | format version, host id |
+| `run` | whether a run is in progress, or ended without a shutdown |
+| `files` | per file: identity, place, position |
+| `ranges` | the spool: every range that was cut and is not acknowledged yet, with all its fields and its compressed body, or the place of the body (`spooled_ranges`). A retry is the same range byte for byte, even if the file is truncated or gone. Ranges are acknowledged in any order: a file is acknowledged without gap up to the first that is left |
+| `losses` | per source: bytes known to be lost; never decreases |
+| `unknown` | per source: number of losses of unknown size; never decreases |
+| `occasions` | the latest losses, with file and time |
+| `targets` | per file found by a symbolic link: the path that it resolves to |
+| `kept` | per partly truncated file: up to where its generation holds bytes that were read in the one before |
+| `formers` | per truncated file: its position before, to recognize a copy of it |
+| `accounts` | per file: what scans observed since it was last examined, so that a restart forgets no loss |
+| `begun` | sources that were scanned: files that appear later are read from their start |
+| `archives`, `looked`, `departed` | compressed files, see `archives` |
+| `forgotten` | positions of files that are gone, see `forgotten` |
+| `marks` | per file: digests at recent offsets, see `marks` |
 
-The order: a range is spooled, and its file's position moved behind it, in one transaction; then it
-is sent; once acknowledged it is deleted, in the transaction that spools the file's next one. So
-after kill -9 a range is sent again as it was, or not at all. Small files share these transactions.
-`commit` returns when the disk has it; changes of several threads that wait at the same time share
-one fsync.
+Order of operations: one transaction spools a range and moves its file's position; then the range is
+sent; once acknowledged it is deleted, in the transaction that spools the file's next range. So
+after kill -9 a range is sent again unchanged, or not at all. Small files share these transactions.
+`commit` returns when the changes are on disk; concurrent commits of several threads share one
+fsync.
 """
 
 from __future__ import annotations
@@ -118,17 +117,15 @@ _Found = TypeVar("_Found")
 
 
 class CheckpointFailed(Unavailable):
-    """The checkpoint could not be written: nothing was changed, and nothing may be sent that relied
-    on it.
-    """
+    """Raised when the checkpoint cannot be written or read. Nothing was changed."""
 
 
 class CheckpointBroken(Exception):
-    """What lies there is no checkpoint of this version; the message says what is wrong with it."""
+    """Raised when a checkpoint is damaged, incomplete, or of an unsupported version."""
 
 
 def insert_file(file: TrackedFile) -> Change:
-    """A file that was not known before."""
+    """Return the change that adds a file to the checkpoint."""
     row = (
         file.file_id,
         *device_row(file),
@@ -139,7 +136,7 @@ def insert_file(file: TrackedFile) -> Change:
 
 
 def save_place(file: TrackedFile, place: Place) -> Change:
-    """Where a file is now; its identity too, as the device number may have changed."""
+    """Return the change that saves a file's current identity and the given place."""
     row = (*device_row(file), *place_row(place), file.file_id)
     return (
         (
@@ -151,7 +148,7 @@ def save_place(file: TrackedFile, place: Place) -> Change:
 
 
 def save_position(file_id: str, position: Position) -> Change:
-    """How far a file was cut."""
+    """Return the change that saves how far a file was cut into ranges."""
     row = (*position_row(position), file_id)
     return (
         "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
@@ -160,14 +157,20 @@ def save_position(file_id: str, position: Position) -> Change:
 
 
 def forget_file(file_id: str) -> list[Change]:
-    """A file that was deleted and cannot come back."""
+    """Return the changes that delete a file from all tables, except its spooled ranges."""
     tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
 
 def save_account(file_id: str, position: Position, account: Account | None = None) -> Change:
-    """What looks found of a file since `position` was examined; never put over what was settled
-    later.
+    """Return the change that saves what scans observed of a file.
+
+    It does not overwrite an account that was settled later.
+
+    Args:
+        file_id: Id of the file.
+        position: Position at the file's latest examination.
+        account: Observations since then; None for no changes.
     """
     account = account or Account(position.size_seen, (), position.head)
     sql = (
@@ -190,17 +193,17 @@ def save_account(file_id: str, position: Position, account: Account | None = Non
 
 
 def begin_source(source: str) -> Change:
-    """It was looked at."""
+    """Return the change that records that a source was scanned."""
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
 
 def save_target(file_id: str, path: str) -> Change:
-    """Where the link leads that a file was found by."""
+    """Return the change that saves the path that a file's symbolic link resolves to."""
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
 def save_former(file_id: str, position: Position) -> Change:
-    """Up to where a file was read when it was truncated."""
+    """Return the change that saves a file's position before a truncation."""
     return "INSERT OR REPLACE INTO formers VALUES (?,?,?,?,?)", (
         file_id,
         position.generation,
@@ -211,13 +214,20 @@ def save_former(file_id: str, position: Position) -> Change:
 
 
 def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
-    """Up to where this generation of a file holds what was left of the one before."""
+    """Return the change that saves how much of a file was read in its former generation.
+
+    Args:
+        file_id: Id of the file.
+        generation: Its current generation.
+        kept_to: Offset up to which this generation holds bytes that were read in the one before.
+    """
     return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
 
 def note_void(file_id: str, position: Position) -> Change:
-    """As `save_former`, of a file that a look found truncated; not where it has begun anew since:
-    that knows better.
+    """Return the change that saves a file's position before a truncation that a scan detected.
+
+    It has no effect if the file has entered another generation since.
     """
     _, row = save_former(file_id, position)
     at = (file_id, position.generation)
@@ -231,7 +241,7 @@ def note_void(file_id: str, position: Position) -> Change:
 
 
 def lose(loss: Loss) -> list[Change]:
-    """Bytes known lost, and that there may be more."""
+    """Return the changes that add a loss to the totals of its source and to the latest losses."""
     known = (
         "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + "
         "excluded.bytes"
@@ -262,7 +272,13 @@ class Checkpoint:
     """An open checkpoint. Safe to use from several threads."""
 
     def __init__(self, db: sqlite3.Connection, log: Path, bodies: Bodies) -> None:
-        """`log`: the write-ahead log's path."""
+        """Take ownership of an open database; `open` is the usual way to create an instance.
+
+        Args:
+            db: The database.
+            log: Path of its write-ahead log.
+            bodies: The file of large range bodies.
+        """
         self._db = db
         self._log = log
         self._bodies = bodies
@@ -271,8 +287,17 @@ class Checkpoint:
 
     @classmethod
     def create(cls, path: Path, host_id: str, *, begun: Sequence[str] = ()) -> None:
-        """A new, empty one: complete and durable under its name, or not there at all. `begun`:
-        these sources are not new.
+        """Create an empty checkpoint, atomically and durably.
+
+        Args:
+            path: Path of the checkpoint. An existing file is replaced.
+            host_id: Id of this host.
+            begun: Names of sources that count as scanned, so that all their files are read from the
+                start.
+
+        Raises:
+            CheckpointFailed: The database cannot be written; nothing is left at `path`.
+            OSError: The file cannot be moved to `path` or synced.
         """
         temporary = path.with_name(f"{path.name}.new")
         temporary.unlink(missing_ok=True)
@@ -295,7 +320,16 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: Path) -> tuple[Checkpoint, str]:
-        """The checkpoint at `path`, and its host id. CheckpointBroken where it is not whole."""
+        """Open the checkpoint at `path` and verify that it is complete.
+
+        Returns:
+            The checkpoint and its host id.
+
+        Raises:
+            CheckpointBroken: It is empty, damaged, incomplete, or of an unsupported format.
+            CheckpointFailed: The disk is full, or the file cannot be read or written.
+            FileNotFoundError: There is no file at `path`.
+        """
         if path.stat().st_size == 0:
             raise CheckpointBroken("it is empty")
         log_is_there = _log_of(path).exists()
@@ -350,7 +384,10 @@ class Checkpoint:
         return cls(db, _log_of(path), bodies), host_id
 
     def close(self) -> None:
-        """Finish; what was committed stays."""
+        """Close the checkpoint after an orderly run.
+
+        If the final write fails, the database is left open, so that its write-ahead log is kept.
+        """
         with self._database:
             try:
                 bring_in(self._db, self._bodies)
@@ -365,7 +402,11 @@ class Checkpoint:
             self._bodies.close()
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """All changes or none, durable on return. CheckpointFailed: none."""
+        """Apply all changes in one transaction and wait until they are on disk.
+
+        Raises:
+            CheckpointFailed: None of the changes was applied.
+        """
         ticket = _Ticket(changes)
         self._waiting.append(ticket)
         with self._database:
@@ -409,7 +450,10 @@ class Checkpoint:
                 integrity.begin_log(self._db)
 
     def files(self) -> list[TrackedFile]:
-        """Every known file, with its ranges in flight."""
+        """Return every file in the checkpoint, with its ranges in flight.
+
+        Ranges of files that were forgotten are returned with a retired file of their own.
+        """
         with self._database:
             in_flight = dict[str, tuple[Outgoing, ...]]()
             for sequence, file_id, text in self._db.execute(
@@ -445,8 +489,9 @@ class Checkpoint:
         return files + [orphan(ranges) for ranges in in_flight.values()]
 
     def begun(self) -> set[str]:
-        """Sources that were looked at; those of which anything is known were, perhaps by a version
-        that did not write it down.
+        """Return the names of the sources that were scanned before.
+
+        Sources with any data count as scanned: early versions did not record it.
         """
         with self._database:
             rows = self._db.execute(
@@ -456,7 +501,7 @@ class Checkpoint:
             return {source for (source,) in rows}
 
     def last_sequence(self) -> int:
-        """The highest sequence number in the spool; 0 where it is empty."""
+        """Return the highest sequence number in the spool, or 0 if it is empty."""
         with self._database:
             (highest,) = self._db.execute(
                 "SELECT coalesce(max(sequence), 0) FROM ranges"
@@ -464,7 +509,14 @@ class Checkpoint:
         return int(highest)
 
     def body(self, sequence: int) -> bytes:
-        """The compressed body of a spooled range."""
+        """Return the compressed body of a spooled range.
+
+        Args:
+            sequence: Sequence number of a range in the spool.
+
+        Raises:
+            CheckpointFailed: It cannot be read or is damaged.
+        """
         try:
             with self._database:
                 return body_of(self._db, self._bodies, sequence)
@@ -474,7 +526,7 @@ class Checkpoint:
             ) from error
 
     def losses(self) -> dict[str, Losses]:
-        """By source."""
+        """Return the total losses of each source that has any."""
         with self._database:
             known = dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
             unknown = dict(self._db.execute("SELECT source, occasions FROM unknown").fetchall())
@@ -484,11 +536,22 @@ class Checkpoint:
         }
 
     def read_books(self) -> books.Books:
-        """Of all sources, as of one moment."""
+        """Return the accounting of all sources, as of one moment.
+
+        Raises:
+            CheckpointFailed: The database cannot be read.
+        """
         return self.read(books.read)
 
     def read(self, look: Callable[[sqlite3.Connection], _Found]) -> _Found:
-        """What is in other modules' tables, as of one moment."""
+        """Call a function with the database while no other thread uses it, and return its result.
+
+        Args:
+            look: Reads from the database; it must not write.
+
+        Raises:
+            CheckpointFailed: The function raised sqlite3.Error.
+        """
         try:
             with self._database:
                 return look(self._db)
@@ -498,7 +561,7 @@ class Checkpoint:
             ) from error
 
     def occasions(self) -> list[Loss]:
-        """The latest losses, oldest first."""
+        """Return the latest losses, oldest first, at most `OCCASIONS_MAX`."""
         with self._database:
             rows = self._db.execute(
                 "SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number"

@@ -1,9 +1,9 @@
-"""Files that are gone and forgotten: up to where each was read, in the checkpoint alone.
+"""Positions of files that are no longer tracked, kept only in the checkpoint.
 
-A file that left its source's patterns, or could not be found any more, stays tracked so that it is
-read on should it come back. Once its inode is not in its folder any more it takes no memory and no
-part of a scan; should it come back all the same, from another folder, its row tells where to go on.
-The latest FORGOTTEN_MAX are kept, some hundred bytes each.
+A file that left the patterns of its source, or could not be found, stays tracked so that it is
+continued if it returns. Once its inode has left its folder, it is forgotten and uses neither memory
+nor scan time. If it returns from another folder, it is continued at the position in its row. The
+latest `FORGOTTEN_MAX` are kept, at some hundred bytes each.
 """
 
 from __future__ import annotations
@@ -27,16 +27,23 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 class Forgotten(NamedTuple):
-    """A file that is known no more. `position`: up to where it was read."""
+    """A file that is no longer tracked.
+
+    Attributes:
+        file_id: Its id.
+        position: Up to where it was read.
+    """
 
     file_id: str
     position: Position
 
 
 def forget(file: TrackedFile) -> list[_Change]:
-    """Return the changes that keep where to go on.
+    """Return the changes that save the position of a file that will no longer be tracked.
 
-    The file must have a birth time: else its inode may be another's by now.
+    Args:
+        file: The file. It must have a birth time, because otherwise its inode may belong to another
+            file by now.
     """
     assert file.identity.birth_ns, (
         "a file without a birth time is not told from the next one on its inode"
@@ -56,11 +63,13 @@ def forget(file: TrackedFile) -> list[_Change]:
 
 
 def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
-    """Return what is known of a file of this inode and birth time; None where nothing is.
+    """Return the forgotten file with this inode and birth time; None if there is none.
 
-    Raises sqlite3.Error.
+    The device is not compared, because its number may change when the machine restarts. A file
+    without a birth time is never found.
 
-    The device is not compared: its number may differ after a restart of the machine.
+    Raises:
+        sqlite3.Error: The database cannot be read.
     """
     if not identity.birth_ns:
         return None

@@ -1,10 +1,8 @@
-"""The checkpoint as another process may see it, whether or not a tailer runs.
+"""Read-only access to the checkpoint from another process, whether or not a tailer is running.
 
-Nothing of it is changed, nor in its folder.
-
-While there is a write-ahead log, it is read as any second reader does: in one transaction, beside
-the tailer. Without one all is in the database, which is read as it lies there: another way would
-make an empty log, and a log that is there says to the next start that none was lost.
+Nothing in the folder is changed. If there is a write-ahead log, it is read in one transaction, like
+any second reader of SQLite. If there is none, the database is opened as immutable: any other way
+would create an empty log, from which the next start would conclude that no log was lost.
 """
 
 from __future__ import annotations
@@ -25,7 +23,13 @@ _WAIT_S = 5.0
 
 
 class Spooled(NamedTuple):
-    """The place of a range that no service has acknowledged yet."""
+    """The location of a range that is not acknowledged yet.
+
+    Attributes:
+        generation: Generation of its file.
+        start: Offset of its first byte.
+        end: Offset after its last byte.
+    """
 
     generation: int
     start: int
@@ -33,9 +37,21 @@ class Spooled(NamedTuple):
 
 
 class KnownFile(NamedTuple):
-    """One followed file, as written down.
+    """One tracked file, as the checkpoint contains it.
 
-    `high`: the largest size that was seen of this generation.
+    Attributes:
+        file_id: Its id.
+        source: Name of its source.
+        path: Path under which it was found first.
+        seen_at: Its latest path.
+        missing: Whether it could not be found any more.
+        generation: Its current generation.
+        offset: Offset of the next byte to cut.
+        high: Largest content size seen of this generation, in bytes.
+        device: Device number.
+        inode: Inode number.
+        spooled: Its ranges that are not acknowledged yet.
+        anchor: The bytes just before the offset.
     """
 
     file_id: str
@@ -53,12 +69,20 @@ class KnownFile(NamedTuple):
 
     @property
     def in_flight(self) -> int:
-        """Bytes of the spooled ranges."""
+        """Number of bytes in the spooled ranges."""
         return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 
 class Peek(NamedTuple):
-    """One moment of a checkpoint."""
+    """The content of a checkpoint as of one moment.
+
+    Attributes:
+        host_id: Id of the host.
+        files: Tracked files, ordered by source and latest path.
+        losses: Total losses by source.
+        occasions: The latest losses, oldest first.
+        books: Accounting of all sources; None if an early version wrote the checkpoint.
+    """
 
     host_id: str
     files: list[KnownFile]
@@ -68,8 +92,14 @@ class Peek(NamedTuple):
 
 
 def peek(path: Path) -> Peek:
-    """UsageError where there is none, or it may not be read; Unavailable where it cannot be read at
-    the moment.
+    """Return the content of a checkpoint without changing it.
+
+    Args:
+        path: Path of the checkpoint.
+
+    Raises:
+        UsageError: There is no checkpoint at `path`, or this user may not read it.
+        Unavailable: It cannot be read at the moment.
     """
     if not path.exists():
         raise UsageError(
@@ -102,7 +132,14 @@ def peek(path: Path) -> Peek:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """One moment of it, to be read. Raises as `peek`, which sees that it is there."""
+    """Open an existing checkpoint read-only, as a context manager that yields the connection.
+
+    All reads within the context see one moment.
+
+    Raises:
+        UsageError: This user may not read it.
+        Unavailable: It cannot be read at the moment.
+    """
     has_log = path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
     try:

@@ -1,4 +1,4 @@
-"""What rows of the checkpoint say, as the objects that they stand for."""
+"""Conversion between rows of the checkpoint and domain objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
 
 def device_row(file: TrackedFile) -> tuple[int, int, int]:
-    """Device, inode, birth time."""
+    """Return device, inode and birth time of a file as signed 64-bit integers for SQLite."""
     # SQLite's integers are signed; device and inode numbers are not
     device, inode = (
         value - (1 << 64) if value >> 63 else value
@@ -34,12 +34,12 @@ def device_row(file: TrackedFile) -> tuple[int, int, int]:
 
 
 def place_row(place: Place) -> tuple[str, bytes, bytes, int]:
-    """Source, path, latest name, whether it is missing."""
+    """Return source, path, latest path and the missing flag as columns of the table `files`."""
     return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
 
 
 def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
-    """As much of it as format 1 began with."""
+    """Return the fields of a position that are columns of the table `files`."""
     return (
         position.generation,
         position.offset,
@@ -50,7 +50,12 @@ def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
 
 
 def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFile:
-    """A known file, with its ranges on their way."""
+    """Return the tracked file of a row of the table `files`.
+
+    Args:
+        row: All columns of the row.
+        in_flight: The file's spooled ranges.
+    """
     (
         file_id,
         device,
@@ -93,7 +98,19 @@ def restore(
     shrinks: str,
     head: bytes,
 ) -> None:
-    """Go on with the account of the run before."""
+    """Restore a file's account and head from its row in the table `accounts`.
+
+    Does nothing if the row is of another generation.
+
+    Args:
+        file: The file, which is modified.
+        generation: Generation of the account.
+        settled: How many shrinks of the file were accounted for.
+        doubted: 1 if it was logged that the lines of the file are all equal.
+        high: Largest content size since the last shrink, in bytes.
+        shrinks: The shrinks in JSON.
+        head: First bytes of the content.
+    """
     progress = file.progress
     if generation != progress.position.generation:  # a version without accounts has gone on since
         return
@@ -115,7 +132,7 @@ def restore(
 
 
 def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
-    """Ranges whose file was deleted and forgotten."""
+    """Return a retired file for spooled ranges of a file that was forgotten."""
     sent = in_flight[-1].range
     return TrackedFile(
         file_id=sent.file_id,
@@ -131,8 +148,10 @@ def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
 
 
 def fields_of(sent: ByteRange) -> dict[str, Any]:
-    """What came after 0.2.0 only where it says something: else a version before can go on with the
-    spool.
+    """Return the fields of a range for JSON.
+
+    Fields added after version 0.2.0 are included only if they are set, so that earlier versions can
+    still read the spool.
     """
     fields = {name: getattr(sent, name) for name in _FIELDS} | {
         "part": sent.part.value
@@ -141,6 +160,6 @@ def fields_of(sent: ByteRange) -> dict[str, Any]:
 
 
 def range_of(text: str) -> ByteRange:
-    """A spooled range."""
+    """Return the range of a JSON text from the table `ranges`."""
     fields = json.loads(text)
     return ByteRange(**fields | {"part": Part(fields["part"])})
