@@ -132,9 +132,9 @@ class Bodies:
         self._doubted.clear()
 
     def doubt(self, put: Collection[int]) -> None:
-        """Keep the space of ranges whose transaction failed reserved until the next durable transaction.
+        """Keep the space of ranges reserved whose transaction failed.
 
-        Until then their rows may still be on disk.
+        Their rows may still be on disk until the next durable transaction.
 
         Args:
             put: Sequence numbers of the ranges.

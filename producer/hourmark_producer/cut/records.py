@@ -1,4 +1,6 @@
-"""Cuts files whose records span several lines, and container logs. Pure, with the limits of `lines`.
+"""Cuts files whose records span several lines, and container logs. Pure, like `lines`.
+
+The size limits are those of `lines`.
 
 A record is a line that begins one and the following lines that do not. It is known to be complete
 only when the next record begins. In addition to the guarantees of `lines`, for the ranges of one
@@ -86,7 +88,7 @@ def _unended_record(window: bytes, ends: Part, *, flush: bool) -> Cut | Pending:
 def _one_record(
     read: Read, limits: Limits, starts: Starts, size_max: int, ends: Part, *, flush: bool
 ) -> Cut | Pending:
-    """Return the rest of the current record, or a chunk of it if it is longer than `size_max` bytes.
+    """Return the rest of the current record, or a chunk of it if it is too long.
 
     Args:
         read: Reads relative to the current position.

@@ -1,14 +1,15 @@
-"""Where reading begins, and what is left out: `read_from`, `exclude` and `ignore_older_seconds` of
-a source.
+"""Where reading of a new file begins, and which files are excluded.
 
-Files that are there at a source's first look begin where `read_from` says; what is passed over is
-counted as skipped. Files that appear later begin at their start. That a source was looked at is
-written in the same transaction as the files that were found, with their positions: so a kill
-changes nothing that was decided, and decides nothing anew. A look that was kept from seeing
-anything is none; but a folder that is not there yet was seen: what is made in it later is new.
+Implements the settings `read_from`, `exclude` and `ignore_older_seconds` of a source.
 
-`exclude` and `ignore_older_seconds` decide whether a file begins to be followed. One that the
-checkpoint knows is finished.
+Files that exist when a source is first scanned begin where `read_from` says; the bytes before count
+as skipped. Files that appear later begin at their start. The first scan of a source is recorded in
+the same transaction as the files that it found and their positions, so a kill does not change these
+decisions. A scan that failed to list anything does not count as the first; a scan of a folder that
+does not exist yet does, so files created there later are new.
+
+`exclude` and `ignore_older_seconds` only decide whether a file begins to be tracked. A file that is
+in the checkpoint is read to its end.
 """
 
 from __future__ import annotations
@@ -36,7 +37,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def check(source: TailedSource, where: str) -> None:
-    """ConfigError names the setting."""
+    """Validate `exclude` and `read_from` of a source.
+
+    Args:
+        source: Configuration of the source.
+        where: Name of its group, for error messages.
+
+    Raises:
+        ConfigError: A value is not allowed; the message names the setting.
+    """
     for glob in source.exclude:
         if not glob or ("/" in glob and not glob.startswith("/")):
             raise ConfigError(
@@ -56,10 +65,16 @@ def check(source: TailedSource, where: str) -> None:
 
 
 class Beginnings:
-    """Those of all sources. Used by the scanning thread."""
+    """Start positions and exclusions for all sources. Used only by the scanning thread."""
 
     def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
-        """`begun`: sources that were looked at before."""
+        """Create the rules of all sources.
+
+        Args:
+            sources: Configurations of the sources.
+            begun: Names of sources that were scanned before.
+            clock: Determines the age of files.
+        """
         self._sources = {source.name: source for source in sources}
         self._begun = set(begun)
         self._written = set[str]()  # looked at in this scan
@@ -68,14 +83,17 @@ class Beginnings:
         self._clock = clock
 
     def next_scan(self) -> None:
-        """A scan begins.
+        """Start a scan. Sources that were recorded as scanned count as such from now on.
 
-        What was written before counts from now on: a repeated look is still the first.
+        Within one scan, a repeated look at a source still counts as the first.
         """
         self._begun |= self._written
 
     def saw(self, source: str, findings: Findings) -> None:
-        """What the latest look found; files that `written_with` is told of are of it."""
+        """Record the result of scanning a source.
+
+        `written_with` and `committed` then refer to this source.
+        """
         self._seen = source if _was_seen(findings) else None
         if left_out := self._left_out.get(source):
             self._left_out[source] = {
@@ -83,30 +101,42 @@ class Beginnings:
             }
 
     def leaves_out(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Whether a file that is not known is not followed."""
+        """Return whether the settings of a source exclude a file that is not tracked."""
         settings = self._sources[source]
         oldest_s = settings.ignore_older_seconds
         is_old = oldest_s is not None and status.st_mtime < self._clock.now_ms() / 1000 - oldest_s
         return is_old or self.excludes(source, path)
 
     def excludes(self, source: str, path: str) -> bool:
-        """Whether `exclude` names this path."""
+        """Return whether the setting `exclude` of a source matches this path."""
         return is_named_by(path, self._sources[source].exclude)
 
     def leave_out(self, source: str, path: str, status: os.stat_result) -> None:
-        """It was opened, and is not known: it need not be opened again."""
+        """Record that an untracked file is excluded, so that it need not be opened again.
+
+        Logs the first five excluded paths of a source.
+        """
         left_out = self._left_out.setdefault(source, {})
         if path not in left_out and len(left_out) < _NAMED_MAX:
             _LOG.info("source %s: %s is left out, by exclude or ignore_older_seconds", source, path)
         left_out[path] = (status.st_dev, status.st_ino)
 
     def was_left_out(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Whether it was left out before, and still is."""
+        """Return whether a file was recorded as excluded and still is."""
         inode = self._left_out.get(source, {}).get(path)
         return inode == (status.st_dev, status.st_ino) and self.leaves_out(source, path, status)
 
     def position(self, source: str, descriptor: int, generation: int) -> Position:
-        """Where a new file begins."""
+        """Return the position at which a new file is read first.
+
+        Args:
+            source: Name of its source.
+            descriptor: The open file.
+            generation: Its generation.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         read_from = self._sources[source].read_from
         if source in self._begun or read_from == "start":
             return Position(generation=generation)
@@ -118,7 +148,11 @@ class Beginnings:
         return at_last_line(descriptor, generation)
 
     def written_with(self, added: Iterable[TrackedFile]) -> list[Change]:
-        """What is written together with these new files."""
+        """Return the changes to commit together with new files of the latest scanned source.
+
+        They save positions after the start, count the bytes before as skipped, and record the first
+        scan of the source.
+        """
         made: list[Change] = []
         for file in filter(_begins_later, added):
             position = file.progress.position
@@ -131,7 +165,10 @@ class Beginnings:
         return made
 
     def committed(self, added: Iterable[TrackedFile]) -> None:
-        """All that is durable."""
+        """Record that new files and the changes of `written_with` are durable.
+
+        Logs how many bytes of each file are skipped.
+        """
         if self._seen is not None:
             self._written.add(self._seen)
         for file in filter(_begins_later, added):
@@ -144,9 +181,16 @@ class Beginnings:
 
 
 def at_last_line(descriptor: int, generation: int) -> Position:
-    """The start of its last line that has no end yet: what is being written comes whole.
+    """Return the position after the last line end of a file.
 
-    Its end where all lines have one.
+    A line that is being written is therefore read completely later.
+
+    Args:
+        descriptor: The open file.
+        generation: Its generation.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     offset = _last_line(descriptor)
     start = max(0, offset - ANCHOR_BYTES)
@@ -170,12 +214,11 @@ def _last_line(descriptor: int) -> int:
 
 
 def _begins_later(file: TrackedFile) -> bool:
-    """Whether a new file does not begin at its start."""
     return file.progress.position.offset > 0
 
 
 def _was_seen(findings: Findings) -> bool:
-    """Whether this was a look: something was found, or nothing kept it from being found."""
+    """Return whether the scan found files, or failed only because folders do not exist."""
     not_there = (FileNotFoundError, NotADirectoryError)
     return bool(findings.files) or all(
         isinstance(problem, not_there) for problem in findings.problems.values()

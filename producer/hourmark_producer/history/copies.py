@@ -1,17 +1,16 @@
-"""Copies that `copytruncate` leaves beside a log: their content was read already and is skipped.
+"""Copies that `copytruncate` creates next to a log. Their content is skipped, as it was read before.
 
-Copies: what copytruncate leaves beside a log, under a name that the pattern matches too. Their
-lines were sent already.
+A copy is an unread file that meets two conditions. Its name is the current or first name of another
+tracked file with a suffix (`app.log`, `app.log.1`). Its content matches that file: the same head,
+and the same bytes before the offset up to which that file was read, now or before it was truncated;
+or before the copy's own end, if the file was read further since.
 
-A copy is a file that was not read yet, whose name is another followed file's, or was that one's
-first, with more behind it (`app.log` → `app.log.1`), and whose content is that file's: the same
-head, and the same bytes before the place up to which that one was read, now or before it was last
-truncated; or before its own end, where that one was read on since. It waits until something of that
-one was read, and, unless that was truncated, until nobody has written to it for a while: both may
-grow. Lines that are all alike prove nothing, and are sent again rather than passed over. Where that
-file is gone, or has begun anew, nobody else will send what it had not: the copy is read from there.
+The decision waits until part of the original was read and, unless the original was truncated, until
+neither file is being written, as both may still grow. Lines that are all equal prove nothing: such
+a file is sent again rather than skipped. If the original is gone or has a new generation, the copy
+is read from the offset at which reading of the original stopped.
 
-What of a copy was sent already, or will be, is passed over: written down, counted and said.
+Skipped bytes are saved in the checkpoint, counted and logged.
 """
 
 from __future__ import annotations
@@ -41,9 +40,13 @@ _TAIL_BYTES: Final = 1 << 16
 
 
 class Looked(NamedTuple):
-    """What may be a copy.
+    """A file that may be a copy.
 
-    `is_new`, `growing`: found, or written to, a moment ago. `read`: offset, count.
+    Attributes:
+        size: Its size in bytes.
+        read: Returns its bytes for an offset and a count.
+        is_new: Whether it was found within the last `waits.COPYING_S` seconds.
+        growing: Whether it was written within the last `waits.COPYING_S` seconds.
     """
 
     size: int
@@ -53,12 +56,17 @@ class Looked(NamedTuple):
 
 
 def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float) -> Looked:
-    """Describe a plain file for `origin_of`.
+    """Return the description of an open plain file that `origin_of` needs.
 
-    Args: descriptor: The open file. now_s: This host's clock, Unix seconds. found_s_ago: Seconds
-        since the file was opened. changed_s_ago: Seconds since a scan found the file changed. It
-        decides where the file's own time lies ahead, as after
-            the clock was set back: that time says nothing then.
+    Args:
+        descriptor: The open file.
+        now_s: This host's clock, in Unix seconds.
+        found_s_ago: Seconds since the file was opened.
+        changed_s_ago: Seconds since a scan detected a change. Used if the file's modification time
+            lies in the future, as after the clock was set back.
+
+    Raises:
+        OSError: The file's status cannot be read.
     """
     status = os.fstat(descriptor)
     age_s = now_s - status.st_mtime
@@ -72,9 +80,12 @@ def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: fl
 
 
 class Origin(NamedTuple):
-    """What a file is a copy of. `known`: up to where that was read.
+    """The original of a copy.
 
-    `reads_on`: of what comes behind that in the copy, it has sent all lines, or will.
+    Attributes:
+        file: The original.
+        known: Position up to which it was read.
+        reads_on: Whether the original itself supplies all lines of the copy after that position.
     """
 
     file: TrackedFile
@@ -83,7 +94,17 @@ class Origin(NamedTuple):
 
 
 def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
-    """What this file, not read yet, is a copy of. RetryLater if that cannot be decided yet."""
+    """Return the tracked file that an unread file is a copy of, or None if it is not a copy.
+
+    Args:
+        files: All tracked files.
+        file: The unread file.
+        looked: Its content.
+
+    Raises:
+        RetryLater: It cannot be decided yet, for example because a copy is still being made.
+        OSError: The file cannot be read.
+    """
     size, read, is_new, growing = looked
     head = read(0, HEAD_BYTES)
     for other in _namesakes(files, file):
@@ -146,7 +167,7 @@ def _heads(other: TrackedFile) -> Iterator[bytes]:
 
 
 def _has_it_all(known: Position, read: Callable[[int, int], bytes]) -> bool:
-    """Whether all that was read is there."""
+    """Return whether the content matches the fingerprint just before the position."""
     if not known.anchor:
         return is_marked(known.marks, known.offset, read)
     length = len(known.anchor)
@@ -174,16 +195,14 @@ def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
 
 
 def _is_truncated(other: TrackedFile) -> bool:
-    """Whether that was seen, and not settled yet: copying was over before."""
+    """Return whether a truncation was observed and not yet accounted for."""
     return other.rest is not None or bool(other.observed.of(other.progress).shrinks)
 
 
 def _is_part(
     other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
-    """Whether it has, of what was read, the beginning: what was read after it was made is not in
-    it.
-    """
+    """Return whether a file of `size` bytes is the beginning of what was read from the other file."""
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
@@ -195,9 +214,7 @@ def _is_part(
 def _is_in_log(
     other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
 ) -> bool | None:
-    """Whether the log has what its copy ends with, at the same place; None where it is not there to
-    be asked.
-    """
+    """Return whether the log holds the copy's last bytes at the same offset; None if unknown."""
     start = max(0, size - ANCHOR_BYTES)
     with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
         status = os.fstat(opened.fileno())
@@ -214,18 +231,14 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _will_be_read(files: Files, other: TrackedFile) -> bool:
-    """Whether so little of what it holds now was read that nothing tells it from others, and there
-    is more.
-    """
+    """Return whether too little of the other file was read to compare it, and more will be read."""
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < OFFSET_MIN and not other.is_read
     return not is_over and (begins or _is_truncated(other))
 
 
 def _has_left_nothing(other: TrackedFile) -> bool:
-    """Whether it vanished, and no more of it is read elsewhere: it is kept until what may be its
-    copies was looked into.
-    """
+    """Return whether the file vanished and the search for its remainder has ended."""
     is_away = other.descriptor is None and other.unfound > 0
     return (
         is_away and other.rest is not None and other.rest.stage in (Stage.FINISHED, Stage.NOWHERE)
@@ -233,10 +246,9 @@ def _has_left_nothing(other: TrackedFile) -> bool:
 
 
 def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: bytes) -> bool:
-    """Whether all that was read of it is what this begins with: there may be more in it than was
-    seen by then.
+    """Return whether the file begins with the few bytes that were read from the other one.
 
-    Where nothing was read, a copy is the younger of the two; a file that was rotated is the older.
+    If nothing was read from the other file, the younger of the two is the copy.
     """
     known, is_over = other.progress.position, other.is_gone or files.is_displaced(other)
     if is_over or known.offset >= OFFSET_MIN or len(head) <= known.offset:
@@ -246,27 +258,29 @@ def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: 
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:
-    """Whether two begin with the same bytes, as far as both are known, and these tell them from
-    others.
+    """Return whether two heads are equal in their common length and long enough to identify content.
+
+    Heads whose common length is less than `OFFSET_MIN` bytes, or whose lines are all equal, are
+    not.
     """
     length = min(len(one), len(other))
     return length >= OFFSET_MIN and one[:length] == other[:length] and not are_alike(one, b"")
 
 
 def awaited_origins(files: Files) -> set[TrackedFile]:
-    """Files that are not to be forgotten: another, seen in this run or before, may be a copy, and
-    was not looked into yet.
-    """
+    """Return the files that must not be forgotten yet, because an unexamined file may be their copy."""
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
     unread = [file for file in untouched if file.observed.of(file.progress).high >= OFFSET_MIN]
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
 def held_copy_size(files: Files, file: TrackedFile) -> int:
-    """How large the largest is of the files that are held open, were not looked into yet, and have
-    all that was read of this one.
+    """Return the size of the largest open, unexamined copy that holds all that was read of a file.
 
-    Each is read on from there, once this one is gone or has begun anew.
+    The copy is read from the file's position on, once the file is gone or has a new generation.
+
+    Returns:
+        Size in bytes, or 0 if there is no such copy.
     """
     known, sizes = file.progress.position, [0]
     for other in files if is_telling(known) else ():
@@ -289,8 +303,15 @@ def held_copy_size(files: Files, file: TrackedFile) -> int:
 
 
 def end_of_lines(descriptor: int) -> int:
-    """Where its last whole line ends, looking back as far as is sensible; 0 where that finds
-    none.
+    """Return the offset after the last complete line of an open file.
+
+    Searches the last 64 KiB only.
+
+    Returns:
+        The offset, or 0 if no line end was found.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     size = content_end(descriptor, os.fstat(descriptor).st_size, 0)
     start = max(0, size - _TAIL_BYTES)
@@ -299,7 +320,7 @@ def end_of_lines(descriptor: int) -> int:
 
 
 def is_telling(known: Position) -> bool:
-    """Whether the bytes that are known at this position tell a file from others."""
+    """Return whether the fingerprints of a position are sufficient to identify a file."""
     return (
         known.offset >= OFFSET_MIN
         and len(known.head) >= OFFSET_MIN
@@ -308,8 +329,9 @@ def is_telling(known: Position) -> bool:
 
 
 def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
-    """Followed files of its source whose name its own was made of, or whose first name that was:
-    both may have been renamed.
+    """Yield tracked files in the same source that this file's name may derive from.
+
+    Compares their first names, other names, and what is at those paths now.
     """
     for name in former_names(file.place.path):
         others = list(files.first_seen_at(name))
@@ -336,7 +358,21 @@ def pass_over(
     end: int,
     read: Callable[[int, int], bytes],
 ) -> Position:
-    """The position behind it, durably. `read`: offset, count. CheckpointFailed."""
+    """Skip the bytes of a copy that its original supplies, durably.
+
+    Args:
+        checkpoint: Where to save the new position.
+        file: The copy.
+        origin: Its original.
+        end: Offset up to which the copy is skipped.
+        read: Returns bytes of the copy for an offset and a count.
+
+    Returns:
+        The new position of the copy.
+
+    Raises:
+        CheckpointFailed: Nothing was skipped.
+    """
     start = max(0, end - ANCHOR_BYTES)
     position = dataclasses.replace(
         file.progress.position,

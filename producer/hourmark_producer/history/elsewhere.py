@@ -1,13 +1,11 @@
-"""Where content of a file is that nobody read there: in a copy that is followed as a file of its
-own, or read by another name.
+"""Searches for content that a file lost before it was read, but that another file holds.
 
-A service that is away for a day keeps a file from being read while copytruncate empties it each
-hour. What each truncation took was seen, and stands in copies, which are read as what they are. So
-it is lost only as far as nothing else of its source begins like it: a file accounts for one such
-content, and only where its beginning tells it from others. Of content that was read in part a copy
-is known to the byte: one that is held open is read on from there, though it may be deleted by now.
-A copy may be found by a later look than the truncation, so nothing is counted before a few more are
-over.
+If the service is down for a day, a file is not read while copytruncate empties it every hour. The
+truncated content is in copies, which are tracked as files of their own. So content is lost only if
+no other file of the source begins like it. Each file accounts for one lost content, and only if its
+head is sufficient to identify it. For content that was partly read, a copy is compared to the byte:
+an open copy is read from there, even if it was deleted meanwhile. A copy may be found by a later
+scan than the truncation, so nothing is counted as lost before three more scans have completed.
 """
 
 from __future__ import annotations
@@ -34,20 +32,28 @@ LOOKS: Final = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Asked by whoever counts a loss. Safe to use from several threads."""
+    """Searches all tracked files for lost content. Safe to use from several threads.
+
+    Attributes:
+        files: All tracked files.
+        checkpoint: Holds the positions of files that are gone.
+    """
 
     files: Files
     checkpoint: Checkpoint
 
     def of(self, file: TrackedFile) -> Search:
-        """For one count."""
+        """Return a search for the lost contents of one file, for a single count of losses."""
         return Search(
             lambda: [*_followed(self.files, file), *self._over()],
             lambda: held_copy_size(self.files, file),
         )
 
     def may_come(self, file: TrackedFile) -> bool:
-        """Whether a look that is not over yet may find more."""
+        """Return whether a later scan may still find a copy, so that the loss should not be counted yet.
+
+        The first call for a file starts the period of `LOOKS` scans.
+        """
         if file.counted_from is None:
             file.counted_from = self.files.looks
         return self.files.looks < file.counted_from + LOOKS
@@ -60,9 +66,10 @@ class Elsewhere:
 
 
 class Search:
-    """Answers for the contents of one file; what was found is another's with the next question.
+    """A search for lost contents of one file. A file that was found is not used for a second content.
 
-    CheckpointFailed.
+    Attributes:
+        was_asked: Whether anything was searched for.
     """
 
     def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
@@ -71,9 +78,15 @@ class Search:
         self.was_asked = False  # whether anything was looked for
 
     def __call__(self, head: bytes, read_to: int) -> int:
-        """How many bytes of what begins so are elsewhere.
+        """Return how many bytes of lost content are held by other files; 0 if none.
 
-        `read_to`: of the file as it was at first, what it had sent.
+        Args:
+            head: First bytes of the content.
+            read_to: Offset up to which the content was read before it was lost; 0 if it was not
+                read.
+
+        Raises:
+            CheckpointFailed: The positions of files that are gone cannot be read.
         """
         self.was_asked = True
         if read_to:

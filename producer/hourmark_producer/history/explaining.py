@@ -1,9 +1,8 @@
-"""Whether the content of a packed file was read already, as another file: told by what is known of
-files at both ends. Pure.
+"""Determines whether the content of a compressed file was read before, as another file. Pure.
 
-What was read of a file is known by its first bytes, and by those before the place up to which it
-was read. An archive that holds both is that file, packed, or a copy of it. Where so little is known
-that it may be equal by chance, nothing is told.
+What was read of a file is identified by its first bytes and by those before the offset up to which
+it was read. A compressed file that contains both is that file or a copy of it. If so little is
+known that a match may be coincidence, the result is undecided.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class Answer(enum.Enum):
-    """Whether it was read."""
+    """Whether the content of a compressed file was read before.
+
+    READ and UNREAD are certain. UNTOLD: it cannot be decided. NOT_YET: it will be decidable later.
+    """
 
     READ = "read"
     UNREAD = "unread"
@@ -29,12 +31,16 @@ class Answer(enum.Enum):
 
 
 class Past(NamedTuple):
-    """What was read, or will be.
+    """Content of a file that was read, or will be.
 
-    `awaited`: another moment tells more. `is_over`: what comes behind it nobody else reads.
-
-    `settles`: it was truncated, and a copy of it is looked for. `counted_to`: up to there its bytes
-    are accounted for.
+    Attributes:
+        head: Its first bytes.
+        offset: Offset up to which it was read.
+        anchor: The bytes just before that offset.
+        awaited: Whether more will be known of the file soon.
+        is_over: Whether no tracked file supplies the bytes after the offset.
+        settles: Whether the file was truncated and a copy of it is being searched for.
+        counted_to: Offset up to which its bytes are accounted for as read or lost.
     """
 
     head: bytes
@@ -47,26 +53,38 @@ class Past(NamedTuple):
 
     @property
     def is_telling(self) -> bool:
-        """Whether another file does not hold this by chance."""
+        """Whether the known bytes are sufficient to identify the content."""
         enough = len(self.head or self.anchor) >= OFFSET_MIN and not 0 < self.offset < OFFSET_MIN
         return enough and not are_alike(self.head, self.anchor)
 
 
 class Told(NamedTuple):
-    """An answer. `past`: READ up to there, and what comes behind it is not, if anything does."""
+    """The result of `ask`.
+
+    Attributes:
+        answer: Whether the content was read.
+        past: For READ, the content up to which it was read, if bytes after it are unread; otherwise
+            None.
+    """
 
     answer: Answer
     past: Past | None = None
 
 
 class Stream(Protocol):
-    """Plain content, from its start on."""
+    """Source of decompressed content, from its start."""
 
     def read(self, count: int, /) -> bytes: ...
 
 
 def pasts(files: Files, departed: Iterable[Position], of: TrackedFile) -> list[Past]:
-    """All that is known, but for the file that it is asked of."""
+    """Return the known contents of all files, to compare a compressed file with.
+
+    Args:
+        files: All tracked files.
+        departed: Positions of files that are gone.
+        of: The compressed file, which is excluded.
+    """
     made = [
         Past(
             position.head,
@@ -105,9 +123,12 @@ def _of_file(file: TrackedFile) -> list[Past]:
 
 
 def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> Told:
-    """Read as much of it as tells.
+    """Determine whether content was read before. Reads only as much as the decision needs.
 
-    `pause` is called now and then, and may raise. Raises as `content` does.
+    Args:
+        content: The content, from its start. Its exceptions are passed on.
+        known: The contents to compare it with.
+        pause: Called after each block; it may raise to stop.
     """
     window, start = b"", 0
     while len(window) < HEAD_BYTES and (block := content.read(_BLOCK_BYTES)):
@@ -130,10 +151,6 @@ def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> 
 
 
 def _answer(found: list[Past], is_beginning: bool, size: int) -> Told:
-    """`is_beginning`: it may be that of something longer.
-
-    `size`: of the content, where it is small.
-    """
     telling = [past for past in found if past.is_telling and (past.offset or not past.awaited)]
     is_over = all(past.is_over for past in telling)
     if any(past.settles for past in telling) or (is_over and any(past.awaited for past in found)):

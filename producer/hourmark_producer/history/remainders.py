@@ -1,17 +1,12 @@
-"""Remainders of files that vanished or were truncated: found by content, and read to their end.
+"""Finds and reads the remainders of files that vanished or were truncated before they were read.
 
-Where what is left of a file may lie, by name: packed files of a vanished one, and copies of a
-truncated one.
+A file that vanished is searched for among compressed files, in its former folders and where the
+patterns of its source match. A candidate must have a related name, must not be older than the file,
+and must contain the known head and the bytes before the position. The remainder of a truncated file
+is searched for in copies. Its ranges have the file id, generation and offsets of the original file,
+as if it had never been compressed. Meanwhile the source is not reported as caught up.
 
-Files that were packed while nobody held them open: their rest is found by content, and finished.
-
-A file that vanished is looked for among packed files: in its former folders, and where its source's
-patterns match. It is one that is related by name, was made after the file, and holds what was known
-of it: the same head, and the same bytes before the position. Its ranges are then those of the file
-itself, under the same id, generation and offsets, as if it had never been packed. While that is
-under way the source is not called caught up.
-
-Where little was known (under 64 bytes), it must be the only one; lines that are all alike prove
+If less than 64 bytes are known, there must be only one candidate. Lines that are all equal prove
 nothing.
 """
 
@@ -63,8 +58,14 @@ _DATED: Final = re.compile(r"[.\-_]\d")
 
 
 def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
-    """Packed files whose name begins as the file's does, up to its first digit or dot; the newest
-    first.
+    """Return compressed files whose names begin like a file's name, up to its first digit or dot.
+
+    Args:
+        file: The file.
+        paths: Paths of compressed files; other paths are ignored.
+
+    Returns:
+        Inodes by path, the most recently modified first.
     """
     root = _root(file.place.seen_at)
     dated: list[tuple[int, str, int]] = []
@@ -76,11 +77,16 @@ def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
 
 
 def copy_places(file: TrackedFile) -> dict[str, int]:
-    """Files beside it with a name of its own and something behind it or before its last dot; packed
-    or not, the newest first.
+    """Return files whose names extend a file's name, compressed or not.
 
-    OSError where its folder cannot be looked into: that says nothing of what is in it, unless the
-    file is deleted.
+    The folders of all names of the file are searched for its name with a suffix, or with a number
+    before its extension.
+
+    Returns:
+        Inodes by path, the most recently modified first.
+
+    Raises:
+        OSError: A folder cannot be listed, and the file is not deleted.
     """
     dated: list[tuple[int, str, int]] = []
     for place in dict.fromkeys(
@@ -102,7 +108,6 @@ def copy_places(file: TrackedFile) -> dict[str, int]:
 
 
 def _add(dated: list[tuple[int, str, int]], path: str) -> None:
-    """Regular files alone: a socket cannot be opened. OSError."""
     status = os.stat(path)  # noqa: PTH116
     if stat.S_ISREG(status.st_mode):
         dated.append((status.st_mtime_ns, path, status.st_ino))
@@ -128,7 +133,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class _NotTheRemainder(OSError):
-    """It cannot be the rest of the file that is looked for."""
+    """Raised when a candidate cannot hold the remainder of a file."""
 
 
 class _Found(NamedTuple):
@@ -137,7 +142,7 @@ class _Found(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """Whose rest a file holds, and from which byte on."""
+    """Which file's remainder a candidate holds, from which offset, and whether that file was truncated."""
 
     file_id: str
     offset: int
@@ -145,7 +150,7 @@ class _Claim(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """`claim`: whose rest it is known to hold by now."""
+    """An open candidate, its status, and the claim on it, or None."""
 
     plain: Plain | Unpacked
     status: os.stat_result
@@ -154,8 +159,19 @@ class _Opened(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True)
 class Rests:
-    """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's
-    worker.
+    """Finds and reads remainders of all files.
+
+    The scanner calls `await_of`; the worker that has a file calls `next_cut` and
+    `next_of_truncated`.
+
+    Attributes:
+        files: All tracked files.
+        checkpoint: Where new positions are saved.
+        schedule: Where files with a remainder are added.
+        clock: Measures how long candidates have not changed.
+        sizes: Size limits of ranges.
+        sources: Configurations of the sources by name.
+        stopping: Set to make searches raise RetryLater.
     """
 
     files: Files
@@ -176,9 +192,13 @@ class Rests:
         ]()  # inodes of packed files that a rest was looked for in, and none was told to be it
 
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
-        """Whether a rest of this file, which is not to be found, is awaited still.
+        """Return whether the remainder of a file that was not found is still being searched for or read.
 
-        `paths`: where it may be.
+        Starts a search if there are candidates and fewer than `AT_ONCE_MAX` searches are active.
+
+        Args:
+            file: The file.
+            paths: Paths where its remainder may be.
         """
         if file.rest is None:
             shrinks = file.observed.of(file.progress).shrinks
@@ -192,9 +212,18 @@ class Rests:
         return _is_at_work(file.rest)
 
     def next_cut(self, file: TrackedFile, rest: Rest) -> Cut | None:
-        """What comes next of it; None where nothing does.
+        """Return the next range of a file's remainder; None if there is none.
 
-        RetryLater, OSError, CheckpointFailed: to be tried again.
+        Searches the candidates first, if that was not done yet.
+
+        Args:
+            file: The file.
+            rest: Its remainder.
+
+        Raises:
+            RetryLater: It cannot be decided yet, or the tailer is stopping.
+            OSError: A candidate cannot be read.
+            CheckpointFailed: The new position cannot be saved.
         """
         if rest.stage is Stage.LOOKING:
             (self._find_out if file.suspected else self._find)(file, rest)
@@ -220,10 +249,16 @@ class Rests:
         return None
 
     def next_of_truncated(self, file: TrackedFile, high: int) -> Cut | None:
-        """What comes next of what was unread when the file was truncated; None where no copy has
-        it, or no more of it.
+        """Return the next range that was unread when a file was truncated; None if no copy holds more.
 
-        `high`: the largest size that was seen before that. Raises as `next_cut`.
+        Args:
+            file: The file.
+            high: Largest content size seen before the truncation, in bytes.
+
+        Raises:
+            RetryLater: It cannot be decided yet, or too many other searches are active.
+            OSError: A candidate cannot be read.
+            CheckpointFailed: The former position cannot be saved.
         """
         if file.rest is None:
             if (rest := _rest_of_truncated(file, high)) is None:
@@ -273,7 +308,6 @@ class Rests:
         self._begin(file, rest, chosen)
 
     def _pass_over(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
-        """What nobody looked into before it was packed may be a copy."""
         size = found.content.readable
 
         def read(offset: int, count: int) -> bytes:
@@ -292,9 +326,7 @@ class Rests:
             file.progress = dataclasses.replace(file.progress, position=position, quiet_to=end)
 
     def _find_out(self, file: TrackedFile, rest: Rest) -> None:
-        """Whether a packed file that appeared was ever read: if not, it is read now, as a file of
-        its own.
-        """
+        """Examine a new compressed file, and start reading it if it was never read before."""
         path = next(iter(rest.candidates))
         if (found := self._look_at(file, path, Known(b"", 0, b"", 0), rest)) is None:
             return rest.end(Stage.NOWHERE)  # the rest of one that is known is in it
@@ -330,9 +362,9 @@ class Rests:
         return None
 
     def _was_looked_for_in(self, inode: int) -> bool:
-        """Return whether the rest of a file was looked for in this one in vain.
+        """Return whether a remainder was searched for in this file without success.
 
-        Each such search answers once.
+        Each such search is reported only once.
         """
         with self._lock:
             found = next((inodes for inodes in self._nowhere if inode in inodes), None)
@@ -364,7 +396,7 @@ class Rests:
         file.suspected = False
 
     def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> _Found | None:
-        """What is there in place of the file; None where that is something else."""
+        """Return the content of a candidate that matches; None if it does not match."""
         try:
             opened = self._open(file, path, rest)
         except (
@@ -401,8 +433,10 @@ class Rests:
         return None if content is None else _Found(path, content)
 
     def _passed_over(self, file: TrackedFile, opened: _Opened) -> int:
-        """Up to where the copy that this is, or was packed into, was passed over; 0 where it was
-        not. RetryLater.
+        """Return the offset up to which a copy, or its original before compression, was skipped; 0 if none.
+
+        Raises:
+            RetryLater: Another search that affects the result is still active.
         """
         plain, status, claim = opened
         if isinstance(plain, Unpacked):
@@ -472,7 +506,6 @@ class Rests:
         )
 
     def _keep_size(self, file: TrackedFile, size: int) -> None:
-        """So that what is lost with it is known, should the packed file vanish too."""
         progress = file.progress
         account = file.observed.of(progress)
         position = dataclasses.replace(
@@ -494,7 +527,13 @@ class Rests:
 
 
 def _read_of(plain: Plain | Unpacked, start: int, end: int, pause: Callable[[], object]) -> bytes:
-    """Of content from its beginning on, without more of it in memory. CutOff, Damaged, OSError."""
+    """Return the bytes from `start` to `end` of content that can only be read from its beginning.
+
+    Raises:
+        CutOff: The content ends early.
+        Damaged: The content is corrupt.
+        OSError: The file cannot be read.
+    """
     at, found = 0, b""
     while at < end and (block := plain.read(min(_BLOCK_BYTES, end - at))):
         found += block[max(0, start - at) :]
@@ -508,22 +547,19 @@ def _is_at_work(rest: Rest | None) -> bool:
 
 
 def _takes_room(rest: Rest | None) -> bool:
-    """Whether it holds a descriptor and a window; a truncated log's only once it is found, as it
-    may wait for others.
-    """
+    """Return whether a remainder uses a descriptor and a buffer."""
     return rest is not None and (
         rest.stage is Stage.READING or (rest.stage is Stage.LOOKING and rest.truncated_at is None)
     )
 
 
 def _is_sought(file: TrackedFile) -> bool:
-    """Whether it vanished, and may yet be found in a packed file by what is known of it."""
+    """Return whether a file vanished and may still be found in a compressed file."""
     is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
     return is_elsewhere and (file.unfound > 0 or _is_at_work(file.rest))
 
 
 def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
-    """Of one that vanished; None where nothing can hold it, or tells it from others."""
     account, candidates = file.observed.of(file.progress), packed_places(file, paths)
     is_telling_at_all = bool(account.head) and not are_alike(
         account.head, file.progress.position.anchor
@@ -532,9 +568,6 @@ def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
 
 
 def _rest_of_truncated(file: TrackedFile, high: int) -> Rest | None:
-    """Of what it held before that, whether or not it is there; None where nothing tells it from
-    others.
-    """
     position = file.progress.position
     return (
         Rest(copy_places(file), truncated_at=high, head=position.head)

@@ -1,11 +1,10 @@
-"""Packed files that appear: each is what a followed file held, or one that was made and packed
-while nobody looked.
+"""New compressed files: the content of a tracked file, or of one that was compressed before any scan.
 
-Those that were there at the first look at a source are old, and so is one whose content was last
-written before the latest look (packers keep that time): where it was a file, it was seen. Any other
-is looked into by a worker (`rests`, `explaining`): if it is nothing that was read, it is read as a
-file of its own, under the identity of the archive; if that is not to be told, loss is unknown.
-Until it is clear, its source is not caught up.
+Compressed files that exist at the first scan of a source are old. So are those whose content was
+last written before the latest scan (compressors keep that time): its file was tracked. A worker
+examines any other (`remainders`, `explaining`). If its content was not read before, it is read as a
+file of its own, under the identity of the compressed file. If that cannot be decided, an unknown
+loss is reported. Until it is decided, the source is not caught up.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class Unseen:
-    """Used by the scanning thread."""
+    """Detects new compressed files and follows their examination. Used by the scanning thread."""
 
     def __init__(
         self,
@@ -74,18 +73,27 @@ class Unseen:
         ]  # what files held that were last seen empty, perhaps
 
     def begin(self) -> int:
-        """A scan begins; when, by this host's clock."""
+        """Start a scan, and return its time in Unix milliseconds."""
         self._began_ms, self._here, self._complete = self._clock.now_ms(), {}, True
         return self._began_ms
 
     def reads(self, source: str) -> bool:
-        """Whether packed files of it are read, or looked into."""
+        """Return whether compressed files of this source are being read or examined."""
         return any(file.place.source == source for file in self._files.packed)
 
     def saw(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
-        """Of a source these were found; whether each of them could be told apart.
+        """Process the compressed files that a scan of a source found.
 
-        `settled`: nothing kept the look from more.
+        Args:
+            source: Name of the source.
+            paths: Paths of its compressed files.
+            settled: Whether the scan was complete. If not, new files are not processed.
+
+        Returns:
+            Whether all of them were classified as known, new or old.
+
+        Raises:
+            CheckpointFailed: The result cannot be saved.
         """
         here = _stamps(paths)
         self._here |= here
@@ -110,7 +118,11 @@ class Unseen:
         return told
 
     def end(self) -> None:
-        """The scan has ended: what is known of packed files is durable. CheckpointFailed."""
+        """End a scan and save what is known about compressed files.
+
+        Raises:
+            CheckpointFailed: It cannot be saved.
+        """
         if self._complete and self._here:
             self._drop([stamp for stamp in self._known if stamp not in self._here])
         now_s = self._clock.monotonic_s()
@@ -119,8 +131,16 @@ class Unseen:
             self._saved_s, self._changed = now_s, False
 
     def follow(self, file: TrackedFile) -> bool:
-        """One that is packed, and read or looked into; whether its source may be caught up without
-        it.
+        """Advance the examination of a compressed file.
+
+        Args:
+            file: A compressed file that is examined or read.
+
+        Returns:
+            Whether its source may be reported as caught up: the file is finished.
+
+        Raises:
+            CheckpointFailed: The result cannot be saved.
         """
         inode = self._inodes.get(file.file_id)
         stamp = next((stamp for stamp in self._here if stamp.inode == inode), None)
@@ -141,17 +161,19 @@ class Unseen:
         return True
 
     def is_asked(self, file: TrackedFile) -> bool:
-        """Whether it is not clear yet what the packed files hold that one may have become that was
-        last seen empty.
-        """
+        """Return whether a file that was last seen empty may be in a compressed file still being examined."""
         return file.is_blank and any(
             other.suspected and other.place.source == file.place.source
             for other in self._files.packed
         )
 
     def holds(self, file: TrackedFile) -> str | None:
-        """The packed file that one may have become that was last seen empty: each stands
-        for one.
+        """Return the compressed file that a file which was last seen empty may have become.
+
+        Each compressed file is returned for one file only.
+
+        Returns:
+            Its path, or None if there is none or the file was not empty.
         """
         if not file.is_blank:
             return None
@@ -174,7 +196,7 @@ class Unseen:
         return None
 
     def _appeared(self, source: str, stamp: Stamp, path: str, looked_ms: int) -> bool:
-        """Whether it is followed from now on, or need not be."""
+        """Start examining a new compressed file; return False if that must be repeated."""
         was_set_back = looked_ms > self._began_ms  # the clock: then times tell nothing
         is_old = stamp.mtime_ns // 1_000_000 < looked_ms - _LATER_MS and not was_set_back
         if is_old:
@@ -209,7 +231,6 @@ class Unseen:
         return True
 
     def _decided(self, file: TrackedFile, rest: Rest, stamp: Stamp | None) -> None:
-        """Nothing is read from it any more, or nothing ever was."""
         if not file.suspected:
             self._retirement.packed(file, rest)
             self._know([stamp] if stamp else [])

@@ -1,6 +1,6 @@
-"""The end of a file: deleted, replaced under its inode, or nowhere to be found.
+"""The end of a file: deleted, replaced by another file with its inode, or missing.
 
-What was not read of it is counted as lost.
+Unread bytes are counted as lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,18 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retirement:
-    """Takes files out of following. Used by the scanning thread."""
+    """Stops tracking files and counts their unread bytes as lost. Used by the scanning thread.
+
+    All methods that change a file save the change first and raise CheckpointFailed if that fails.
+
+    Attributes:
+        files: All tracked files.
+        checkpoint: Where changes and losses are saved.
+        schedule: Tells which files a worker has.
+        counters: Where losses are counted.
+        elsewhere: Finds unread content in other files.
+        clock: The clock.
+    """
 
     files: Files
     checkpoint: Checkpoint
@@ -43,8 +54,9 @@ class Retirement:
     clock: Clock
 
     def deleted(self, file: TrackedFile) -> None:
-        """No name is left, but it is open: it is let go once it was read to its end and
-        acknowledged.
+        """Stop tracking an open file without a name, once it is read, acknowledged and idle.
+
+        Call it again at each scan until then.
         """
         if self._stays(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
             return
@@ -54,16 +66,16 @@ class Retirement:
             self._deleted_unborn(file)
 
     def unmatched(self, file: TrackedFile) -> None:
-        """It has a name that no pattern matches: rotated.
+        """Stop tracking an open file whose name no pattern matches, once it has been idle for long.
 
-        It is let go when its writer has long left it.
+        Call it again at each scan until then.
         """
         if not self._stays(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
             self.missing(file)
             file.close()
 
     def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
-        """Whether there is, or may soon be, something to do for it."""
+        """Return whether the file still has work to do, or changed within `linger_s` seconds."""
         at_work = not (file.is_settled and self.schedule.is_idle(file))
         return (
             at_work
@@ -72,13 +84,13 @@ class Retirement:
         )
 
     def replaced(self, file: TrackedFile) -> None:
-        """Its inode is another file's by now."""
+        """Stop tracking a file whose inode belongs to another file now."""
         self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
     def missing(self, file: TrackedFile) -> None:
-        """No pattern leads to it, and it is not to be found, or has long been idle.
+        """Mark a file as missing that was not found, or that no pattern matches.
 
-        Should it come back, it is read on.
+        It is continued at its position if it returns.
         """
         place = file.place._replace(missing=True)
         self._count(
@@ -87,15 +99,23 @@ class Retirement:
         file.place = place
 
     def held(self, file: TrackedFile, path: str) -> None:
-        """It was empty when it was last seen, and what it came to hold is read as a file of its
-        own.
+        """Stop tracking a file that was last seen empty and is read from a compressed file instead.
+
+        Args:
+            file: The file.
+            path: Path of the compressed file.
         """
         self._end(
             file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
         )
 
     def packed(self, file: TrackedFile, rest: Rest) -> None:
-        """Its rest was read from where it was packed."""
+        """Stop tracking a file whose remainder was read from a compressed file.
+
+        Args:
+            file: The file.
+            rest: Its finished remainder.
+        """
         flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
         what = (
             f"was read as it was packed{flaw}"
@@ -117,8 +137,10 @@ class Retirement:
         known_to_end: bool = False,
         unread: tuple[bytes, int] = (b"", 0),
     ) -> None:
-        """Without a birth time the next file on its inode has the same file id: it begins with the
-        next generation.
+        """Stop tracking a file without a birth time.
+
+        The next file with its inode has the same file id, so that file begins with the next
+        generation.
         """
         position = Position(
             generation=file.progress.position.generation + 1,
@@ -137,15 +159,25 @@ class Retirement:
         )
 
     def doubted(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
-        """What is packed there is not read: whether it was before, or what it holds, cannot be
-        told. `also`: written with it.
+        """Report an unknown loss for a compressed file that is not read.
+
+        Args:
+            source: Name of the source.
+            path: Path of the compressed file.
+            why: Why it cannot be read, or why it is unknown whether it was read before.
+            also: Changes to commit with the loss.
         """
         self._doubt(source, path, f"appeared packed, and is not read: {why}", also)
 
     def untold(self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]) -> None:
-        """Each may have been made and rotated away since the latest look, or long before the first.
+        """Report an unknown loss for files that may have been created since the latest scan.
 
-        `looked_ms`: from now on.
+        This happens only after the clock was set back.
+
+        Args:
+            source: Name of the source.
+            paths: Paths of the files.
+            looked_ms: Times of the latest scans to save, in Unix milliseconds by source.
         """
         others = f", nor are {len(paths) - 1} others" if len(paths) > 1 else ""
         why = (
@@ -170,13 +202,14 @@ class Retirement:
         _LOG.warning("%s %s; loss is unknown", path, what)
 
     def release(self, file: TrackedFile) -> None:
-        """Forget a retired file once its last range is acknowledged."""
+        """Remove a retired file once its last range is acknowledged."""
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
 
     def forget(self, file: TrackedFile) -> None:
-        """Forget a missing file that has left its folder; what was unread of it was counted when it
-        was found missing.
+        """Remove a missing file that has left its folder, and save its position.
+
+        Its unread bytes were counted as lost when it went missing.
         """
         assert file.place.missing, "what is not missing may be read"
         end = [
@@ -213,9 +246,10 @@ class Retirement:
     def _count(
         self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False
     ) -> None:
-        """What is lost with it.
+        """Save the end of a file together with its loss.
 
-        While it is open its size is known to the end; else it may have grown since the last look.
+        If the file is not open, it may have grown since the last scan, so an unknown loss is
+        counted.
         """
         position = file.progress.position
         lost = 0 if file.place.missing else self._lost_with(file)

@@ -1,11 +1,10 @@
-"""One look at everything: which files there are, what is new, renamed, grown, shrunk, deleted or
-missing.
+"""Scans of all sources: which files are new, renamed, grown, truncated, deleted or missing.
 
-Files are followed by their open descriptors, so a rename or a deletion does not interrupt anything.
-A file whose name no longer matches is looked for by its identity among its former siblings (the
-case after a restart: nothing is open then). A file belongs to the first source that found it. A
-look that something was renamed under is repeated: an entry may have been missed, and a source that
-was not fully seen is not called caught up.
+Files are followed by their open descriptors, so a rename or a deletion interrupts nothing. A file
+whose name no longer matches is searched for by its identity in its former folder, as after a
+restart, when nothing is open. A file belongs to the first source that found it. If something is
+renamed during a scan, the scan is repeated, because an entry may have been missed. A source that
+was not scanned completely is not reported as caught up.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from hourmark_producer.watch.rotated import Rotated
 
 
 def target(path: str) -> str:
-    """Where links on this path lead; empty where there are none."""
+    """Return the path that symbolic links in `path` resolve to; empty if there are none."""
     real = os.path.realpath(path)
     return real if real != path else ""
 
 
 def is_as_it_was(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
-    """Whether a look at it has nothing to add: of many files that is all of them, but for a few."""
+    """Return whether a file is unchanged and at rest, so that a scan can skip it."""
     is_unchanged = file.observed.stamp == (status.st_size, status.st_mtime_ns)
     return (
         is_unchanged
@@ -61,7 +60,7 @@ def is_as_it_was(file: TrackedFile, source: str, path: str, status: os.stat_resu
 
 
 def is_still_at(file: TrackedFile, findings: Findings) -> bool:
-    """Whether its last name still leads to it: then another one is a client."""
+    """Return whether a file's latest path still leads to it in these findings."""
     status = findings.files.get(file.place.seen_at)
     return status is not None and (status.st_dev, status.st_ino) == (
         file.identity.device,
@@ -77,7 +76,22 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(kw_only=True)
 class Scanner:
-    """Keeps `files` in step with the file system. Used by one thread."""
+    """Keeps the tracked files in step with the file system. Used by one thread.
+
+    Attributes:
+        sources: Configurations of the sources.
+        files: All tracked files, which scans modify.
+        checkpoint: Where new files and places are saved.
+        schedule: Where changed files are added.
+        retirement: Ends the tracking of files.
+        rests: Finds remainders of files that vanished.
+        generations: Generations of files that are not in the checkpoint.
+        throttle: Logs conditions.
+        clock: The clock.
+        identify: Returns the identity of an open descriptor.
+        descriptors: The budget of open files.
+        beginnings: Start positions and exclusions.
+    """
 
     sources: Sequence[TailedSource]
     files: Files
@@ -116,9 +130,16 @@ class Scanner:
         self._rotated = Rotated(self.sources, self._unseen.looked_ms, self.identify)
 
     def scan(self, number: int) -> Seen:
-        """Look once at every source, then at the files that none of them found.
+        """Scan every source once, then search for the tracked files that were not found.
 
-        CheckpointFailed: nothing new is followed.
+        Args:
+            number: Number of this scan, greater than that of the one before.
+
+        Returns:
+            What was found, and which sources were scanned completely.
+
+        Raises:
+            CheckpointFailed: New files cannot be saved and are not tracked.
         """
         seen = Seen()
         self._number = number
@@ -153,8 +174,17 @@ class Scanner:
         return seen
 
     def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
-        """Look at some open files once more; whether there is something that only a full look
-        settles. CheckpointFailed.
+        """Check some files for changes between two full scans.
+
+        Args:
+            number: Number of the scan.
+            files: The files to check.
+
+        Returns:
+            Whether a full scan is needed, because a file is closed, deleted or unreadable.
+
+        Raises:
+            CheckpointFailed: What was observed cannot be saved.
         """
         self._number, changed, unsettled = number, list[TrackedFile](), False
         for file in files:
@@ -240,9 +270,10 @@ class Scanner:
     def _open(
         self, source: str, path: str, at_s: float
     ) -> tuple[TrackedFile, os.stat_result] | None:
-        """The file at this path, opened if there is room: known or new; and its state.
+        """Open the file at a path and return it with its status, tracked from now on if it is new.
 
-        None: no regular file any more.
+        Returns:
+            None if it is not a regular file or is excluded.
         """
         room = self.descriptors.room()
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -273,10 +304,10 @@ class Scanner:
         return file, status
 
     def _match(self, descriptor: int, identity: Identity) -> TrackedFile | None:
-        """Return the tracked file that this is: by its identity, or by inode and content.
+        """Return the tracked file with this identity, or with this inode and content; None if there is none.
 
-        overlayfs gives a file another birth time once it copies it up, as does a restore onto the
-        same inode. What was read of the file tells: its first bytes, and those before its position.
+        The birth time of a file changes when overlayfs copies it up, or when it is restored in
+        place. Then its head and the bytes before its position decide.
         """
         if (file := self.files.match(identity)) is not None:
             return file
@@ -314,7 +345,7 @@ class Scanner:
         return file
 
     def _beginning(self, source: str, descriptor: int, identity: Identity) -> tuple[str, Position]:
-        """The id of a file that is not tracked, and where it is read from."""
+        """Return the id and the start position of a file that is not tracked."""
         if (known := self.checkpoint.read(lambda db: forgotten.find(db, identity))) is not None:
             return known
         known_as = file_id(*identity)
@@ -322,7 +353,6 @@ class Scanner:
         return known_as, self.beginnings.position(source, descriptor, generation)
 
     def _move(self, file: TrackedFile, source: str, path: str) -> None:
-        """The file has another name now, or is back."""
         if file.place.seen_at != path:
             _LOG.info("%s is now %s, and still followed", file.place.seen_at, path)
         owner = file.place.source if file.place.source in self._patterns else source
@@ -351,7 +381,7 @@ class Scanner:
                 self.schedule.add(file)
 
     def _commit(self) -> bool:
-        """Write down what this look found; whether there was something new."""
+        """Save what was found since the last call; return whether there are new files."""
         added, self._added = self._added, set()
         pending = [
             *map(changes.insert_file, added),
@@ -385,9 +415,7 @@ class Scanner:
         return bool(added)
 
     def _follow_unfound(self, seen: Seen) -> None:
-        """Files without a matching name: renamed, deleted, or not yet found again after
-        a restart.
-        """
+        """Search for tracked files that no pattern found: renamed, deleted, or not found since a restart."""
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
         for file in seen.astir:
@@ -417,9 +445,9 @@ class Scanner:
         self._commit()
 
     def _forget_departed(self) -> None:
-        """Forget missing files whose inode is not in their folder any more.
+        """Forget missing files whose inode has left their folder.
 
-        Without birth times they are kept.
+        Files without a birth time are kept.
         """
         now_s = self.clock.monotonic_s()
         if now_s - self._forgot_s < waits.FORGET_EVERY_S:
@@ -446,9 +474,7 @@ class Scanner:
                 self.retirement.forget(file)
 
     def _give_turns(self, astir: list[TrackedFile]) -> bool:
-        """Open some of the files that were known, and unread, when there was no room for them;
-        whether there were any.
-        """
+        """Open some of the files that wait for a descriptor; return whether any wait."""
         waiting = [
             file
             for file in astir
@@ -476,14 +502,16 @@ class Scanner:
             self.retirement.deleted(file)
 
     def _is_awaited(self, file: TrackedFile) -> bool:
-        """Whether something that may be a copy of it was not looked into yet."""
+        """Return whether an unexamined file may be a copy of this one."""
         if self._awaited is None:
             self._awaited = awaited_origins(self.files)
         return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
-        """Open it where it is found among its former siblings, or its link's target's; whether it
-        is clear what became of it.
+        """Search for a file in its former folder and that of its link target, and open it if found.
+
+        Returns:
+            Whether its state is known: found, or retired after enough scans without a result.
         """
         for folder in dict.fromkeys(
             os.path.dirname(path)  # noqa: PTH120
@@ -527,11 +555,11 @@ class Scanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open `path` if it is that file; without room for it, look into it once, so that it is
-        known, and known to be unread.
+        """Open `path` if it is the given file, and return whether it is.
 
-        Which file it is, is found out without opening it for reading: what has the inode now may be
-        a socket, or unreadable.
+        The path is identified before it is opened for reading, because its inode may now belong to
+        a socket or an unreadable file. If too many files are open, the file is observed once and
+        closed again.
         """
         if (is_known := self._is_at(file, path)) is None:
             return False
@@ -563,11 +591,14 @@ class Scanner:
         return True
 
     def _is_at(self, file: TrackedFile, path: str) -> bool | None:
-        """Return whether `path` leads to this file by its identity; None: it does not, and its
-        inode does not either.
+        """Return whether `path` leads to this file by its identity. Needs no read permission.
 
-        False: a regular file has its inode, with another birth time, so that content tells. Needs
-        no permission to read the file. Raises OSError as open(2) with O_PATH.
+        Returns:
+            False if a regular file there has the same inode with another birth time, so that
+                content must decide; None if it is a different file.
+
+        Raises:
+            OSError: As of open(2) with O_PATH.
         """
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
@@ -607,7 +638,7 @@ class Scanner:
 
 
 def _inodes_in(folder: str) -> set[int] | None:
-    """The inodes that a folder lists; None where it cannot be listed."""
+    """Return the inodes in a folder; None if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return {entry.inode() for entry in entries}
