@@ -426,7 +426,7 @@ class Files:
         return file_id in self._by_id
 
     def first_seen_at(self, path: str) -> Iterator[TrackedFile]:
-        """Yield files that were first found at this path or have it as another name, latest first."""
+        """Yield files first found at this path or with it as another name, latest first."""
         return reversed(self._by_name.get(path, ()))
 
     def also_at(self, file: TrackedFile, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Copies that `copytruncate` creates next to a log. Their content is skipped, as it was read before.
+"""Copies that `copytruncate` creates next to a log. Their content was read and is skipped.
 
 A copy is an unread file that meets two conditions. Its name is the current or first name of another
 tracked file with a suffix (`app.log`, `app.log.1`). Its content matches that file: the same head,
@@ -202,7 +202,7 @@ def _is_truncated(other: TrackedFile) -> bool:
 def _is_part(
     other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
-    """Return whether a file of `size` bytes is the beginning of what was read from the other file."""
+    """Return whether a file of `size` bytes is the beginning of what was read from the other."""
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
@@ -258,7 +258,7 @@ def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: 
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:
-    """Return whether two heads are equal in their common length and long enough to identify content.
+    """Return whether two heads are equal in their common length and sufficient as identification.
 
     Heads whose common length is less than `OFFSET_MIN` bytes, or whose lines are all equal, are
     not.
@@ -268,7 +268,7 @@ def begins_alike(one: bytes, other: bytes) -> bool:
 
 
 def awaited_origins(files: Files) -> set[TrackedFile]:
-    """Return the files that must not be forgotten yet, because an unexamined file may be their copy."""
+    """Return the files that must be kept because an unexamined file may be their copy."""
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
     unread = [file for file in untouched if file.observed.of(file.progress).high >= OFFSET_MIN]
     return {origin for file in unread for origin in _namesakes(files, file)}

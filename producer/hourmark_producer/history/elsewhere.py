@@ -50,7 +50,7 @@ class Elsewhere:
         )
 
     def may_come(self, file: TrackedFile) -> bool:
-        """Return whether a later scan may still find a copy, so that the loss should not be counted yet.
+        """Return whether a later scan may still find a copy, so that counting the loss should wait.
 
         The first call for a file starts the period of `LOOKS` scans.
         """
@@ -66,7 +66,7 @@ class Elsewhere:
 
 
 class Search:
-    """A search for lost contents of one file. A file that was found is not used for a second content.
+    """A search for lost contents of one file. Each file found accounts for one content only.
 
     Attributes:
         was_asked: Whether anything was searched for.

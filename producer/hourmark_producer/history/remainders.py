@@ -142,7 +142,7 @@ class _Found(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """Which file's remainder a candidate holds, from which offset, and whether that file was truncated."""
+    """The file whose remainder a candidate holds, and the offset from which it holds it."""
 
     file_id: str
     offset: int
@@ -192,7 +192,7 @@ class Rests:
         ]()  # inodes of packed files that a rest was looked for in, and none was told to be it
 
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
-        """Return whether the remainder of a file that was not found is still being searched for or read.
+        """Return whether the remainder of a vanished file is still being searched for or read.
 
         Starts a search if there are candidates and fewer than `AT_ONCE_MAX` searches are active.
 
@@ -249,7 +249,7 @@ class Rests:
         return None
 
     def next_of_truncated(self, file: TrackedFile, high: int) -> Cut | None:
-        """Return the next range that was unread when a file was truncated; None if no copy holds more.
+        """Return the next range that a truncated file lost unread; None if no copy holds more.
 
         Args:
             file: The file.
@@ -433,7 +433,7 @@ class Rests:
         return None if content is None else _Found(path, content)
 
     def _passed_over(self, file: TrackedFile, opened: _Opened) -> int:
-        """Return the offset up to which a copy, or its original before compression, was skipped; 0 if none.
+        """Return the offset up to which a plain or compressed copy was skipped; 0 if none.
 
         Raises:
             RetryLater: Another search that affects the result is still active.

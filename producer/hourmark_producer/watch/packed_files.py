@@ -1,4 +1,4 @@
-"""New compressed files: the content of a tracked file, or of one that was compressed before any scan.
+"""New compressed files, which hold a tracked file or one that no scan has seen.
 
 Compressed files that exist at the first scan of a source are old. So are those whose content was
 last written before the latest scan (compressors keep that time): its file was tracked. A worker
@@ -161,7 +161,7 @@ class Unseen:
         return True
 
     def is_asked(self, file: TrackedFile) -> bool:
-        """Return whether a file that was last seen empty may be in a compressed file still being examined."""
+        """Return whether a file last seen empty may be in a compressed file under examination."""
         return file.is_blank and any(
             other.suspected and other.place.source == file.place.source
             for other in self._files.packed

@@ -304,7 +304,7 @@ class Scanner:
         return file, status
 
     def _match(self, descriptor: int, identity: Identity) -> TrackedFile | None:
-        """Return the tracked file with this identity, or with this inode and content; None if there is none.
+        """Return the tracked file with this identity, or this inode and content; None if none.
 
         The birth time of a file changes when overlayfs copies it up, or when it is restored in
         place. Then its head and the bytes before its position decide.
@@ -415,7 +415,7 @@ class Scanner:
         return bool(added)
 
     def _follow_unfound(self, seen: Seen) -> None:
-        """Search for tracked files that no pattern found: renamed, deleted, or not found since a restart."""
+        """Search for tracked files that no pattern found, as they were renamed or deleted."""
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
         for file in seen.astir:
