@@ -29,10 +29,15 @@ from hourmark.config.redaction import shown
 from hourmark.errors import ConfigError, HourmarkError
 from hourmark.process.certificates import load_cas, load_pair
 from hourmark.state_folder import StateFolder
-from hourmark_producer.checkpoint.generations import owner
+from hourmark_producer.checkpoint.generations import read_owner
 from hourmark_producer.checkpoint.installation import CHECKPOINT
-from hourmark_producer.checkpoint.peek import peek
-from hourmark_producer.files.patterns import Findings, Pattern, is_named_by, look
+from hourmark_producer.checkpoint.read_only import read_snapshot
+from hourmark_producer.files.patterns import (
+    PathPattern,
+    PatternFindings,
+    matches_any_glob,
+    scan_patterns,
+)
 from hourmark_producer.receive.inputs import JOURNAL, UDP, address_of
 from hourmark_producer.receive.sockets import listening
 from hourmark_producer.send.client import Busy, ServiceLink
@@ -117,7 +122,9 @@ def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, cloc
             f"{setting}: {path} cannot be written to by this user; name another folder, "
             "or grant access"
         )
-    if config.second_state_dir is not None and (known := owner(config.second_state_dir)) not in (
+    if config.second_state_dir is not None and (
+        known := read_owner(config.second_state_dir)
+    ) not in (
         None,
         host_id,
     ):
@@ -175,7 +182,7 @@ def _state(config: TailerConfig) -> Checked:
                 f"{folder} has a host id but no checkpoint: put {path.name} back, or "
                 "start with --reread",
             )
-        known = peek(path) if path.exists() else None
+        known = read_snapshot(path) if path.exists() else None
     except HourmarkError as error:
         return Checked(subject, "error", str(error))
     if known is None:
@@ -205,8 +212,8 @@ def _source(source: TailedSource) -> Iterator[Checked]:
     if source.input is not None:
         yield Checked(subject, "well", f"received: {source.input}")
         return
-    found = look([Pattern(path) for path in source.paths])
-    files = [path for path in sorted(found.files) if not is_named_by(path, source.exclude)]
+    found = scan_patterns([PathPattern(path) for path in source.paths])
+    files = [path for path in sorted(found.files) if not matches_any_glob(path, source.exclude)]
     if wrong := _problems(found, files):
         yield Checked(
             subject,
@@ -223,8 +230,8 @@ def _source(source: TailedSource) -> Iterator[Checked]:
 
 
 def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
-    found = look([Pattern(pattern)])
-    if any(not is_named_by(path, source.exclude) for path in found.files):
+    found = scan_patterns([PathPattern(pattern)])
+    if any(not matches_any_glob(path, source.exclude) for path in found.files):
         return None
     why = ""
     if found.files:
@@ -244,7 +251,7 @@ def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
     return f"nothing matches {pattern} now{why}; files that come are followed"
 
 
-def _problems(found: Findings, files: list[str]) -> list[str]:
+def _problems(found: PatternFindings, files: list[str]) -> list[str]:
     unreadable = [f"{path}: not by this user" for path in files if not os.access(path, os.R_OK)]
     return [
         f"{path}: {error.strerror}" for path, error in sorted(found.problems.items())

@@ -22,7 +22,11 @@ from hourmark.printing import json_option, printable, say_json
 from hourmark.process.allocator import give_back_large_blocks, give_back_what_is_free, use_one_arena
 from hourmark.process.stopping import release_reloads, stop_on_signals
 from hourmark_producer.check import check, check_reload
-from hourmark_producer.checkpoint.installation import REREAD_REPEATS, locked, open_installation
+from hourmark_producer.checkpoint.installation import (
+    REREAD_REPEATS,
+    lock_state_folder,
+    open_installation,
+)
 from hourmark_producer.reloading import Reloading
 from hourmark_producer.report.probes import answering
 from hourmark_producer.report.status import FILES_SHOWN, as_text, status_of
@@ -30,7 +34,7 @@ from hourmark_producer.report.summary import Summary
 from hourmark_producer.report.trace import trace
 from hourmark_producer.settings import checked
 from hourmark_producer.tailer import Tailer
-from hourmark_producer.watch.descriptors import granted
+from hourmark_producer.watch.descriptors import raise_open_file_limit
 
 _LOG = logging.getLogger(__name__)
 
@@ -169,7 +173,7 @@ def _run(
         stop.set,
     )
     is_over = stop_on_signals(lambda _: stop.set())
-    with locked(settings.state_dir):
+    with lock_state_folder(settings.state_dir):
         checkpoint, host_id = open_installation(
             settings.state_dir,
             reread=reread,
@@ -185,7 +189,7 @@ def _run(
                 clock,
                 host_id=host_id,
                 host_name=settings.host_name or socket.gethostname(),
-                open_files_max=granted(),
+                open_files_max=raise_open_file_limit(),
                 reloading=reloading,
             )
             gc.collect()

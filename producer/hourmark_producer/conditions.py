@@ -39,7 +39,7 @@ class Condition:
     times: int = 1
 
 
-class Throttle:
+class ConditionLog:
     """The conditions of one tailer and their log messages. Safe to use from several threads."""
 
     def __init__(self, clock: Clock, quiet_s: float = QUIET_S) -> None:

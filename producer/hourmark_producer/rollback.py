@@ -12,7 +12,7 @@ from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.installation import CHECKPOINT
-from hourmark_producer.checkpoint.peek import KnownFile, opened, peek
+from hourmark_producer.checkpoint.read_only import CheckpointedFile, open_read_only, read_snapshot
 from hourmark_producer.files.patterns import PACKED
 
 _END_IN_ORDER = (
@@ -36,7 +36,7 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
             f"a tailer runs (process {pid}): what it leaves behind cannot be told yet",
             "end it by SIGTERM, and ask again",
         )
-    with opened(path) as db:
+    with open_read_only(path) as db:
         ((version,),) = db.execute("SELECT format FROM meta").fetchall()
         fields = Counter(
             name for (text,) in db.execute("SELECT range FROM ranges") for name in json.loads(text)
@@ -57,11 +57,11 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
                 _END_IN_ORDER,
             )
     if not older.finds_the_rest:
-        yield from _of_files(config, where, peek(path).files, older)
+        yield from _of_files(config, where, read_snapshot(path).files, older)
 
 
 def _of_files(
-    config: Config, where: str, files: list[KnownFile], older: Older
+    config: Config, where: str, files: list[CheckpointedFile], older: Older
 ) -> Iterator[Obstacle]:
     packed = [file.path for file in files if file.path.endswith(PACKED)]
     vanished = [
@@ -93,5 +93,5 @@ def _of_files(
             )
 
 
-def _is_unsent(file: KnownFile) -> bool:
+def _is_unsent(file: CheckpointedFile) -> bool:
     return bool(file.spooled) or file.high > file.offset

@@ -42,7 +42,7 @@ def checked(settings: TailerConfig) -> TailerConfig:
         if source.record_start is not None:
             _check_record_start(source.record_start, where)
         _check_cri(source, where)
-        beginnings.check(source, where)
+        beginnings.check_source(source, where)
         try:
             range_fields(source.fields)
         except ValueError as error:

@@ -23,19 +23,19 @@ from hourmark.clock import Clock
 from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import Finding, HourmarkError, Unavailable
 from hourmark.records.host_reports import SourceReport
-from hourmark_producer.checkpoint.books import Balance, balances_now
+from hourmark_producer.checkpoint.books import SourceBalance, read_current_balances
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations
-from hourmark_producer.conditions import QUIET_S, Throttle
+from hourmark_producer.conditions import QUIET_S, ConditionLog
 from hourmark_producer.counters import Counters
-from hourmark_producer.cut.lines import Limits
+from hourmark_producer.cut.lines import RangeLimits
 from hourmark_producer.cut.range_sizes import RangeSizes
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, Seen
-from hourmark_producer.history.beginnings import Beginnings
-from hourmark_producer.history.elsewhere import Elsewhere
-from hourmark_producer.history.remainders import Rests
+from hourmark_producer.files.tracked_file import ScanResult, TrackedFiles
+from hourmark_producer.history.beginnings import StartPositions
+from hourmark_producer.history.lost_content import LostContentFinder
+from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.receive.spools import Spools, followed, recover_all
 from hourmark_producer.reloading import Reloading
 from hourmark_producer.report import metrics, standing
@@ -48,11 +48,11 @@ from hourmark_producer.send.flight import Lanes
 from hourmark_producer.send.follower import Follower, RefusedLines
 from hourmark_producer.send.reports import CaughtUp, Reporter, Target
 from hourmark_producer.send.senders import Senders
-from hourmark_producer.watch.descriptors import Descriptors
-from hourmark_producer.watch.hints import Hints
-from hourmark_producer.watch.pace import Glances, Pace, PendingBytes
+from hourmark_producer.watch.descriptors import DescriptorBudget
+from hourmark_producer.watch.inotify import InotifyWatcher
+from hourmark_producer.watch.pace import PartialScans, PendingBytes, ScanPace
 from hourmark_producer.watch.retirement import Retirement
-from hourmark_producer.watch.scanner import Scanner
+from hourmark_producer.watch.scanner import FileScanner
 
 
 class Standstill:
@@ -97,29 +97,31 @@ class Tailer:
         *,
         host_id: str,
         host_name: str,
-        identify: Callable[[int], Identity] = identify,
+        identify: Callable[[int], FileIdentity] = identify,
         open_files_max: int = 800,
         reloading: Reloading | None = None,
     ) -> None:
         self._config, self._clock, self._checkpoint = config, clock, checkpoint
         self._host_id, self._reloading = host_id, reloading
         recover_all(config, checkpoint, identify)
-        self.files = Files(checkpoint.files())
+        self.files = TrackedFiles(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
         self._refused = RefusedLines()
         self._client = ServiceLink(config, clock, ClockFloor(config.state_dir / clocks.FILE))
         self._schedule = Schedule(clock)
-        throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
+        throttle = self._throttle = ConditionLog(
+            clock, max(QUIET_S, 3 * config.backoff_max_seconds)
+        )
         self._started_at_ms, self._stood_s = clock.now_ms(), float("-inf")
         self._health = Health(clock, throttle, config.unwell_seconds)
         self.unwell = self._health.reasons
         generations = Generations(
             [config.state_dir, *filter(None, [config.second_state_dir])], host_id
         )
-        limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
+        limits = RangeLimits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sizes = RangeSizes(limits, config.range_bytes_min)
         sources = {source.name: source for source in followed(config)}
-        self._rests = Rests(
+        self._rests = RemainderFinder(
             files=self.files,
             checkpoint=checkpoint,
             schedule=self._schedule,
@@ -127,7 +129,7 @@ class Tailer:
             sizes=sizes,
             sources=sources,
         )
-        elsewhere = Elsewhere(self.files, checkpoint)
+        elsewhere = LostContentFinder(self.files, checkpoint)
         self._follower = Follower(
             client=self._client,
             checkpoint=checkpoint,
@@ -160,7 +162,7 @@ class Tailer:
             elsewhere=elsewhere,
             clock=clock,
         )
-        self._scanner = Scanner(
+        self._scanner = FileScanner(
             sources=list(sources.values()),
             files=self.files,
             checkpoint=checkpoint,
@@ -171,10 +173,10 @@ class Tailer:
             throttle=throttle,
             clock=clock,
             identify=identify,
-            descriptors=Descriptors(
+            descriptors=DescriptorBudget(
                 files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max
             ),
-            beginnings=Beginnings(list(sources.values()), checkpoint.begun(), clock),
+            beginnings=StartPositions(list(sources.values()), checkpoint.begun(), clock),
         )
         self._spools = Spools(
             config=config,
@@ -204,9 +206,9 @@ class Tailer:
             daemon=True,
         )
         self._pace, self._glances, self._hints = (
-            Pace(clock, config.scan_seconds),
-            Glances(clock),
-            Hints(),
+            ScanPace(clock, config.scan_seconds),
+            PartialScans(clock),
+            InotifyWatcher(),
         )
         self._pending = PendingBytes(self.files, self._schedule)
         self._scans = 0
@@ -297,7 +299,7 @@ class Tailer:
             claim.is_made(since_s=self._spools.ended_s) for claim in self._caught_up.values()
         )
 
-    def _scan(self, *, is_urgent: bool) -> Seen | None:
+    def _scan(self, *, is_urgent: bool) -> ScanResult | None:
         """A full look; None where the checkpoint could not take what it found.
 
         `is_urgent`: so is the next.
@@ -412,9 +414,9 @@ class Tailer:
             for losses in (self._counters.losses(source),)
         )
 
-    def balances(self) -> dict[str, Balance]:
+    def balances(self) -> dict[str, SourceBalance]:
         """The books by source, now. Safe to use from any thread. CheckpointFailed."""
-        return dict.fromkeys(self._caught_up, Balance()) | balances_now(
+        return dict.fromkeys(self._caught_up, SourceBalance()) | read_current_balances(
             self._checkpoint.read_books, self.files
         )
 

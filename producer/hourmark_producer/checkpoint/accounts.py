@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
-from hourmark_producer.files.fingerprints import HEAD_BYTES, Verdict, judge
-from hourmark_producer.files.tracked_file import Account, Position, TrackedFile
+from hourmark_producer.files.fingerprints import HEAD_BYTES, ShrinkVerdict, judge_shrinks
+from hourmark_producer.files.tracked_file import FileAccount, FilePosition, TrackedFile
 
 
-def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
+def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
     """Save the accounts of files that changed since they were saved last.
 
     Files without unread content, shrinks or an incomplete head are skipped.
@@ -26,7 +26,7 @@ def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
     Raises:
         CheckpointFailed: Nothing was saved.
     """
-    pending, saved = list[Change](), dict[TrackedFile, Account]()
+    pending, saved = list[Change](), dict[TrackedFile, FileAccount]()
     for file in files:
         progress = file.progress  # one consistent moment
         account = file.observed.of(progress)
@@ -39,10 +39,11 @@ def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
             pending.append(changes.save_account(file.file_id, progress.position, account))
             if (
                 account.shrinks
-                and judge(progress.position.offset, account.shrinks).verdict is Verdict.REPLACED
+                and judge_shrinks(progress.position.offset, account.shrinks).verdict
+                is ShrinkVerdict.REPLACED
             ):
                 pending.append(
-                    changes.note_void(file.file_id, progress.position)
+                    changes.save_former_if_current(file.file_id, progress.position)
                 )  # the account has its new head
             saved[file] = account
     if pending:
@@ -51,7 +52,7 @@ def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
         file.saved = account
 
 
-def keep_head(file_id: str, position: Position) -> Change:
+def save_head(file_id: str, position: FilePosition) -> Change:
     """Return the change that saves the first bytes of a file.
 
     It does not overwrite shrinks or a longer head that a scan saved meanwhile.

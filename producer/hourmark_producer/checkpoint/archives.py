@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hourmark_producer.files.tracked_file import Position
+from hourmark_producer.files.tracked_file import FilePosition
 
 EVERY_S: Final = 60.0
 DEPARTED_MAX: Final = 1000
@@ -32,7 +32,7 @@ _HIGH: Final = "ALTER TABLE departed ADD COLUMN high INTEGER NOT NULL DEFAULT 0"
 _Change = tuple[str, tuple[Any, ...]]
 
 
-class Stamp(NamedTuple):
+class ArchiveStamp(NamedTuple):
     """Inode, size and modification time, which identify a complete compressed file under any name.
 
     Attributes:
@@ -46,7 +46,7 @@ class Stamp(NamedTuple):
     mtime_ns: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Stamp:
+    def of(cls, status: os.stat_result) -> ArchiveStamp:
         """Return the stamp of the file with this status."""
         return cls(
             status.st_ino - (1 << 64) if status.st_ino >> 63 else status.st_ino,
@@ -55,7 +55,7 @@ class Stamp(NamedTuple):
         )
 
 
-def add_high(db: sqlite3.Connection) -> None:
+def migrate_departed_table(db: sqlite3.Connection) -> None:
     """Add the column `high` to the table `departed` of a checkpoint from version 0.3.0 or earlier.
 
     Earlier versions can still use the table.
@@ -67,7 +67,7 @@ def add_high(db: sqlite3.Connection) -> None:
         db.execute(_HIGH)
 
 
-def know(stamp: Stamp, file_id: str | None = None) -> _Change:
+def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
     """Return the change that records a compressed file as examined.
 
     Args:
@@ -77,7 +77,7 @@ def know(stamp: Stamp, file_id: str | None = None) -> _Change:
     return "INSERT OR REPLACE INTO archives VALUES (?,?,?,?)", (*stamp, file_id)
 
 
-def forget(stamps: Iterable[Stamp]) -> list[_Change]:
+def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
     """Return the changes that remove compressed files which no longer exist."""
     return [
         ("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp))
@@ -85,7 +85,7 @@ def forget(stamps: Iterable[Stamp]) -> list[_Change]:
     ]
 
 
-def look_at(looked_ms: Mapping[str, int]) -> list[_Change]:
+def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
     """Return the changes that save when sources were scanned, in Unix milliseconds by source."""
     return [
         ("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms))
@@ -93,8 +93,8 @@ def look_at(looked_ms: Mapping[str, int]) -> list[_Change]:
     ]
 
 
-def depart(
-    position: Position, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
+def save_departed(
+    position: FilePosition, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
 ) -> list[_Change]:
     """Return the changes that record how far a file or generation that is gone was read.
 
@@ -127,21 +127,21 @@ def depart(
     ]
 
 
-def known(db: sqlite3.Connection) -> dict[Stamp, str | None]:
+def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
     """Return the recorded compressed files, and the id of the file each is read as, or None."""
     rows = db.execute("SELECT inode, size, mtime_ns, file_id FROM archives")
-    return {Stamp(inode, size, mtime_ns): file_id for inode, size, mtime_ns, file_id in rows}
+    return {ArchiveStamp(inode, size, mtime_ns): file_id for inode, size, mtime_ns, file_id in rows}
 
 
-def looked(db: sqlite3.Connection) -> dict[str, int]:
+def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
     """Return when each source was last scanned, in Unix milliseconds."""
     return dict(db.execute("SELECT source, at_ms FROM looked").fetchall())
 
 
-def departed(db: sqlite3.Connection) -> list[Position]:
+def read_departed(db: sqlite3.Connection) -> list[FilePosition]:
     """Return how far files and generations that are gone were read."""
     rows = db.execute("SELECT head, offset, anchor, high FROM departed")
     return [
-        Position(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high)
+        FilePosition(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high)
         for head, offset, anchor, high in rows
     ]

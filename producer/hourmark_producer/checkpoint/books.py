@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hourmark_producer.files.fingerprints import Verdict, judge
+from hourmark_producer.files.fingerprints import ShrinkVerdict, judge_shrinks
 from hourmark_producer.files.tracked_file import TrackedFile
 
 _LOOKS: Final = (
@@ -77,7 +77,7 @@ _TRIGGERS: Final = {
 }
 
 
-class Row(NamedTuple):
+class FileAccountingRow(NamedTuple):
     """The accounting data of a tracked file in the checkpoint.
 
     Attributes:
@@ -98,7 +98,7 @@ class Row(NamedTuple):
     settled: int | None
 
 
-class Total(NamedTuple):
+class SourceTotals(NamedTuple):
     """Totals of one source in bytes, as the checkpoint stores them.
 
     Attributes:
@@ -116,7 +116,7 @@ class Total(NamedTuple):
     lost: int = 0
 
 
-class Books(NamedTuple):
+class AccountingSnapshot(NamedTuple):
     """The accounting of all sources in a checkpoint, as of one moment.
 
     Attributes:
@@ -124,12 +124,12 @@ class Books(NamedTuple):
         files: Accounting data of each tracked file.
     """
 
-    totals: Mapping[str, Total]
-    files: list[Row]
+    totals: Mapping[str, SourceTotals]
+    files: list[FileAccountingRow]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Balance:
+class SourceBalance:
     """The accounting equation of one source, in bytes.
 
     Attributes:
@@ -156,7 +156,7 @@ class Balance:
         )
 
 
-def begin(db: sqlite3.Connection) -> None:
+def create_accounting(db: sqlite3.Connection) -> None:
     """Create the table and the triggers of the accounting if they are missing.
 
     An existing checkpoint is initialized from its files, losses and ranges.
@@ -179,12 +179,12 @@ def begin(db: sqlite3.Connection) -> None:
             db.execute("ROLLBACK")
 
 
-def skip(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
+def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
     """Return the change that counts `count` bytes of a source as skipped."""
     return _add("skipped", "?", "?").rstrip(";"), (source, count)
 
 
-def read(db: sqlite3.Connection) -> Books:
+def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
     """Return the accounting of all sources.
 
     The caller must hold a transaction or be the only writer.
@@ -206,16 +206,20 @@ def read(db: sqlite3.Connection) -> Books:
         "f.generation THEN settled END "
         "FROM files f LEFT JOIN accounts a USING (file_id)"
     ).fetchall()
-    files = [Row(*row) for row in rows]
+    files = [FileAccountingRow(*row) for row in rows]
     sources = {*totals, *in_flight, *lost, *(row.source for row in files)}
-    made = dict[str, Total]()
+    made = dict[str, SourceTotals]()
     for source in sources:
         acknowledged, skipped, ended = totals.get(source, (0, 0, 0))
-        made[source] = Total(acknowledged, skipped, ended, in_flight[source], lost.get(source, 0))
-    return Books(made, files)
+        made[source] = SourceTotals(
+            acknowledged, skipped, ended, in_flight[source], lost.get(source, 0)
+        )
+    return AccountingSnapshot(made, files)
 
 
-def balances(books: Books, unread: Mapping[str, int]) -> dict[str, Balance]:
+def compute_balances(
+    books: AccountingSnapshot, unread: Mapping[str, int]
+) -> dict[str, SourceBalance]:
     """Return the accounting equation of each source.
 
     Args:
@@ -228,7 +232,7 @@ def balances(books: Books, unread: Mapping[str, int]) -> dict[str, Balance]:
         offsets[row.source] += row.offset
         pending[row.source] += unread.get(row.file_id, 0)
     return {
-        source: Balance(
+        source: SourceBalance(
             seen=total.ended + offsets[source] + pending[source],
             acknowledged=total.acknowledged,
             in_flight=total.in_flight,
@@ -240,7 +244,9 @@ def balances(books: Books, unread: Mapping[str, int]) -> dict[str, Balance]:
     }
 
 
-def balances_now(look: Callable[[], Books], files: Iterable[TrackedFile]) -> dict[str, Balance]:
+def read_current_balances(
+    look: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
+) -> dict[str, SourceBalance]:
     """Return the accounting equation of each source of a running tailer.
 
     Checkpoint and memory must agree on the position of each file. If they do not, because a file is
@@ -266,10 +272,10 @@ def balances_now(look: Callable[[], Books], files: Iterable[TrackedFile]) -> dic
             break
         time.sleep(_BETWEEN_S)
         books = look()
-    return balances(books, unread)
+    return compute_balances(books, unread)
 
 
-def _unread(file: TrackedFile, row: Row) -> int | None:
+def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
     """Return a file's unread bytes, or None if its row in the checkpoint is out of date."""
     progress, missing = file.progress, file.place.missing
     position = progress.position
@@ -281,7 +287,7 @@ def _unread(file: TrackedFile, row: Row) -> int | None:
     if missing:
         return 0
     account = file.observed.of(progress)
-    judgement = judge(row.offset, account.shrinks)
+    judgement = judge_shrinks(row.offset, account.shrinks)
     return judgement.lost_bytes + max(
-        0, account.high - (0 if judgement.verdict is Verdict.REPLACED else row.offset)
+        0, account.high - (0 if judgement.verdict is ShrinkVerdict.REPLACED else row.offset)
     )

@@ -43,31 +43,37 @@ from typing import Any, Final, TypeVar
 from hourmark.errors import Unavailable
 from hourmark.process.durable import sync_folder
 from hourmark_producer.checkpoint import archives, books, forgotten, integrity, marks
-from hourmark_producer.checkpoint.integrity import what_is_missing
+from hourmark_producer.checkpoint.integrity import find_log_damage
 from hourmark_producer.checkpoint.rows import (
     device_row,
-    file_of,
-    orphan,
+    json_to_range,
+    orphaned_ranges_to_file,
     place_row,
     position_row,
-    range_of,
-    restore,
+    restore_account,
+    row_to_file,
 )
 from hourmark_producer.checkpoint.spooled_ranges import (
     BESIDE,
     FORMAT,
     SEVERAL,
-    Bodies,
     BodyDamaged,
-    allow_several,
-    bodies_of,
-    body_of,
-    bring_in,
-    placed,
-    settled,
+    BodyFile,
+    migrate_ranges_table,
+    move_bodies_into_database,
+    open_bodies,
+    place_large_bodies,
+    read_body,
+    settle_bodies,
 )
 from hourmark_producer.counters import Loss, Losses
-from hourmark_producer.files.tracked_file import Account, Outgoing, Place, Position, TrackedFile
+from hourmark_producer.files.tracked_file import (
+    FileAccount,
+    FileLocation,
+    FilePosition,
+    SpooledRange,
+    TrackedFile,
+)
 
 _LOG_BYTES_MAX: Final = 4 << 20  # of the write-ahead log
 _SCHEMA: Final = """
@@ -135,7 +141,7 @@ def insert_file(file: TrackedFile) -> Change:
     return f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row  # noqa: S608
 
 
-def save_place(file: TrackedFile, place: Place) -> Change:
+def save_place(file: TrackedFile, place: FileLocation) -> Change:
     """Return the change that saves a file's current identity and the given place."""
     row = (*device_row(file), *place_row(place), file.file_id)
     return (
@@ -147,7 +153,7 @@ def save_place(file: TrackedFile, place: Place) -> Change:
     )
 
 
-def save_position(file_id: str, position: Position) -> Change:
+def save_position(file_id: str, position: FilePosition) -> Change:
     """Return the change that saves how far a file was cut into ranges."""
     row = (*position_row(position), file_id)
     return (
@@ -156,13 +162,15 @@ def save_position(file_id: str, position: Position) -> Change:
     )
 
 
-def forget_file(file_id: str) -> list[Change]:
+def delete_file(file_id: str) -> list[Change]:
     """Return the changes that delete a file from all tables, except its spooled ranges."""
     tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
 
-def save_account(file_id: str, position: Position, account: Account | None = None) -> Change:
+def save_account(
+    file_id: str, position: FilePosition, account: FileAccount | None = None
+) -> Change:
     """Return the change that saves what scans observed of a file.
 
     It does not overwrite an account that was settled later.
@@ -172,7 +180,7 @@ def save_account(file_id: str, position: Position, account: Account | None = Non
         position: Position at the file's latest examination.
         account: Observations since then; None for no changes.
     """
-    account = account or Account(position.size_seen, (), position.head)
+    account = account or FileAccount(position.size_seen, (), position.head)
     sql = (
         "INSERT INTO accounts VALUES (?,?,?,?,?,?,?) ON CONFLICT (file_id) DO UPDATE SET "
         "generation=excluded.generation, "
@@ -192,7 +200,7 @@ def save_account(file_id: str, position: Position, account: Account | None = Non
     )
 
 
-def begin_source(source: str) -> Change:
+def mark_source_scanned(source: str) -> Change:
     """Return the change that records that a source was scanned."""
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
@@ -202,7 +210,7 @@ def save_target(file_id: str, path: str) -> Change:
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
-def save_former(file_id: str, position: Position) -> Change:
+def save_former(file_id: str, position: FilePosition) -> Change:
     """Return the change that saves a file's position before a truncation."""
     return "INSERT OR REPLACE INTO formers VALUES (?,?,?,?,?)", (
         file_id,
@@ -224,7 +232,7 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
     return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
 
-def note_void(file_id: str, position: Position) -> Change:
+def save_former_if_current(file_id: str, position: FilePosition) -> Change:
     """Return the change that saves a file's position before a truncation that a scan detected.
 
     It has no effect if the file has entered another generation since.
@@ -240,7 +248,7 @@ def note_void(file_id: str, position: Position) -> Change:
     )
 
 
-def lose(loss: Loss) -> list[Change]:
+def add_loss(loss: Loss) -> list[Change]:
     """Return the changes that add a loss to the totals of its source and to the latest losses."""
     known = (
         "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + "
@@ -271,7 +279,7 @@ def lose(loss: Loss) -> list[Change]:
 class Checkpoint:
     """An open checkpoint. Safe to use from several threads."""
 
-    def __init__(self, db: sqlite3.Connection, log: Path, bodies: Bodies) -> None:
+    def __init__(self, db: sqlite3.Connection, log: Path, bodies: BodyFile) -> None:
         """Take ownership of an open database; `open` is the usual way to create an instance.
 
         Args:
@@ -306,7 +314,7 @@ class Checkpoint:
             db.executescript(f"BEGIN;{_SCHEMA}{_BEGUN}")
             db.execute("INSERT INTO meta VALUES (?,?)", (FORMAT, host_id))
             for source in begun:
-                db.execute(*begin_source(source))
+                db.execute(*mark_source_scanned(source))
             db.execute("COMMIT")
         except sqlite3.Error as error:
             raise CheckpointFailed(
@@ -333,7 +341,7 @@ class Checkpoint:
         if path.stat().st_size == 0:
             raise CheckpointBroken("it is empty")
         log_is_there = _log_of(path).exists()
-        if log_is_there and (missing := what_is_missing(path)):
+        if log_is_there and (missing := find_log_damage(path)):
             raise CheckpointBroken(missing)
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -360,17 +368,17 @@ class Checkpoint:
                 + marks.SCHEMA
                 + forgotten.SCHEMA
             )
-            allow_several(db)
-            archives.add_high(db)
-            books.begin(db)
+            migrate_ranges_table(db)
+            archives.migrate_departed_table(db)
+            books.create_accounting(db)
             if integrity.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
                     "the last run did not end in order, and its write-ahead log (…-wal) is not "
                     "there: it was removed, or not "
                     "copied along; what was sent last is not known"
                 )
-            bodies = bodies_of(db, _beside(path))
-            integrity.begin_log(db)
+            bodies = open_bodies(db, _beside(path))
+            integrity.restart_log(db)
         except (sqlite3.DatabaseError, OSError, ValueError, BodyDamaged, CheckpointBroken) as error:
             db.close()
             if (
@@ -390,8 +398,8 @@ class Checkpoint:
         """
         with self._database:
             try:
-                bring_in(self._db, self._bodies)
-                integrity.end(self._db)
+                move_bodies_into_database(self._db, self._bodies)
+                integrity.mark_run_ended(self._db)
             except (
                 sqlite3.Error,
                 OSError,
@@ -426,7 +434,7 @@ class Checkpoint:
         )  # until COMMIT has returned
         changes = [change for ticket in batch for change in ticket.changes]
         try:
-            changes = placed(self._bodies, changes)
+            changes = place_large_bodies(self._bodies, changes)
             self._db.execute("BEGIN IMMEDIATE")
             for change in changes:
                 self._db.execute(*change)
@@ -438,7 +446,7 @@ class Checkpoint:
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            settled(self._bodies, changes, done=error is None)
+            settle_bodies(self._bodies, changes, done=error is None)
             for ticket in batch:
                 ticket.error, ticket.done = error, True
 
@@ -447,7 +455,7 @@ class Checkpoint:
             sqlite3.Error, OSError
         ):  # what was committed is durable; the next commit tries again
             if self._log.stat().st_size > _LOG_BYTES_MAX:
-                integrity.begin_log(self._db)
+                integrity.restart_log(self._db)
 
     def files(self) -> list[TrackedFile]:
         """Return every file in the checkpoint, with its ranges in flight.
@@ -455,13 +463,13 @@ class Checkpoint:
         Ranges of files that were forgotten are returned with a retired file of their own.
         """
         with self._database:
-            in_flight = dict[str, tuple[Outgoing, ...]]()
+            in_flight = dict[str, tuple[SpooledRange, ...]]()
             for sequence, file_id, text in self._db.execute(
                 "SELECT sequence, file_id, range FROM ranges ORDER BY sequence"
             ):
                 in_flight[file_id] = (
                     *in_flight.get(file_id, ()),
-                    Outgoing(sequence, range_of(text)),
+                    SpooledRange(sequence, json_to_range(text)),
                 )
             rows = self._db.execute("SELECT * FROM files").fetchall()
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
@@ -473,20 +481,20 @@ class Checkpoint:
                 file_id: (generation, count)
                 for file_id, generation, count in self._db.execute("SELECT * FROM kept")
             }
-            marked = marks.known(self._db)
-        files = [file_of(row, in_flight.pop(row[0], ())) for row in rows]
+            marked = marks.read_marks(self._db)
+        files = [row_to_file(row, in_flight.pop(row[0], ())) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
             file.kept = kept.get(file.file_id, file.kept)
             if file.file_id in formers:
                 generation, offset, anchor, head = formers[file.file_id]
-                file.former = Position(
+                file.former = FilePosition(
                     generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head)
                 )
-            marks.restore(file, marked.get(file.file_id, {}))
+            marks.restore_marks(file, marked.get(file.file_id, {}))
             if file.file_id in accounts:
-                restore(file, *accounts[file.file_id])
-        return files + [orphan(ranges) for ranges in in_flight.values()]
+                restore_account(file, *accounts[file.file_id])
+        return files + [orphaned_ranges_to_file(ranges) for ranges in in_flight.values()]
 
     def begun(self) -> set[str]:
         """Return the names of the sources that were scanned before.
@@ -519,7 +527,7 @@ class Checkpoint:
         """
         try:
             with self._database:
-                return body_of(self._db, self._bodies, sequence)
+                return read_body(self._db, self._bodies, sequence)
         except (sqlite3.Error, OSError, BodyDamaged) as error:
             raise CheckpointFailed(
                 f"the checkpoint cannot be read: {error}; look at the disk"
@@ -535,13 +543,13 @@ class Checkpoint:
             for source in known.keys() | unknown.keys()
         }
 
-    def read_books(self) -> books.Books:
+    def read_books(self) -> books.AccountingSnapshot:
         """Return the accounting of all sources, as of one moment.
 
         Raises:
             CheckpointFailed: The database cannot be read.
         """
-        return self.read(books.read)
+        return self.read(books.read_accounting)
 
     def read(self, look: Callable[[sqlite3.Connection], _Found]) -> _Found:
         """Call a function with the database while no other thread uses it, and return its result.

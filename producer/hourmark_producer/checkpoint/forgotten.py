@@ -12,8 +12,8 @@ import sqlite3
 from typing import Any, Final, NamedTuple
 
 from hourmark_producer.checkpoint.rows import device_row
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.tracked_file import Position, TrackedFile
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
 FORGOTTEN_MAX: Final = 10_000
 SCHEMA: Final = """
@@ -26,7 +26,7 @@ CREATE INDEX IF NOT EXISTS forgotten_by_birth ON forgotten (birth_ns, inode);
 _Change = tuple[str, tuple[Any, ...]]
 
 
-class Forgotten(NamedTuple):
+class ForgottenFile(NamedTuple):
     """A file that is no longer tracked.
 
     Attributes:
@@ -35,10 +35,10 @@ class Forgotten(NamedTuple):
     """
 
     file_id: str
-    position: Position
+    position: FilePosition
 
 
-def forget(file: TrackedFile) -> list[_Change]:
+def save_forgotten(file: TrackedFile) -> list[_Change]:
     """Return the changes that save the position of a file that will no longer be tracked.
 
     Args:
@@ -62,7 +62,7 @@ def forget(file: TrackedFile) -> list[_Change]:
     ]
 
 
-def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
+def find_forgotten(db: sqlite3.Connection, identity: FileIdentity) -> ForgottenFile | None:
     """Return the forgotten file with this inode and birth time; None if there is none.
 
     The device is not compared, because its number may change when the machine restarts. A file
@@ -83,7 +83,7 @@ def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
     if row is None:
         return None
     file_id, generation, offset, in_line, anchor, head = row
-    position = Position(
+    position = FilePosition(
         generation=generation,
         offset=offset,
         in_line=bool(in_line),
@@ -91,4 +91,4 @@ def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
         head=bytes(head),
         size_seen=offset,
     )
-    return Forgotten(file_id, position)
+    return ForgottenFile(file_id, position)

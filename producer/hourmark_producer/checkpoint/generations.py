@@ -31,7 +31,7 @@ FILES_MAX: Final = 100_000  # the latest
 _NAME: Final = "generations"
 
 
-class Beginning(NamedTuple):
+class GenerationStart(NamedTuple):
     """The beginning of a file's generation.
 
     Attributes:
@@ -45,7 +45,7 @@ class Beginning(NamedTuple):
     digest: str
 
     @classmethod
-    def of(cls, generation: int, content: bytes) -> Beginning:
+    def of(cls, generation: int, content: bytes) -> GenerationStart:
         """Return the beginning of a generation whose content starts with `content`."""
         head = content[:HEAD_BYTES]
         return cls(generation, len(head), hashlib.blake2b(head, digest_size=8).hexdigest())
@@ -65,7 +65,7 @@ class Generations:
             ConfigError: A folder cannot be read or written, or belongs to another host.
         """
         self._lock = threading.Lock()
-        self._known: dict[str, Beginning] = {}
+        self._known: dict[str, GenerationStart] = {}
         self._host_id = host_id
         self._appended = 0  # lines, since the files were written as a whole
         self._paths = [folder / _NAME for folder in folders]
@@ -97,7 +97,7 @@ class Generations:
             return 0
         is_it = (
             len(head) >= known.length
-            and Beginning.of(known.generation, head[: known.length]) == known
+            and GenerationStart.of(known.generation, head[: known.length]) == known
         )
         return known.generation + (not is_it)
 
@@ -112,7 +112,7 @@ class Generations:
         Raises:
             OSError: The record cannot be written, and the range must not be sent.
         """
-        beginning = Beginning.of(generation, content)
+        beginning = GenerationStart.of(generation, content)
         with self._lock:
             if self._known.get(file_id) == beginning:
                 return
@@ -140,7 +140,7 @@ class Generations:
             if isinstance(fields, dict):
                 _check_owner(path, fields, self._host_id)
             elif isinstance(fields, list) and len(fields) == 4:
-                file_id, beginning = fields[0], Beginning(*fields[1:])
+                file_id, beginning = fields[0], GenerationStart(*fields[1:])
                 if (
                     file_id not in self._known
                     or self._known[file_id].generation <= beginning.generation
@@ -154,7 +154,7 @@ class Generations:
         return first + b"".join(_line(file_id, beginning) for file_id, beginning in latest)
 
 
-def owner(folder: Path) -> str | None:
+def read_owner(folder: Path) -> str | None:
     """Return the host id that used this folder for its generations; None if there is none."""
     for fields in _lines(folder / _NAME):
         if isinstance(fields, dict):
@@ -170,7 +170,7 @@ def _check_owner(path: Path, fields: dict[str, object], host_id: str) -> None:
         )
 
 
-def _line(file_id: str, beginning: Beginning) -> bytes:
+def _line(file_id: str, beginning: GenerationStart) -> bytes:
     return (
         b"\n" + json.dumps([file_id, *beginning], separators=(",", ":")).encode()
     )  # a torn one does not spoil the next

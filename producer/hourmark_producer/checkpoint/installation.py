@@ -18,8 +18,8 @@ from hourmark.errors import UsageError
 from hourmark.process.durable import sync_folder
 from hourmark.records.ranges import new_host_id
 from hourmark.state_folder import StateFolder
-from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken, lose
-from hourmark_producer.checkpoint.generations import owner
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken, add_loss
+from hourmark_producer.checkpoint.generations import read_owner
 from hourmark_producer.counters import Loss
 
 REREAD_REPEATS: Final = (
@@ -35,7 +35,7 @@ CHECKPOINT: Final = "checkpoint.sqlite"
 _LOG = logging.getLogger(__name__)
 
 
-def locked(state_dir: Path) -> IO[bytes]:
+def lock_state_folder(state_dir: Path) -> IO[bytes]:
     """Lock the state folder until the returned file is closed.
 
     Raises:
@@ -66,7 +66,7 @@ def open_installation(
         CheckpointFailed: The checkpoint cannot be read or written.
     """
     folder = StateFolder(state_dir, "tailer")
-    host_id = folder.host_id() or (owner(second) if second is not None else None)
+    host_id = folder.host_id() or (read_owner(second) if second is not None else None)
     path, anew = state_dir / CHECKPOINT, False
     if not path.exists():
         if host_id is not None and not reread:
@@ -104,7 +104,7 @@ def _doubt(checkpoint: Checkpoint, path: Path, sources: Sequence[str]) -> None:
         Loss(source=source, path=str(path), at_ms=at_ms, bytes=0, unknown=1, what=what)
         for source in sources
     ]
-    checkpoint.commit([change for loss in losses for change in lose(loss)])
+    checkpoint.commit([change for loss in losses for change in add_loss(loss)])
 
 
 def _open(

@@ -45,7 +45,7 @@ _TORN_MAX: Final = 1  # commits
 _DAMAGED: Final = "was damaged: what was sent last is not known"
 
 
-class Index(NamedTuple):
+class WalIndexHeader(NamedTuple):
     """The header of a wal-index.
 
     Attributes:
@@ -60,7 +60,7 @@ class Index(NamedTuple):
     this_boot: bool
 
 
-class Frame(NamedTuple):
+class WalFrame(NamedTuple):
     """A frame of a write-ahead log: one page of the database.
 
     Attributes:
@@ -76,7 +76,7 @@ class Frame(NamedTuple):
     content: bytes  # all that is summed
 
 
-def what_is_missing(path: Path) -> str:
+def find_log_damage(path: Path) -> str:
     """Return why the write-ahead log of a database is incomplete; empty if it is complete.
 
     Args:
@@ -85,7 +85,7 @@ def what_is_missing(path: Path) -> str:
     Raises:
         OSError: The log cannot be read.
     """
-    log, index = path.with_name(f"{path.name}-wal").read_bytes(), read_index(path)
+    log, index = path.with_name(f"{path.name}-wal").read_bytes(), read_wal_index(path)
     order = "=" if len(log) < _LOG_HEADER.size else ">" if log[3] & 1 else "<"
     frames = list(_frames(log))
     recovered = _recovered(log, frames, order)
@@ -104,7 +104,7 @@ def what_is_missing(path: Path) -> str:
     return ""
 
 
-def read_index(path: Path) -> Index | None:
+def read_wal_index(path: Path) -> WalIndexHeader | None:
     """Return the wal-index of the database at `path`; None if it is missing or invalid."""
     try:
         with path.with_name(f"{path.name}-shm").open("rb") as file:
@@ -123,10 +123,10 @@ def read_index(path: Path) -> Index | None:
     if version != _VERSION or not is_initialized:
         return None
     booted_s = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return Index(frames, salts, this_boot=changed_s > booted_s)
+    return WalIndexHeader(frames, salts, this_boot=changed_s > booted_s)
 
 
-def _is_of(index: Index, log: bytes, frames: list[Frame]) -> bool:
+def _is_of(index: WalIndexHeader, log: bytes, frames: list[WalFrame]) -> bool:
     if len(log) < _LOG_HEADER.size:
         return index.this_boot
     return index.salts == _LOG_HEADER.unpack_from(log)[4] or any(
@@ -134,7 +134,7 @@ def _is_of(index: Index, log: bytes, frames: list[Frame]) -> bool:
     )
 
 
-def _frames(log: bytes) -> Iterator[Frame]:
+def _frames(log: bytes) -> Iterator[WalFrame]:
     if len(log) < _LOG_HEADER.size:
         return
     page_bytes = _LOG_HEADER.unpack_from(log)[2]
@@ -144,10 +144,10 @@ def _frames(log: bytes) -> Iterator[Frame]:
     for at in range(_LOG_HEADER.size, len(log) - size + 1, size):
         _, pages, salts, first, second = _FRAME_HEADER.unpack_from(log, at)
         content = log[at : at + 8] + log[at + _FRAME_HEADER.size : at + size]
-        yield Frame(pages != 0, salts, (first, second), content)
+        yield WalFrame(pages != 0, salts, (first, second), content)
 
 
-def _recovered(log: bytes, frames: list[Frame], order: str) -> int:
+def _recovered(log: bytes, frames: list[WalFrame], order: str) -> int:
     """Return how many frames SQLite reads: all up to the last commit before a bad frame."""
     salts = _salts(log, order)
     if salts is None:
@@ -173,7 +173,7 @@ def _salts(log: bytes, order: str) -> bytes | None:
     )
 
 
-def _runs(frames: list[Frame], order: str) -> Iterator[list[Frame]]:
+def _runs(frames: list[WalFrame], order: str) -> Iterator[list[WalFrame]]:
     """Yield runs of frames whose checksums continue each other.
 
     Each run is preceded by the frame before it, which may be the damaged one.
@@ -185,7 +185,7 @@ def _runs(frames: list[Frame], order: str) -> Iterator[list[Frame]]:
             begin = at
 
 
-def _follows(before: Frame, frame: Frame, order: str) -> bool:
+def _follows(before: WalFrame, frame: WalFrame, order: str) -> bool:
     return (
         before.salts == frame.salts
         and _sum(before.checksum, frame.content, order) == frame.checksum
@@ -215,7 +215,7 @@ def log_was_lost(db: sqlite3.Connection, *, log_is_there: bool) -> bool:
     return mark == _LOGGED and not log_is_there
 
 
-def begin_log(db: sqlite3.Connection) -> None:
+def restart_log(db: sqlite3.Connection) -> None:
     """Move the write-ahead log into the database and start a new log.
 
     Raises:
@@ -226,7 +226,7 @@ def begin_log(db: sqlite3.Connection) -> None:
     _put(db, _ALL)
 
 
-def end(db: sqlite3.Connection) -> None:
+def mark_run_ended(db: sqlite3.Connection) -> None:
     """Mark the run as ended in order. Closing the database then moves the log into it."""
     _put(db, _ENDED)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
-from hourmark_producer.files.tracked_file import Position, TrackedFile
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
 MARKS_MAX: Final = 24
 _NEAR: Final = (
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS marks (
 _Change = tuple[str, tuple[Any, ...]]
 
 
-def next_marks(before: Position, body: bytes | memoryview, anchor: bytes) -> bytes:
+def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) -> bytes:
     """Return the marks after one more range was cut.
 
     The first range of a file also gets marks at positions within it.
@@ -58,7 +58,7 @@ def next_marks(before: Position, body: bytes | memoryview, anchor: bytes) -> byt
     return (before.marks + b"".join(marks))[-MARKS_MAX * _MARK.size :]
 
 
-def is_marked(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> bool:
+def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> bool:
     """Return whether content matches the last mark that lies within it.
 
     Args:
@@ -77,7 +77,7 @@ def is_marked(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> boo
     return bool(_digest(read(start, offset - start)) == digest)
 
 
-def save_marks(file_id: str, position: Position) -> _Change:
+def save_marks(file_id: str, position: FilePosition) -> _Change:
     """Return the change that saves the marks of a file's position."""
     return "INSERT OR REPLACE INTO marks VALUES (?,?,?,?)", (
         file_id,
@@ -87,7 +87,7 @@ def save_marks(file_id: str, position: Position) -> _Change:
     )
 
 
-def forget_older(file_id: str, generation: int) -> _Change:
+def delete_old_marks(file_id: str, generation: int) -> _Change:
     """Return the change that deletes old marks of a file when a generation ends.
 
     Marks of this generation and of the `GENERATIONS_MAX` before it are kept.
@@ -98,14 +98,14 @@ def forget_older(file_id: str, generation: int) -> _Change:
     )
 
 
-def known(db: sqlite3.Connection) -> dict[str, dict[int, Position]]:
+def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
     """Return positions without anchors, as saved marks describe them, by file id and generation."""
-    found = dict[str, dict[int, Position]]()
+    found = dict[str, dict[int, FilePosition]]()
     for file_id, generation, head, marks in db.execute(
         "SELECT file_id, generation, head, marks FROM marks ORDER BY generation"
     ):
         offset, _ = _MARK.unpack(marks[-_MARK.size :])
-        position = Position(
+        position = FilePosition(
             generation=generation,
             offset=offset,
             size_seen=offset,
@@ -116,7 +116,7 @@ def known(db: sqlite3.Connection) -> dict[str, dict[int, Position]]:
     return found
 
 
-def restore(file: TrackedFile, marked: dict[int, Position]) -> None:
+def restore_marks(file: TrackedFile, marked: dict[int, FilePosition]) -> None:
     """Add saved marks to a file that was read from the checkpoint.
 
     Args:

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from hourmark.records.ranges import LATER_FIELDS, ByteRange, Part
 from hourmark_producer.files.fingerprints import Shrink
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     NEVER,
-    Account,
-    Outgoing,
-    Place,
-    Position,
-    Progress,
+    FileAccount,
+    FileLocation,
+    FilePosition,
+    FileProgress,
+    SpooledRange,
     TrackedFile,
 )
 
@@ -33,12 +33,12 @@ def device_row(file: TrackedFile) -> tuple[int, int, int]:
     return device, inode, file.identity.birth_ns
 
 
-def place_row(place: Place) -> tuple[str, bytes, bytes, int]:
+def place_row(place: FileLocation) -> tuple[str, bytes, bytes, int]:
     """Return source, path, latest path and the missing flag as columns of the table `files`."""
     return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
 
 
-def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
+def position_row(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
     """Return the fields of a position that are columns of the table `files`."""
     return (
         position.generation,
@@ -49,7 +49,7 @@ def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
     )
 
 
-def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFile:
+def row_to_file(row: tuple[Any, ...], in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
     """Return the tracked file of a row of the table `files`.
 
     Args:
@@ -73,10 +73,10 @@ def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFil
     ) = row
     return TrackedFile(
         file_id=file_id,
-        identity=Identity(device % (1 << 64), inode % (1 << 64), birth_ns),
-        place=Place(source, os.fsdecode(path), os.fsdecode(seen_at), bool(missing)),
-        progress=Progress(
-            position=Position(
+        identity=FileIdentity(device % (1 << 64), inode % (1 << 64), birth_ns),
+        place=FileLocation(source, os.fsdecode(path), os.fsdecode(seen_at), bool(missing)),
+        progress=FileProgress(
+            position=FilePosition(
                 generation=generation,
                 offset=offset,
                 in_line=bool(in_line),
@@ -89,7 +89,7 @@ def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFil
     )
 
 
-def restore(
+def restore_account(
     file: TrackedFile,
     generation: int,
     settled: int,
@@ -126,20 +126,20 @@ def restore(
         Shrink(high, low, other, bytes.fromhex("".join(head)))
         for high, low, other, *head in json.loads(shrinks)
     )
-    account = Account(high if seen else max(high, position.offset), seen, bytes(head))
+    account = FileAccount(high if seen else max(high, position.offset), seen, bytes(head))
     file.observed = dataclasses.replace(NEVER, account=account, base_s=progress.examined_at_s)
     file.saved = account
 
 
-def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
+def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
     """Return a retired file for spooled ranges of a file that was forgotten."""
     sent = in_flight[-1].range
     return TrackedFile(
         file_id=sent.file_id,
-        identity=Identity(0, 0, 0),
-        place=Place(sent.source, sent.path, sent.path),
-        progress=Progress(
-            position=Position(generation=sent.generation, offset=sent.end, size_seen=sent.end),
+        identity=FileIdentity(0, 0, 0),
+        place=FileLocation(sent.source, sent.path, sent.path),
+        progress=FileProgress(
+            position=FilePosition(generation=sent.generation, offset=sent.end, size_seen=sent.end),
             in_flight=in_flight,
             quiet_to=sent.end,
         ),
@@ -147,7 +147,7 @@ def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
     )
 
 
-def fields_of(sent: ByteRange) -> dict[str, Any]:
+def range_to_fields(sent: ByteRange) -> dict[str, Any]:
     """Return the fields of a range for JSON.
 
     Fields added after version 0.2.0 are included only if they are set, so that earlier versions can
@@ -159,7 +159,7 @@ def fields_of(sent: ByteRange) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in LATER_FIELDS} | sent.extras
 
 
-def range_of(text: str) -> ByteRange:
+def json_to_range(text: str) -> ByteRange:
     """Return the range of a JSON text from the table `ranges`."""
     fields = json.loads(text)
     return ByteRange(**fields | {"part": Part(fields["part"])})

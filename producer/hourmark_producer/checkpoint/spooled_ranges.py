@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import zstandard
 
 from hourmark.process.durable import sync_folder
-from hourmark_producer.checkpoint.rows import fields_of
+from hourmark_producer.checkpoint.rows import range_to_fields
 
 if TYPE_CHECKING:
     from hourmark_producer.checkpoint.database import Change
-    from hourmark_producer.files.tracked_file import Outgoing
+    from hourmark_producer.files.tracked_file import SpooledRange
 
 BESIDE_BYTES: Final = 32 << 10  # a body of so much goes into the file
 _BLOCK_BYTES: Final = 4096  # no two bodies share one: writing one leaves the others alone
@@ -62,7 +62,7 @@ class Extent(NamedTuple):
         return f"{self.at}:{self.size}:{self.ending.hex()}"
 
 
-class Bodies:
+class BodyFile:
     """The file of large range bodies next to the checkpoint.
 
     Not thread-safe: the caller must hold the lock of the checkpoint.
@@ -205,18 +205,18 @@ _IS_SEVERAL: Final = "SELECT 1 FROM ranges GROUP BY file_id HAVING count(*) > 1"
 _BESIDE: Final = "SELECT sequence, body FROM ranges WHERE typeof(body)='text'"
 
 
-def spool(outgoing: Outgoing, body: bytes) -> Change:
+def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
     """Return the change that adds a range with its compressed body to the spool."""
-    fields = fields_of(outgoing.range)
+    fields = range_to_fields(outgoing.range)
     return _SPOOL, (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
 
 
-def unspool(sequence: int) -> Change:
+def remove_from_spool(sequence: int) -> Change:
     """Return the change that removes an acknowledged range from the spool."""
     return _UNSPOOL, (sequence,)
 
 
-def note_several() -> Change:
+def mark_several_per_file() -> Change:
     """Return the change that marks the checkpoint as holding several ranges of one file.
 
     Versions that support only one range per file then refuse to open it.
@@ -224,7 +224,7 @@ def note_several() -> Change:
     return _NOTE_FORMAT, (SEVERAL, SEVERAL)
 
 
-def bodies_of(db: sqlite3.Connection, path: Path) -> Bodies:
+def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
     """Open and verify the bodies that are stored next to the database.
 
     Args:
@@ -240,7 +240,7 @@ def bodies_of(db: sqlite3.Connection, path: Path) -> Bodies:
     lengths = (
         "SELECT sequence, json_extract(range, '$.end') - json_extract(range, '$.start') FROM ranges"
     )
-    bodies = Bodies(path, taken)
+    bodies = BodyFile(path, taken)
     try:
         bodies.check(dict(db.execute(lengths).fetchall()))
     except BaseException:
@@ -249,7 +249,7 @@ def bodies_of(db: sqlite3.Connection, path: Path) -> Bodies:
     return bodies
 
 
-def placed(bodies: Bodies, changes: Sequence[Change]) -> list[Change]:
+def place_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
     """Write the large bodies among spooled ranges to their file, and return the adapted changes.
 
     Args:
@@ -278,7 +278,7 @@ def placed(bodies: Bodies, changes: Sequence[Change]) -> list[Change]:
     ]
 
 
-def settled(bodies: Bodies, changes: Sequence[Change], *, done: bool) -> None:
+def settle_bodies(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
     """Update the file of bodies after a transaction.
 
     Args:
@@ -292,7 +292,7 @@ def settled(bodies: Bodies, changes: Sequence[Change], *, done: bool) -> None:
         bodies.doubt([row[0] for sql, row in changes if sql is _SPOOL])
 
 
-def body_of(db: sqlite3.Connection, bodies: Bodies, sequence: int) -> bytes:
+def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:
     """Return the compressed body of a spooled range, from the database or the file of bodies.
 
     Raises:
@@ -304,7 +304,7 @@ def body_of(db: sqlite3.Connection, bodies: Bodies, sequence: int) -> bytes:
     return bodies.get(Extent.read(body)) if isinstance(body, str) else bytes(body)
 
 
-def bring_in(db: sqlite3.Connection, bodies: Bodies) -> None:
+def move_bodies_into_database(db: sqlite3.Connection, bodies: BodyFile) -> None:
     """Move all bodies into the database and set the oldest format that can represent the spool.
 
     Afterwards the database is complete without the file of bodies.
@@ -331,7 +331,7 @@ def bring_in(db: sqlite3.Connection, bodies: Bodies) -> None:
             db.execute("ROLLBACK")
 
 
-def allow_several(db: sqlite3.Connection) -> None:
+def migrate_ranges_table(db: sqlite3.Connection) -> None:
     """Migrate the table `ranges` of an early version, which allowed only one range per file.
 
     Its triggers are dropped with the old table; the caller must create them again.

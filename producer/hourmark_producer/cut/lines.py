@@ -24,7 +24,7 @@ _LF = b"\n"
 _TAIL_BYTES = 4096  # looked at first: most lines are shorter
 
 
-class Read(Protocol):
+class ReadBytes(Protocol):
     """Callable that reads bytes of a file relative to the current position."""
 
     def __call__(self, skip: int, count: int) -> bytes:
@@ -33,7 +33,7 @@ class Read(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class RangeLimits:
     """Size limits of ranges and lines, in bytes.
 
     The constructor raises ValueError unless `range_bytes` is between 1 and `line_bytes_max`, so
@@ -55,7 +55,7 @@ class Limits:
             )
 
 
-class Whole(Protocol):
+class ReadIntoBuffer(Protocol):
     """Callable that reads bytes from the current position into a reused buffer."""
 
     def __call__(self, count: int) -> memoryview:
@@ -66,7 +66,7 @@ class Whole(Protocol):
         ...
 
 
-class Cut(NamedTuple):
+class RangeCut(NamedTuple):
     """The next bytes to send.
 
     Attributes:
@@ -78,7 +78,7 @@ class Cut(NamedTuple):
     part: Part
 
 
-class Pending(NamedTuple):
+class NoCompleteLine(NamedTuple):
     """The result when there is nothing to send yet.
 
     Attributes:
@@ -88,9 +88,14 @@ class Pending(NamedTuple):
     searched: int
 
 
-def cut(
-    read: Read, limits: Limits, *, in_line: bool, searched: int = 0, whole: Whole | None = None
-) -> Cut | Pending:
+def cut_lines(
+    read: ReadBytes,
+    limits: RangeLimits,
+    *,
+    in_line: bool,
+    searched: int = 0,
+    whole: ReadIntoBuffer | None = None,
+) -> RangeCut | NoCompleteLine:
     """Return the next range of a file of lines.
 
     Args:
@@ -102,24 +107,24 @@ def cut(
             forward, as a compressed one.
 
     Returns:
-        The next bytes to send, or `Pending` if no line is complete.
+        The next bytes to send, or `NoCompleteLine` if no line is complete.
     """
     if searched and (pending := _still_pending(read, limits, searched)):
         return pending
     if in_line:
         return _one_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
     if whole is not None and (body := _full(read, whole, limits.range_bytes)):
-        return Cut(body, Part.LINES)
+        return RangeCut(body, Part.LINES)
     window = read(0, limits.range_bytes)
     last = window.rfind(_LF)
     if last >= 0:
-        return Cut(window[: last + 1], Part.LINES)
+        return RangeCut(window[: last + 1], Part.LINES)
     if len(window) < limits.range_bytes:
-        return Pending(len(window))
+        return NoCompleteLine(len(window))
     return _one_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
 
 
-def _full(read: Read, whole: Whole, size: int) -> memoryview | None:
+def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | None:
     """Return as many whole lines as fit, read once without a copy; None if that is not possible."""
     skipped = max(0, size - _TAIL_BYTES)
     tail = read(skipped, size - skipped)
@@ -132,14 +137,16 @@ def _full(read: Read, whole: Whole, size: int) -> memoryview | None:
     )  # unless it was truncated meanwhile
 
 
-def _still_pending(read: Read, limits: Limits, searched: int) -> Pending | None:
-    """Return `Pending` if the bytes after `searched` hold no LF and the line is not too long."""
+def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCompleteLine | None:
+    """Return `NoCompleteLine` if the line still has no LF and is not too long."""
     fresh = read(searched, max(0, limits.line_bytes_max - searched))
     seen = searched + len(fresh)
-    return Pending(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
+    return NoCompleteLine(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
 
 
-def _one_line(read: Read, limits: Limits, size_max: int, ends: Part) -> Cut | Pending:
+def _one_line(
+    read: ReadBytes, limits: RangeLimits, size_max: int, ends: Part
+) -> RangeCut | NoCompleteLine:
     """Return the rest of the current line, or a chunk of it if it is longer than `size_max` bytes.
 
     Args:
@@ -151,7 +158,7 @@ def _one_line(read: Read, limits: Limits, size_max: int, ends: Part) -> Cut | Pe
     window = read(0, size_max)
     first = window.find(_LF)
     if first >= 0:
-        return Cut(window[: first + 1], ends)
+        return RangeCut(window[: first + 1], ends)
     if len(window) == size_max:
-        return Cut(window[: limits.line_bytes_max], Part.CHUNK)
-    return Pending(len(window))
+        return RangeCut(window[: limits.line_bytes_max], Part.CHUNK)
+    return NoCompleteLine(len(window))

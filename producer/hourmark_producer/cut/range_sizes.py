@@ -13,7 +13,7 @@ import dataclasses
 import threading
 from typing import Final
 
-from hourmark_producer.cut.lines import Limits
+from hourmark_producer.cut.lines import RangeLimits
 
 SLOW_S: Final = 5.0  # a claim, and with it an hour, waits as long as the oldest range
 QUICK_S: Final = 1.0
@@ -27,7 +27,7 @@ class RangeSizes:
         least_bytes: Lower bound of the range size in bytes.
     """
 
-    def __init__(self, most: Limits, least_bytes: int) -> None:
+    def __init__(self, most: RangeLimits, least_bytes: int) -> None:
         self._most = most
         self._least_bytes = min(least_bytes, most.range_bytes)
         self._limits = most
@@ -35,7 +35,7 @@ class RangeSizes:
         self._lock = threading.Lock()
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RangeLimits:
         """Limits for the next range."""
         return self._limits
 

@@ -29,7 +29,7 @@ from typing import Final
 
 from hourmark.records.cri import clean_end, first_clean_end, first_full_end
 from hourmark.records.ranges import Part
-from hourmark_producer.cut.lines import Cut, Limits, Pending, Read
+from hourmark_producer.cut.lines import NoCompleteLine, RangeCut, RangeLimits, ReadBytes
 
 _LF: Final = b"\n"
 _BLOCK_BYTES: Final = 4096  # searched first, from the end; then twice as much, and so on
@@ -40,8 +40,8 @@ Starts = Callable[
 
 
 def cut_records(
-    read: Read, limits: Limits, starts: Starts, *, in_record: bool, flush: bool
-) -> Cut | Pending:
+    read: ReadBytes, limits: RangeLimits, starts: Starts, *, in_record: bool, flush: bool
+) -> RangeCut | NoCompleteLine:
     """Return the next range of a file whose records span several lines.
 
     Args:
@@ -52,7 +52,7 @@ def cut_records(
         flush: Whether the file has not grown for long, so that its last record is sent as it is.
 
     Returns:
-        The next bytes to send, or `Pending` if no record is known to be complete.
+        The next bytes to send, or `NoCompleteLine` if no record is known to be complete.
     """
     if in_record:
         return _one_record(
@@ -60,7 +60,7 @@ def cut_records(
         )
     window = read(0, limits.range_bytes)
     if end := _last_start(window, starts):
-        return Cut(window[:end], Part.LINES)
+        return RangeCut(window[:end], Part.LINES)
     if len(window) < limits.range_bytes:
         return _unended_record(window, Part.LINES, flush=flush)
     return _one_record(read, limits, starts, limits.line_bytes_max + 1, Part.LINES, flush=flush)
@@ -77,17 +77,17 @@ def _last_start(window: bytes, starts: Starts) -> int:
     return 0
 
 
-def _unended_record(window: bytes, ends: Part, *, flush: bool) -> Cut | Pending:
-    """Return all whole lines if `flush` is set, otherwise `Pending`."""
+def _unended_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoCompleteLine:
+    """Return all whole lines if `flush` is set, otherwise `NoCompleteLine`."""
     whole = window.rfind(_LF) + 1
     if flush and whole:
-        return Cut(window[:whole], ends)
-    return Pending(0 if whole else len(window))  # whole lines that wait are work to be done
+        return RangeCut(window[:whole], ends)
+    return NoCompleteLine(0 if whole else len(window))  # whole lines that wait are work to be done
 
 
 def _one_record(
-    read: Read, limits: Limits, starts: Starts, size_max: int, ends: Part, *, flush: bool
-) -> Cut | Pending:
+    read: ReadBytes, limits: RangeLimits, starts: Starts, size_max: int, ends: Part, *, flush: bool
+) -> RangeCut | NoCompleteLine:
     """Return the rest of the current record, or a chunk of it if it is too long.
 
     Args:
@@ -101,17 +101,17 @@ def _one_record(
     window = read(0, size_max)
     first, whole = window.find(_LF) + 1, window.rfind(_LF) + 1
     if first and (end := next(starts(window, first, whole), 0)):
-        return Cut(window[:end], ends)
+        return RangeCut(window[:end], ends)
     full = len(window) == size_max
     next_begins = _begins(read, limits, starts, whole) if first else False
     if next_begins:
-        return Cut(window[:whole], ends)
+        return RangeCut(window[:whole], ends)
     if full and next_begins is not None:
-        return Cut(window[: limits.line_bytes_max], Part.CHUNK)
+        return RangeCut(window[: limits.line_bytes_max], Part.CHUNK)
     return _unended_record(window, ends, flush=flush)
 
 
-def _begins(read: Read, limits: Limits, starts: Starts, at: int) -> bool | None:
+def _begins(read: ReadBytes, limits: RangeLimits, starts: Starts, at: int) -> bool | None:
     """Return whether the line at `at` begins a record; None if too little of it is there."""
     window = read(0, at + limits.line_bytes_max + 1)[at:]  # never ahead of what may be read again
     end = window.find(_LF) + 1
@@ -121,8 +121,8 @@ def _begins(read: Read, limits: Limits, starts: Starts, at: int) -> bool | None:
 
 
 def cut_cri(
-    read: Read, limits: Limits, *, in_piece: bool, at_line: bool, flush: bool
-) -> Cut | Pending:
+    read: ReadBytes, limits: RangeLimits, *, in_piece: bool, at_line: bool, flush: bool
+) -> RangeCut | NoCompleteLine:
     """Return the next range of a container log in CRI format.
 
     Args:
@@ -133,37 +133,39 @@ def cut_cri(
         flush: Whether the file has not grown for long, so that partial lines are sent as they are.
 
     Returns:
-        The next bytes to send, or `Pending` if no record is complete.
+        The next bytes to send, or `NoCompleteLine` if no record is complete.
     """
     if in_piece:
         return _rest(read, limits, at_line=at_line, flush=flush)
     window = _lines(read(0, limits.range_bytes))
     if end := clean_end(window):
-        return Cut(window[:end], Part.LINES)
+        return RangeCut(window[:end], Part.LINES)
     everything = read(0, limits.line_bytes_max + 1)
     window = _lines(everything)
     if window and (end := first_clean_end(window)):
-        return Cut(window[:end], Part.LINES)
+        return RangeCut(window[:end], Part.LINES)
     return _unended_cri_line(everything, limits, Part.LINES, flush=flush)
 
 
-def _rest(read: Read, limits: Limits, *, at_line: bool, flush: bool) -> Cut | Pending:
+def _rest(
+    read: ReadBytes, limits: RangeLimits, *, at_line: bool, flush: bool
+) -> RangeCut | NoCompleteLine:
     everything = read(0, limits.line_bytes_max)
     window = _lines(everything)
     if window and (end := first_full_end(window) if at_line else window.find(_LF) + 1):
-        return Cut(window[:end], Part.LAST_CHUNK)
+        return RangeCut(window[:end], Part.LAST_CHUNK)
     return _unended_cri_line(everything, limits, Part.LAST_CHUNK, flush=flush)
 
 
 def _unended_cri_line(
-    everything: bytes, limits: Limits, ends: Part, *, flush: bool
-) -> Cut | Pending:
+    everything: bytes, limits: RangeLimits, ends: Part, *, flush: bool
+) -> RangeCut | NoCompleteLine:
     whole = _lines(everything[: limits.line_bytes_max])
     if len(everything) >= limits.line_bytes_max + (ends is Part.LINES):
-        return Cut(whole or everything[: limits.line_bytes_max], Part.CHUNK)
+        return RangeCut(whole or everything[: limits.line_bytes_max], Part.CHUNK)
     if flush and whole:
-        return Cut(whole, ends)
-    return Pending(0 if whole else len(everything))
+        return RangeCut(whole, ends)
+    return NoCompleteLine(0 if whole else len(everything))
 
 
 def _lines(window: bytes) -> bytes:

@@ -7,9 +7,16 @@ from typing import Final
 
 from hourmark.config.groups import TailedSource
 from hourmark.records.ranges import range_fields
-from hourmark_producer.cut.lines import Cut, Limits, Pending, Read, Whole, cut
+from hourmark_producer.cut.lines import (
+    NoCompleteLine,
+    RangeCut,
+    RangeLimits,
+    ReadBytes,
+    ReadIntoBuffer,
+    cut_lines,
+)
 from hourmark_producer.cut.records import cut_cri, cut_records
-from hourmark_producer.files.tracked_file import Position
+from hourmark_producer.files.tracked_file import FilePosition
 
 _NAME: Final = r"[a-z0-9.-]{1,253}"  # of Kubernetes' objects
 _CONTAINERS: Final = re.compile(
@@ -38,16 +45,16 @@ def container_fields(path: str) -> dict[str, str]:
     return {} if match is None else match.groupdict()
 
 
-def cut_of(
+def cut_for_source(
     source: TailedSource,
-    read: Read,
-    limits: Limits,
-    position: Position,
+    read: ReadBytes,
+    limits: RangeLimits,
+    position: FilePosition,
     *,
     searched: int = 0,
-    whole: Whole | None = None,
+    whole: ReadIntoBuffer | None = None,
     flush: bool = False,
-) -> Cut | Pending:
+) -> RangeCut | NoCompleteLine:
     """Return the next range of a file, by the rules of its source.
 
     Args:
@@ -62,13 +69,13 @@ def cut_of(
             is.
 
     Returns:
-        The next bytes to send, or `Pending` if nothing is complete.
+        The next bytes to send, or `NoCompleteLine` if nothing is complete.
     """
     if source.format == "cri":
         at_line = position.anchor.endswith(b"\n")
         return cut_cri(read, limits, in_piece=position.in_line, at_line=at_line, flush=flush)
     if source.record_start is None:
-        return cut(read, limits, in_line=position.in_line, searched=searched, whole=whole)
+        return cut_lines(read, limits, in_line=position.in_line, searched=searched, whole=whole)
     from hourmark.records.record_start import (
         record_start,
     )  # where such a source is: hosts without one need no RE2
@@ -87,7 +94,7 @@ def joins_lines(source: TailedSource) -> bool:
     return source.record_start is not None or source.format == "cri"
 
 
-def extras_of(source: TailedSource, path: str) -> dict[str, str]:
+def range_extras(source: TailedSource, path: str) -> dict[str, str]:
     """Return the optional fields of a file's ranges: record start, static fields and format.
 
     Args:

@@ -1,11 +1,11 @@
 """Streaming decompression of log files in gzip, bzip2, xz and zstd format.
 
 Memory is bounded: content is decompressed in blocks of 64 KiB, with dictionaries of at most
-`WINDOW_BYTES_MAX`. The decompressed size is limited by the size of the file (`plain_max`), which
-stops decompression bombs. Nothing is written to disk.
+`WINDOW_BYTES_MAX`. The decompressed size is limited by the size of the file
+(`decompressed_bytes_max`), which stops decompression bombs. Nothing is written to disk.
 
 A compressed file without an end may still be written to, or may have been cut off. Only time tells
-which: `Unfinished` measures for how long a file has not changed.
+which: `UnfinishedFiles` measures for how long a file has not changed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
 _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
-class CutOff(Exception):
+class CompressedFileIncomplete(Exception):
     """Raised when a compressed file ends early: it is still being written, or incomplete."""
 
 
-class Damaged(Exception):
+class CompressedFileDamaged(Exception):
     """Raised when a compressed file cannot be decompressed.
 
     It has another format, is corrupt, or its content exceeds the allowed size.
@@ -47,7 +47,7 @@ class _Stream(Protocol):
     def read1(self, size: int, /) -> bytes: ...
 
 
-class Plain:
+class DecompressedReader:
     """Reader of the decompressed content of an open file. Owns the descriptor."""
 
     def __init__(self, descriptor: int, name: str) -> None:
@@ -62,7 +62,7 @@ class Plain:
             OSError: The file cannot be accessed.
         """
         self._file = os.fdopen(descriptor, "rb")
-        self._left = plain_max(os.fstat(descriptor).st_size)
+        self._left = decompressed_bytes_max(os.fstat(descriptor).st_size)
         self._stream = _stream(self._file, name)
 
     def read(self, count: int) -> bytes:
@@ -74,14 +74,14 @@ class Plain:
             count: Maximum number of bytes; fewer may be returned before the end.
 
         Raises:
-            CutOff: The file ends before the end of its compressed content.
-            Damaged: The content is corrupt or exceeds the allowed size.
+            CompressedFileIncomplete: The file ends before the end of its compressed content.
+            CompressedFileDamaged: The content is corrupt or exceeds the allowed size.
             OSError: The file cannot be read.
         """
         try:
             block = self._stream.read1(min(count, _BLOCK_BYTES))
         except EOFError as error:
-            raise CutOff("it ends before its end") from error
+            raise CompressedFileIncomplete("it ends before its end") from error
         except (
             zlib.error,
             gzip.BadGzipFile,
@@ -89,21 +89,21 @@ class Plain:
             zstandard.ZstdError,
             ValueError,
         ) as error:
-            raise Damaged(str(error)) from error
+            raise CompressedFileDamaged(str(error)) from error
         except OSError as error:
             if error.errno is None:  # bz2's way to say that the content is wrong
-                raise Damaged(str(error)) from error
+                raise CompressedFileDamaged(str(error)) from error
             raise
         self._left -= len(block)
         if self._left < 0:
-            raise Damaged(f"it holds more than {RATIO_MAX} times its size")
+            raise CompressedFileDamaged(f"it holds more than {RATIO_MAX} times its size")
         return block
 
     def close(self) -> None:
         self._file.close()
 
 
-def plain_max(size: int) -> int:
+def decompressed_bytes_max(size: int) -> int:
     """Return the largest decompressed size allowed for a compressed file of `size` bytes."""
     return _FREE_BYTES + RATIO_MAX * size
 
@@ -202,7 +202,7 @@ def _end_of_frame(descriptor: int, at: int, size: int) -> int:
 _KNOWN_MAX: Final = 256
 
 
-class Unfinished:
+class UnfinishedFiles:
     """Tracks for how long compressed files without an end have not changed. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:

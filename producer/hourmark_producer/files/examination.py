@@ -17,7 +17,7 @@ import os
 from typing import Final, NamedTuple
 
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.tracked_file import Fingerprints, Position
+from hourmark_producer.files.tracked_file import FilePosition, Fingerprints
 
 _NUL: Final = b"\0"
 _BLOCK_BYTES: Final = 1 << 16
@@ -26,7 +26,7 @@ _NULS: Final = bytes(
 )  # compared as a whole: to strip NULs takes a hundred times as long
 
 
-class Look(NamedTuple):
+class Examination(NamedTuple):
     """The result of examining an open file.
 
     Attributes:
@@ -40,7 +40,7 @@ class Look(NamedTuple):
     size: int
 
 
-def look_into(descriptor: int, position: Position) -> Look:
+def examine(descriptor: int, position: FilePosition) -> Examination:
     """Examine an open file that was read up to `position`.
 
     If the bytes before the position have changed, the end of the content is searched for from the
@@ -64,7 +64,7 @@ def look_into(descriptor: int, position: Position) -> Look:
         found = Fingerprints(head[:size], anchored)
         # NULs in the head may have been read before a line was written in their place
         if not found.head.endswith(_NUL) or read_at(descriptor, 0, len(found.head)) == found.head:
-            return Look(found, status, size)
+            return Examination(found, status, size)
 
 
 def content_end(descriptor: int, size: int, start: int) -> int:
@@ -105,7 +105,7 @@ def _hole_begin(descriptor: int, start: int, end: int) -> int:
     return end
 
 
-def is_anchored(descriptor: int, position: Position) -> bool:
+def is_anchored(descriptor: int, position: FilePosition) -> bool:
     """Return whether the file still contains the bytes that were read just before the position.
 
     Raises:

@@ -21,7 +21,7 @@ ANCHOR_BYTES: Final = 256
 HEAD_BYTES: Final = 256
 # Of content that begins so, and was read here to there: how many of its bytes were read elsewhere,
 # or will be.
-Find = Callable[[bytes, int], int]
+FindElsewhere = Callable[[bytes, int], int]
 
 
 class Shrink(NamedTuple):
@@ -40,7 +40,7 @@ class Shrink(NamedTuple):
     head: bytes = b""  # what began it until then
 
 
-class Verdict(enum.Enum):
+class ShrinkVerdict(enum.Enum):
     """What happened to a file's content since the file was last examined.
 
     SAME: it only grew. SHORTENED: unread bytes were lost, the position is still valid. REPLACED:
@@ -52,21 +52,21 @@ class Verdict(enum.Enum):
     REPLACED = "replaced"  # the position is void: a new generation begins at 0
 
 
-class Judgement(NamedTuple):
+class ShrinkJudgement(NamedTuple):
     """A verdict, and the number of unread bytes that are known to be destroyed."""
 
-    verdict: Verdict
+    verdict: ShrinkVerdict
     lost_bytes: int
 
 
-def nowhere(_head: bytes, _read_to: int) -> int:
+def find_nothing(_head: bytes, _read_to: int) -> int:
     """Return 0: no content of the file is read from another file."""
     return 0
 
 
-def judge(
-    offset: int, shrinks: Sequence[Shrink], find: Find = nowhere, kept_to: int = 0
-) -> Judgement:
+def judge_shrinks(
+    offset: int, shrinks: Sequence[Shrink], find: FindElsewhere = find_nothing, kept_to: int = 0
+) -> ShrinkJudgement:
     """Return what shrinks mean for a file's position, and how many unread bytes they destroyed.
 
     Args:
@@ -78,27 +78,33 @@ def judge(
             They do not count as lost.
 
     Returns:
-        The verdict and the number of bytes; `Verdict.SAME` and 0 if there are no shrinks.
+        The verdict and the number of bytes; `ShrinkVerdict.SAME` and 0 if there are no shrinks.
     """
-    verdict, lost, read_to = Verdict.SAME, 0, offset
+    verdict, lost, read_to = ShrinkVerdict.SAME, 0, offset
     for high, low, other, head in shrinks:
         if other or low < read_to:
-            lost += unread(high, read_to, head, find, kept_to)
-            verdict, read_to, kept_to = Verdict.REPLACED, 0, 0
+            lost += count_unread_bytes(high, read_to, head, find, kept_to)
+            verdict, read_to, kept_to = ShrinkVerdict.REPLACED, 0, 0
         else:
-            lost += min(high - low, unread(high, read_to, head, find, kept_to))
-            verdict = Verdict.REPLACED if verdict is Verdict.REPLACED else Verdict.SHORTENED
-    return Judgement(verdict, lost)
+            lost += min(high - low, count_unread_bytes(high, read_to, head, find, kept_to))
+            verdict = (
+                ShrinkVerdict.REPLACED
+                if verdict is ShrinkVerdict.REPLACED
+                else ShrinkVerdict.SHORTENED
+            )
+    return ShrinkJudgement(verdict, lost)
 
 
-def unread(high: int, read_to: int, head: bytes, find: Find, kept_to: int = 0) -> int:
+def count_unread_bytes(
+    high: int, read_to: int, head: bytes, find: FindElsewhere, kept_to: int = 0
+) -> int:
     """Return how many bytes of some content were read neither here nor in another file.
 
     Args:
         high: Size of the content in bytes.
         read_to: Offset up to which it was read.
         head: Its first bytes.
-        find: Returns how many of its bytes are read from other files, as for `judge`.
+        find: Returns how many of its bytes are read from other files, as for `judge_shrinks`.
         kept_to: Offset up to which it holds bytes that were read in the former generation.
     """
     if high <= max(read_to, kept_to):
@@ -111,7 +117,7 @@ def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
     return (anchor + bytes(body[-ANCHOR_BYTES:]))[-ANCHOR_BYTES:]
 
 
-def are_alike(head: bytes, anchor: bytes) -> bool:
+def are_lines_equal(head: bytes, anchor: bytes) -> bool:
     """Return whether the lines in these two pieces of a file are more than two and all equal.
 
     Fingerprints cannot distinguish a truncation of such a file from growth.

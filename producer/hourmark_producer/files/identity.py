@@ -15,7 +15,7 @@ _AT_EMPTY_PATH: Final = 0x1000
 _STATX_BTIME: Final = 0x800
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """Identity of a file, independent of its name.
 
     Attributes:
@@ -35,14 +35,14 @@ _MASK_AND_BIRTH: Final = struct.Struct("=I76xqI")
 _STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 
 
-def identify(descriptor: int) -> Identity:
+def identify(descriptor: int) -> FileIdentity:
     """Return the identity of an open file.
 
     Raises:
         OSError: As of fstat(2).
     """
     status = os.fstat(descriptor)
-    return Identity(status.st_dev, status.st_ino, _birth_ns(descriptor))
+    return FileIdentity(status.st_dev, status.st_ino, _birth_ns(descriptor))
 
 
 def _birth_ns(descriptor: int) -> int:

@@ -28,7 +28,7 @@ COMPRESSED: Final = (*PACKED, ".lz4", ".Z")
 
 
 @dataclasses.dataclass(slots=True)
-class Findings:
+class PatternFindings:
     """The result of scanning the patterns of one source.
 
     Attributes:
@@ -51,7 +51,7 @@ class Findings:
     unsettled: bool = False
 
 
-class Pattern:
+class PathPattern:
     """One absolute glob pattern. The constructor raises ValueError if it is not absolute."""
 
     def __init__(self, pattern: str) -> None:
@@ -59,12 +59,12 @@ class Pattern:
             raise ValueError(f"{pattern!r} is not absolute")
         self._parts = [part for part in pattern.split("/") if part]
 
-    def look(self, findings: Findings) -> None:
+    def look(self, findings: PatternFindings) -> None:
         """Add the files that match now, and the problems, to `findings`."""
         self._descend("", 0, findings, literal=True)
 
     def _descend(
-        self, folder: str, index: int, findings: Findings, *, literal: bool = False
+        self, folder: str, index: int, findings: PatternFindings, *, literal: bool = False
     ) -> None:
         while index < len(self._parts) - 1 and not glob.has_magic(self._parts[index]):
             folder = f"{folder}/{self._parts[index]}"
@@ -83,7 +83,7 @@ class Pattern:
             matches = _matcher(part)
             if literal:
                 _name_missing(folder or "/", findings)
-            for entry in entries(folder or "/", findings):
+            for entry in list_folder(folder or "/", findings):
                 if not matches(entry.name):
                     continue
                 if last:
@@ -92,14 +92,14 @@ class Pattern:
                     self._descend(entry.path, index + 1, findings)
 
     def _descend_all(
-        self, folder: str, index: int, findings: Findings, *, literal: bool = False
+        self, folder: str, index: int, findings: PatternFindings, *, literal: bool = False
     ) -> None:
         if literal:
             _name_missing(folder or "/", findings)
         last = index == len(self._parts) - 1
         if not last:
             self._descend(folder, index + 1, findings)
-        for entry in entries(folder or "/", findings):
+        for entry in list_folder(folder or "/", findings):
             if entry.name.startswith("."):
                 continue
             if _is_folder(entry, findings, follow=False):
@@ -107,7 +107,7 @@ class Pattern:
             elif last:
                 self._add(entry.path, findings, listed=not entry.is_symlink())
 
-    def _add(self, path: str, findings: Findings, *, listed: bool) -> None:
+    def _add(self, path: str, findings: PatternFindings, *, listed: bool) -> None:
         if path in findings.files:
             return
         if path.endswith(COMPRESSED):
@@ -130,15 +130,15 @@ class Pattern:
                 findings.files[path] = status
 
 
-def look(patterns: list[Pattern]) -> Findings:
+def scan_patterns(patterns: list[PathPattern]) -> PatternFindings:
     """Return the files that match at least one of the patterns now, and the problems."""
-    findings = Findings()
+    findings = PatternFindings()
     for pattern in patterns:
         pattern.look(findings)
     return findings
 
 
-def _name_missing(folder: str, findings: Findings) -> None:
+def _name_missing(folder: str, findings: PatternFindings) -> None:
     """Record a problem if a folder that a pattern names literally cannot be accessed."""
     try:
         os.stat(folder)  # noqa: PTH116
@@ -146,7 +146,7 @@ def _name_missing(folder: str, findings: Findings) -> None:
         findings.problems[folder] = error
 
 
-def entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
+def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[str]]:
     """List a folder, and yield its entries.
 
     A folder that does not exist yields nothing. If it cannot be listed for another reason, nothing
@@ -189,7 +189,7 @@ def check_mounted(folder: str, device: int) -> None:
             )
 
 
-def _is_folder(entry: os.DirEntry[str], findings: Findings, *, follow: bool) -> bool:
+def _is_folder(entry: os.DirEntry[str], findings: PatternFindings, *, follow: bool) -> bool:
     try:
         return entry.is_dir(follow_symlinks=follow)
     except OSError as error:
@@ -206,7 +206,7 @@ def _matcher(part: str) -> Callable[[str], bool]:
     return lambda name: (hidden or not name.startswith(".")) and expression.match(name) is not None
 
 
-def is_named_by(path: str, globs: Sequence[str]) -> bool:
+def matches_any_glob(path: str, globs: Sequence[str]) -> bool:
     """Return whether at least one of the globs matches this absolute path.
 
     A glob without a slash is matched with the file name alone, in any folder.

@@ -12,14 +12,18 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
 from hourmark_producer.files.examination import read_at
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES
 
 _BLOCK_BYTES: Final = 1 << 16
 
 
-class Stage(enum.Enum):
+class RemainderStage(enum.Enum):
     """The state of a search for the remainder of a file.
 
     LOOKING: candidates are being compared. READING: the remainder was found and is being read.
@@ -32,7 +36,7 @@ class Stage(enum.Enum):
     NOWHERE = "nowhere"
 
 
-class Known(NamedTuple):
+class KnownContent(NamedTuple):
     """What is known of the content of a file that vanished or was truncated.
 
     Attributes:
@@ -48,7 +52,7 @@ class Known(NamedTuple):
     high: int  # the largest size that was seen
 
 
-class Content(NamedTuple):
+class CandidateContent(NamedTuple):
     """The content of a candidate file that matches the content that is searched for.
 
     Attributes:
@@ -65,7 +69,9 @@ class Content(NamedTuple):
 NOTHING: Final = -1
 
 
-def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content | None:
+def compare_content(
+    plain: DecompressedReader, known: KnownContent, pause: Callable[[], object]
+) -> CandidateContent | None:
     """Decompress a candidate to its end and compare it with known content.
 
     Args:
@@ -101,20 +107,22 @@ def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content 
                 end = size + len(left)
             size += len(block)
             pause()
-    except CutOff as error:
+    except CompressedFileIncomplete as error:
         flaw, grows = str(error), True
-    except Damaged as error:
+    except CompressedFileDamaged as error:
         flaw, damaged = str(error), True
     is_it = head == known.head and size >= known.offset
     if not is_it and not flaw:
         return None
     if not flaw and size < known.high:
         flaw = f"it holds {size} bytes, and {known.high} had been seen"
-    return Content(max(end, known.offset) if is_it and not damaged else NOTHING, flaw, grows)
+    return CandidateContent(
+        max(end, known.offset) if is_it and not damaged else NOTHING, flaw, grows
+    )
 
 
-class Unpacked:
-    """Reader of an uncompressed file from an offset, with the interface of `Plain`.
+class PlainFileReader:
+    """Reader of an uncompressed file from an offset, with the interface of `DecompressedReader`.
 
     Owns the descriptor.
     """
@@ -128,7 +136,7 @@ class Unpacked:
         self._at += len(block)
         return block
 
-    def holds(self, known: Known) -> Content | None:
+    def holds(self, known: KnownContent) -> CandidateContent | None:
         """Return the candidate's size if it begins with the known content, or None if it does not.
 
         Compares only the head and the bytes before the offset. Raises OSError.
@@ -140,13 +148,13 @@ class Unpacked:
             or read_at(self._descriptor, known.offset - length, length) != known.anchor
         ):
             return None
-        return Content(size)
+        return CandidateContent(size)
 
     def close(self) -> None:
         os.close(self._descriptor)
 
 
-class Rest:
+class Remainder:
     """Search for the remainder of one file, and its reader once it was found.
 
     The worker that has the file changes the stage; the scanner only reads it.
@@ -174,17 +182,17 @@ class Rest:
         self.candidates = candidates
         self.truncated_at = truncated_at
         self.head = head
-        self.stage = Stage.LOOKING
+        self.stage = RemainderStage.LOOKING
         self.found_in = ""
         self.flaw = ""  # why not all of it, or nothing, can be had
-        self._plain: Plain | Unpacked | None = None
+        self._plain: DecompressedReader | PlainFileReader | None = None
         self._readable = 0
         self._start, self._window = 0, b""  # of plain content
 
     @property
     def reads_in(self) -> int | None:
         """The inode of the file that the remainder is read from; None if none is being read."""
-        return self.candidates.get(self.found_in) if self.stage is Stage.READING else None
+        return self.candidates.get(self.found_in) if self.stage is RemainderStage.READING else None
 
     @property
     def readable(self) -> int:
@@ -192,7 +200,11 @@ class Rest:
         return self._readable
 
     def begin(
-        self, found_in: str, plain: Plain | Unpacked, content: Content, start: int = 0
+        self,
+        found_in: str,
+        plain: DecompressedReader | PlainFileReader,
+        content: CandidateContent,
+        start: int = 0,
     ) -> None:
         """Start reading the remainder from the file that holds it.
 
@@ -205,9 +217,9 @@ class Rest:
         self.close()
         self.found_in, self.flaw = found_in, content.flaw
         self._plain, self._readable, self._start, self._window = plain, content.readable, start, b""
-        self.stage = Stage.READING
+        self.stage = RemainderStage.READING
 
-    def end(self, stage: Stage, flaw: str = "") -> None:
+    def end(self, stage: RemainderStage, flaw: str = "") -> None:
         """Close the reader and set the final stage, and the flaw if one is given."""
         self.flaw = flaw or self.flaw
         self.close()
@@ -233,11 +245,11 @@ class Rest:
                     min(_BLOCK_BYTES, self._readable - self._start - len(self._window))
                 )
                 if not block:
-                    raise CutOff("it ends before its end")
+                    raise CompressedFileIncomplete("it ends before its end")
                 self._window += block
                 self._forget(min(offset, self._start + len(self._window)))
                 pause()
-        except (CutOff, Damaged) as error:
+        except (CompressedFileIncomplete, CompressedFileDamaged) as error:
             raise OSError(f"{self.found_in} was changed while it was read: {error}") from error
         return self._window[offset - self._start : max(offset, end) - self._start]
 

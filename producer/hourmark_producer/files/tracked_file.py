@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hourmark.records.ranges import ByteRange
-from hourmark_producer.files.fingerprints import Shrink, Verdict, judge
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.fingerprints import Shrink, ShrinkVerdict, judge_shrinks
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
 
 if TYPE_CHECKING:
-    from hourmark_producer.files.remainder import Rest
+    from hourmark_producer.files.remainder import Remainder
 
 
-class Place(NamedTuple):
+class FileLocation(NamedTuple):
     """Where a file is.
 
     Attributes:
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class FilePosition:
     """The next byte of a file to cut into a range, and fingerprints of the bytes before it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Position:
     marks: bytes = b""  # see `hourmark_producer.checkpoint.marks`
 
 
-class Outgoing(NamedTuple):
+class SpooledRange(NamedTuple):
     """A spooled range of a file.
 
     Attributes:
@@ -82,7 +82,7 @@ class Outgoing(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class FileProgress:
     """How far a file was read and acknowledged, as one consistent snapshot.
 
     Attributes:
@@ -93,9 +93,9 @@ class Progress:
         examined_at_s: When that was, in monotonic seconds; -1 if never in this run.
     """
 
-    position: Position = Position()
+    position: FilePosition = FilePosition()
     in_flight: tuple[
-        Outgoing, ...
+        SpooledRange, ...
     ] = ()  # in the order of the file, as far as they are of one generation
     quiet_to: int = 0  # no line ends between the position and here
     examined_scan: int = -1  # the scan whose observation was examined last
@@ -123,7 +123,7 @@ class Fingerprints(NamedTuple):
     anchored: bool
 
 
-class Account(NamedTuple):
+class FileAccount(NamedTuple):
     """What scans observed of a file since it was last examined. Saved durably in the checkpoint.
 
     Attributes:
@@ -136,7 +136,7 @@ class Account(NamedTuple):
     shrinks: tuple[Shrink, ...] = ()
     head: bytes = b""
 
-    def next(self, size: int, found: Fingerprints | None, position: Position) -> Account:
+    def next(self, size: int, found: Fingerprints | None, position: FilePosition) -> FileAccount:
         """Return the account after another scan.
 
         Args:
@@ -146,16 +146,18 @@ class Account(NamedTuple):
         """
         head, other = self.head[:size], False
         if found is not None:
-            void = judge(position.offset, self.shrinks).verdict is Verdict.REPLACED
+            void = judge_shrinks(position.offset, self.shrinks).verdict is ShrinkVerdict.REPLACED
             other = not found.head.startswith(head) or (not found.anchored and not void)
             head = found.head[:size]
         if other or size < self.high:
-            return Account(size, (*self.shrinks, Shrink(self.high, size, other, self.head)), head)
-        return Account(max(self.high, size), self.shrinks, head)
+            return FileAccount(
+                size, (*self.shrinks, Shrink(self.high, size, other, self.head)), head
+            )
+        return FileAccount(max(self.high, size), self.shrinks, head)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class FileObservation:
     """What scans observed of a file, as of the latest scan.
 
     Attributes:
@@ -170,27 +172,27 @@ class Observation:
     # of the content: without the NULs at the end, see `hourmark_producer.files.examination`
     size: int
     mtime_ns: int
-    account: Account
+    account: FileAccount
     base_s: float
     allocated: int = -1  # the file's size
 
-    def of(self, progress: Progress) -> Account:
+    def of(self, progress: FileProgress) -> FileAccount:
         """Return the account since the latest examination, which `progress` records.
 
         Returns an account without changes if this observation is older than that examination.
         """
         if self.base_s == progress.examined_at_s:
             return self.account
-        return Account(progress.position.size_seen, (), progress.position.head)
+        return FileAccount(progress.position.size_seen, (), progress.position.head)
 
     def next(
         self,
         status: os.stat_result,
         at_s: float,
-        progress: Progress,
+        progress: FileProgress,
         found: Fingerprints | None,
         size: int | None = None,
-    ) -> Observation:
+    ) -> FileObservation:
         """Return the observation after another scan.
 
         Args:
@@ -207,7 +209,7 @@ class Observation:
             )
         if at_s > progress.examined_at_s:  # else the examination may have been the later look
             account = account.next(size, found, progress.position)
-        return Observation(
+        return FileObservation(
             size=size,
             mtime_ns=status.st_mtime_ns,
             account=account,
@@ -229,7 +231,7 @@ class Observation:
         return self.allocated, self.mtime_ns
 
 
-NEVER = Observation(size=-1, mtime_ns=-1, account=Account(0), base_s=-2.0)
+NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.0)
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
@@ -267,12 +269,12 @@ class TrackedFile:
     """
 
     file_id: str
-    identity: Identity  # as of now; the file id was made from it when the file was first seen
-    place: Place
-    progress: Progress = dataclasses.field(default_factory=Progress)
+    identity: FileIdentity  # as of now; the file id was made from it when the file was first seen
+    place: FileLocation
+    progress: FileProgress = dataclasses.field(default_factory=FileProgress)
     descriptor: int | None = None
     held_since_s: float = 0.0  # monotonic: when it was opened last
-    observed: Observation = NEVER
+    observed: FileObservation = NEVER
     due: int = -1  # the scan that saw a change last
     changed_at_s: float = 0.0
     deleted: bool = False  # no name is left
@@ -283,12 +285,12 @@ class TrackedFile:
     window: int = 1
     target: str = ""  # where its latest name leads, if that is a link
     other_names: tuple[str, ...] = ()  # that it was seen under beside, as a hard link or a link
-    rest: Rest | None = (
+    rest: Remainder | None = (
         None  # it vanished, or was truncated: what was unread of it may be in another file
     )
-    former: Position | None = None  # of the generation before: a copy of it may yet be found
-    older: tuple[Position, ...] = ()  # of some before that, without their anchors
-    saved: Account | None = None  # what the checkpoint has of its account
+    former: FilePosition | None = None  # of the generation before: a copy of it may yet be found
+    older: tuple[FilePosition, ...] = ()  # of some before that, without their anchors
+    saved: FileAccount | None = None  # what the checkpoint has of its account
     flush_at_s: float | None = (
         None  # monotonic: when a record that waits for its end is sent as it is
     )
@@ -388,7 +390,7 @@ _Index = dict[tuple[int, int], TrackedFile]
 _OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name each day
 
 
-class Files:
+class TrackedFiles:
     """All tracked files, indexed by id, identity and name. Modified only by the scanning thread.
 
     Attributes:
@@ -471,7 +473,7 @@ class Files:
         """Return whether another tracked file has this file's inode now."""
         return self.at_inode(file.identity.device, file.identity.inode) is not file
 
-    def match(self, identity: Identity) -> TrackedFile | None:
+    def match(self, identity: FileIdentity) -> TrackedFile | None:
         """Return the tracked file with this identity, or None.
 
         Birth times decide if both are known. The device number may change when the machine
@@ -487,7 +489,7 @@ class Files:
         )
         return elsewhere if elsewhere is not None and elsewhere.descriptor is None else None
 
-    def moved(self, file: TrackedFile, identity: Identity) -> None:
+    def moved(self, file: TrackedFile, identity: FileIdentity) -> None:
         """Update a file's identity after its device number or birth time changed."""
         self._unindex(file)
         file.identity = identity
@@ -513,7 +515,7 @@ class Files:
 
 
 @dataclasses.dataclass(slots=True)
-class Seen:
+class ScanResult:
     """The result of a scan of all sources.
 
     Attributes:

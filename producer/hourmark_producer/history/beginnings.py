@@ -24,19 +24,19 @@ from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.books import skip
+from hourmark_producer.checkpoint.books import count_skipped
 from hourmark_producer.checkpoint.database import Change
 from hourmark_producer.files.examination import read_at
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
-from hourmark_producer.files.patterns import Findings, is_named_by
-from hourmark_producer.files.tracked_file import Position, TrackedFile
+from hourmark_producer.files.patterns import PatternFindings, matches_any_glob
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
 _BLOCK_BYTES: Final = 1 << 16
 _NAMED_MAX: Final = 5
 _LOG = logging.getLogger(__name__)
 
 
-def check(source: TailedSource, where: str) -> None:
+def check_source(source: TailedSource, where: str) -> None:
     """Validate `exclude` and `read_from` of a source.
 
     Args:
@@ -64,7 +64,7 @@ def check(source: TailedSource, where: str) -> None:
             )
 
 
-class Beginnings:
+class StartPositions:
     """Start positions and exclusions for all sources. Used only by the scanning thread."""
 
     def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
@@ -89,7 +89,7 @@ class Beginnings:
         """
         self._begun |= self._written
 
-    def saw(self, source: str, findings: Findings) -> None:
+    def saw(self, source: str, findings: PatternFindings) -> None:
         """Record the result of scanning a source.
 
         `written_with` and `committed` then refer to this source.
@@ -109,7 +109,7 @@ class Beginnings:
 
     def excludes(self, source: str, path: str) -> bool:
         """Return whether the setting `exclude` of a source matches this path."""
-        return is_named_by(path, self._sources[source].exclude)
+        return matches_any_glob(path, self._sources[source].exclude)
 
     def leave_out(self, source: str, path: str, status: os.stat_result) -> None:
         """Record that an untracked file is excluded, so that it need not be opened again.
@@ -126,7 +126,7 @@ class Beginnings:
         inode = self._left_out.get(source, {}).get(path)
         return inode == (status.st_dev, status.st_ino) and self.leaves_out(source, path, status)
 
-    def position(self, source: str, descriptor: int, generation: int) -> Position:
+    def position(self, source: str, descriptor: int, generation: int) -> FilePosition:
         """Return the position at which a new file is read first.
 
         Args:
@@ -139,12 +139,12 @@ class Beginnings:
         """
         read_from = self._sources[source].read_from
         if source in self._begun or read_from == "start":
-            return Position(generation=generation)
+            return FilePosition(generation=generation)
         if (
             read_from != "end"
             and os.fstat(descriptor).st_mtime >= datetime.fromisoformat(read_from).timestamp()
         ):
-            return Position(generation=generation)
+            return FilePosition(generation=generation)
         return at_last_line(descriptor, generation)
 
     def written_with(self, added: Iterable[TrackedFile]) -> list[Change]:
@@ -158,10 +158,10 @@ class Beginnings:
             position = file.progress.position
             made += [
                 changes.save_account(file.file_id, position),
-                skip(file.place.source, position.offset),
+                count_skipped(file.place.source, position.offset),
             ]
         if self._seen is not None and self._seen not in self._begun | self._written:
-            made.append(changes.begin_source(self._seen))
+            made.append(changes.mark_source_scanned(self._seen))
         return made
 
     def committed(self, added: Iterable[TrackedFile]) -> None:
@@ -180,7 +180,7 @@ class Beginnings:
             )
 
 
-def at_last_line(descriptor: int, generation: int) -> Position:
+def at_last_line(descriptor: int, generation: int) -> FilePosition:
     """Return the position after the last line end of a file.
 
     A line that is being written is therefore read completely later.
@@ -196,8 +196,8 @@ def at_last_line(descriptor: int, generation: int) -> Position:
     start = max(0, offset - ANCHOR_BYTES)
     head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, offset - start)
     if len(anchor) < offset - start:  # truncated at this moment: what it holds now is new
-        return Position(generation=generation)
-    return Position(
+        return FilePosition(generation=generation)
+    return FilePosition(
         generation=generation, offset=offset, anchor=anchor, size_seen=offset, head=head
     )
 
@@ -217,7 +217,7 @@ def _begins_later(file: TrackedFile) -> bool:
     return file.progress.position.offset > 0
 
 
-def _was_seen(findings: Findings) -> bool:
+def _was_seen(findings: PatternFindings) -> bool:
     """Return whether the scan found files, or failed only because folders do not exist."""
     not_there = (FileNotFoundError, NotADirectoryError)
     return bool(findings.files) or all(

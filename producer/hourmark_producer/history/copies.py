@@ -24,22 +24,22 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.books import skip
+from hourmark_producer.checkpoint.books import count_skipped
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.checkpoint.marks import is_marked
+from hourmark_producer.checkpoint.marks import matches_last_mark
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import content_end, read_at
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_alike
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_lines_equal
 from hourmark_producer.files.former_names import former_names
-from hourmark_producer.files.remainder import Stage
-from hourmark_producer.files.tracked_file import Files, Position, TrackedFile
+from hourmark_producer.files.remainder import RemainderStage
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile, TrackedFiles
 from hourmark_producer.files.waits import RetryLater
 
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
 _TAIL_BYTES: Final = 1 << 16
 
 
-class Looked(NamedTuple):
+class CopyCandidate(NamedTuple):
     """A file that may be a copy.
 
     Attributes:
@@ -55,8 +55,10 @@ class Looked(NamedTuple):
     growing: bool = False
 
 
-def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float) -> Looked:
-    """Return the description of an open plain file that `origin_of` needs.
+def describe_candidate(
+    descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float
+) -> CopyCandidate:
+    """Return the description of an open plain file that `find_origin` needs.
 
     Args:
         descriptor: The open file.
@@ -71,7 +73,7 @@ def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: fl
     status = os.fstat(descriptor)
     age_s = now_s - status.st_mtime
     growing = (age_s if age_s >= 0 else changed_s_ago) < waits.COPYING_S
-    return Looked(
+    return CopyCandidate(
         status.st_size,
         functools.partial(read_at, descriptor),
         found_s_ago < waits.COPYING_S,
@@ -79,7 +81,7 @@ def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: fl
     )
 
 
-class Origin(NamedTuple):
+class CopyOrigin(NamedTuple):
     """The original of a copy.
 
     Attributes:
@@ -89,11 +91,11 @@ class Origin(NamedTuple):
     """
 
     file: TrackedFile
-    known: Position
+    known: FilePosition
     reads_on: bool
 
 
-def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
+def find_origin(files: TrackedFiles, file: TrackedFile, looked: CopyCandidate) -> CopyOrigin | None:
     """Return the tracked file that an unread file is a copy of, or None if it is not a copy.
 
     Args:
@@ -131,7 +133,7 @@ def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
         for known in (other.progress.position, other.former, *other.older):
             if (
                 known is None
-                or not is_telling(known)
+                or not is_identifying(known)
                 or not known.head.startswith(head[: len(known.head)])
             ):
                 continue
@@ -166,15 +168,15 @@ def _heads(other: TrackedFile) -> Iterator[bytes]:
     )
 
 
-def _has_it_all(known: Position, read: Callable[[int, int], bytes]) -> bool:
+def _has_it_all(known: FilePosition, read: Callable[[int, int], bytes]) -> bool:
     """Return whether the content matches the fingerprint just before the position."""
     if not known.anchor:
-        return is_marked(known.marks, known.offset, read)
+        return matches_last_mark(known.marks, known.offset, read)
     length = len(known.anchor)
     return read(known.offset - length, length) == known.anchor
 
 
-def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
+def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> CopyOrigin:
     is_over = (
         other.is_gone
         or files.is_displaced(other)
@@ -191,7 +193,7 @@ def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
         raise RetryLater(
             f"it is a copy of {other.place.seen_at}, which is looked for", is_expected=True
         )
-    return Origin(other, known, not is_over)
+    return CopyOrigin(other, known, not is_over)
 
 
 def _is_truncated(other: TrackedFile) -> bool:
@@ -200,7 +202,7 @@ def _is_truncated(other: TrackedFile) -> bool:
 
 
 def _is_part(
-    other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
+    other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
     """Return whether a file of `size` bytes is the beginning of what was read from the other."""
     is_now = known is other.progress.position
@@ -208,11 +210,11 @@ def _is_part(
         return told
     if size <= len(known.head):  # all of it is known to the byte
         return True
-    return is_marked(known.marks, size, read)
+    return matches_last_mark(known.marks, size, read)
 
 
 def _is_in_log(
-    other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
+    other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool | None:
     """Return whether the log holds the copy's last bytes at the same offset; None if unknown."""
     start = max(0, size - ANCHOR_BYTES)
@@ -230,7 +232,7 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _will_be_read(files: Files, other: TrackedFile) -> bool:
+def _will_be_read(files: TrackedFiles, other: TrackedFile) -> bool:
     """Return whether too little of the other file was read to compare it, and more will be read."""
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < OFFSET_MIN and not other.is_read
@@ -241,11 +243,15 @@ def _has_left_nothing(other: TrackedFile) -> bool:
     """Return whether the file vanished and the search for its remainder has ended."""
     is_away = other.descriptor is None and other.unfound > 0
     return (
-        is_away and other.rest is not None and other.rest.stage in (Stage.FINISHED, Stage.NOWHERE)
+        is_away
+        and other.rest is not None
+        and other.rest.stage in (RemainderStage.FINISHED, RemainderStage.NOWHERE)
     )
 
 
-def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: bytes) -> bool:
+def _is_hardly_known(
+    files: TrackedFiles, file: TrackedFile, other: TrackedFile, head: bytes
+) -> bool:
     """Return whether the file begins with the few bytes that were read from the other one.
 
     If nothing was read from the other file, the younger of the two is the copy.
@@ -264,17 +270,17 @@ def begins_alike(one: bytes, other: bytes) -> bool:
     not.
     """
     length = min(len(one), len(other))
-    return length >= OFFSET_MIN and one[:length] == other[:length] and not are_alike(one, b"")
+    return length >= OFFSET_MIN and one[:length] == other[:length] and not are_lines_equal(one, b"")
 
 
-def awaited_origins(files: Files) -> set[TrackedFile]:
+def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
     """Return the files that must be kept because an unexamined file may be their copy."""
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
     unread = [file for file in untouched if file.observed.of(file.progress).high >= OFFSET_MIN]
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
-def held_copy_size(files: Files, file: TrackedFile) -> int:
+def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
     """Return the size of the largest open, unexamined copy that holds all that was read of a file.
 
     The copy is read from the file's position on, once the file is gone or has a new generation.
@@ -283,7 +289,7 @@ def held_copy_size(files: Files, file: TrackedFile) -> int:
         Size in bytes, or 0 if there is no such copy.
     """
     known, sizes = file.progress.position, [0]
-    for other in files if is_telling(known) else ():
+    for other in files if is_identifying(known) else ():
         descriptor = other.descriptor
         if (
             descriptor is None
@@ -319,16 +325,16 @@ def end_of_lines(descriptor: int) -> int:
     return start + end + 1 if end >= 0 else 0
 
 
-def is_telling(known: Position) -> bool:
+def is_identifying(known: FilePosition) -> bool:
     """Return whether the fingerprints of a position are sufficient to identify a file."""
     return (
         known.offset >= OFFSET_MIN
         and len(known.head) >= OFFSET_MIN
-        and not are_alike(known.head, known.anchor)
+        and not are_lines_equal(known.head, known.anchor)
     )
 
 
-def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
+def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
     """Yield tracked files in the same source that this file's name may derive from.
 
     Compares their first names, other names, and what is at those paths now.
@@ -351,13 +357,13 @@ def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
 _LOG = logging.getLogger(__name__)
 
 
-def pass_over(
+def skip_copied_bytes(
     checkpoint: Checkpoint,
     file: TrackedFile,
-    origin: Origin,
+    origin: CopyOrigin,
     end: int,
     read: Callable[[int, int], bytes],
-) -> Position:
+) -> FilePosition:
     """Skip the bytes of a copy that its original supplies, durably.
 
     Args:
@@ -386,7 +392,7 @@ def pass_over(
         changes.save_position(file.file_id, position),
         changes.save_account(file.file_id, position),
     ]
-    checkpoint.commit([*moved, skip(file.place.source, end)])
+    checkpoint.commit([*moved, count_skipped(file.place.source, end)])
     _LOG.warning(
         "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the "
         "pattern match no copies",

@@ -25,39 +25,54 @@ from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
-from hourmark_producer.checkpoint import archives
+from hourmark_producer.checkpoint import archives, books
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.books import skip
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.cut.lines import Cut
+from hourmark_producer.cut.lines import RangeCut
 from hourmark_producer.cut.range_sizes import RangeSizes
-from hourmark_producer.cut.sources import cut_of
+from hourmark_producer.cut.sources import cut_for_source
 from hourmark_producer.files import waits
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain, Unfinished
-from hourmark_producer.files.fingerprints import are_alike
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+    UnfinishedFiles,
+)
+from hourmark_producer.files.fingerprints import are_lines_equal
+from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
 from hourmark_producer.files.remainder import (
     NOTHING,
-    Content,
-    Known,
-    Rest,
-    Stage,
-    Unpacked,
-    compare,
+    CandidateContent,
+    KnownContent,
+    PlainFileReader,
+    Remainder,
+    RemainderStage,
+    compare_content,
 )
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, TrackedFile
+from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.copies import OFFSET_MIN, Looked, is_telling, origin_of, pass_over
-from hourmark_producer.history.explaining import Answer, Past, ask, pasts
+from hourmark_producer.history.copies import (
+    OFFSET_MIN,
+    CopyCandidate,
+    find_origin,
+    is_identifying,
+    skip_copied_bytes,
+)
+from hourmark_producer.history.read_state import (
+    KnownPast,
+    ReadState,
+    determine_read_state,
+    known_contents,
+)
 
 _ROOT: Final = re.compile(r"\.*[^.\d]*")
 _SEPARATORS: Final = "._-~"
 _DATED: Final = re.compile(r"[.\-_]\d")
 
 
-def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
+def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
     """Return compressed files whose names begin like a file's name, up to its first digit or dot.
 
     Args:
@@ -76,7 +91,7 @@ def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
     return {path: inode for _, path, inode in sorted(dated, reverse=True)}
 
 
-def copy_places(file: TrackedFile) -> dict[str, int]:
+def find_copy_candidates(file: TrackedFile) -> dict[str, int]:
     """Return files whose names extend a file's name, compressed or not.
 
     The folders of all names of the file are searched for its name with a suffix, or with a number
@@ -138,7 +153,7 @@ class _NotTheRemainder(OSError):
 
 class _Found(NamedTuple):
     path: str
-    content: Content
+    content: CandidateContent
 
 
 class _Claim(NamedTuple):
@@ -152,13 +167,13 @@ class _Claim(NamedTuple):
 class _Opened(NamedTuple):
     """An open candidate, its status, and the claim on it, or None."""
 
-    plain: Plain | Unpacked
+    plain: DecompressedReader | PlainFileReader
     status: os.stat_result
     claim: _Claim | None
 
 
 @dataclasses.dataclass(kw_only=True)
-class Rests:
+class RemainderFinder:
     """Finds and reads remainders of all files.
 
     The scanner calls `await_of`; the worker that has a file calls `next_cut` and
@@ -174,7 +189,7 @@ class Rests:
         stopping: Set to make searches raise RetryLater.
     """
 
-    files: Files
+    files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
     clock: Clock
@@ -185,8 +200,8 @@ class Rests:
         self.stopping = threading.Event()
         self._lock = threading.Lock()
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
-        self._taken: dict[Identity, _Claim] = {}  # packed files and copies
-        self._unfinished = Unfinished(self.clock)
+        self._taken: dict[FileIdentity, _Claim] = {}  # packed files and copies
+        self._unfinished = UnfinishedFiles(self.clock)
         self._nowhere = list[
             set[int]
         ]()  # inodes of packed files that a rest was looked for in, and none was told to be it
@@ -211,7 +226,7 @@ class Rests:
             return True
         return _is_at_work(file.rest)
 
-    def next_cut(self, file: TrackedFile, rest: Rest) -> Cut | None:
+    def next_cut(self, file: TrackedFile, rest: Remainder) -> RangeCut | None:
         """Return the next range of a file's remainder; None if there is none.
 
         Searches the candidates first, if that was not done yet.
@@ -225,9 +240,9 @@ class Rests:
             OSError: A candidate cannot be read.
             CheckpointFailed: The new position cannot be saved.
         """
-        if rest.stage is Stage.LOOKING:
+        if rest.stage is RemainderStage.LOOKING:
             (self._find_out if file.suspected else self._find)(file, rest)
-        if rest.stage is not Stage.READING:
+        if rest.stage is not RemainderStage.READING:
             return None
         position = file.progress.position
 
@@ -235,20 +250,20 @@ class Rests:
             return rest.read_at(position.offset + skip, count, self._pause)
 
         try:
-            found = cut_of(
+            found = cut_for_source(
                 self.sources[file.place.source], read, self.sizes.limits, position, flush=True
             )
         except RetryLater:
             raise
         except OSError:
-            rest.end(Stage.LOOKING)
+            rest.end(RemainderStage.LOOKING)
             raise
-        if isinstance(found, Cut):
+        if isinstance(found, RangeCut):
             return found
-        rest.end(Stage.FINISHED)
+        rest.end(RemainderStage.FINISHED)
         return None
 
-    def next_of_truncated(self, file: TrackedFile, high: int) -> Cut | None:
+    def next_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
         """Return the next range that a truncated file lost unread; None if no copy holds more.
 
         Args:
@@ -280,12 +295,12 @@ class Rests:
                     f"{TRUNCATED_MAX} others that were truncated are read in their copies first"
                 )
 
-    def _find(self, file: TrackedFile, rest: Rest) -> None:
+    def _find(self, file: TrackedFile, rest: Remainder) -> None:
         position, account = file.progress.position, file.observed.of(file.progress)
         if rest.truncated_at is not None:
-            known = Known(rest.head, position.offset, position.anchor, rest.truncated_at)
+            known = KnownContent(rest.head, position.offset, position.anchor, rest.truncated_at)
         else:
-            known = Known(account.head, position.offset, position.anchor, account.high)
+            known = KnownContent(account.head, position.offset, position.anchor, account.high)
         found = [
             one
             for path in rest.candidates
@@ -297,7 +312,7 @@ class Rests:
             with self._lock:
                 self._nowhere = [*self._nowhere[-_NOWHERE_MAX:], set(rest.candidates.values())]
             rest.end(
-                Stage.NOWHERE,
+                RemainderStage.NOWHERE,
                 "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]),
             )
             return
@@ -307,7 +322,7 @@ class Rests:
             self._pass_over(file, rest, chosen)
         self._begin(file, rest, chosen)
 
-    def _pass_over(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
+    def _pass_over(self, file: TrackedFile, rest: Remainder, found: _Found) -> None:
         size = found.content.readable
 
         def read(offset: int, count: int) -> bytes:
@@ -315,40 +330,40 @@ class Rests:
                 plain = self._open(file, found.path, rest).plain
                 with contextlib.closing(plain):
                     return _read_of(plain, offset, min(offset + count, size), self._pause)
-            except (CutOff, Damaged) as error:
+            except (CompressedFileIncomplete, CompressedFileDamaged) as error:
                 raise RetryLater(f"{found.path} was changed while it was read: {error}") from error
 
-        if origin := origin_of(self.files, file, Looked(size, read)):
+        if origin := find_origin(self.files, file, CopyCandidate(size, read)):
             end = (
                 size if origin.reads_on else min(size, origin.known.offset)
             )  # nobody writes to it any more
-            position = pass_over(self.checkpoint, file, origin, end, read)
+            position = skip_copied_bytes(self.checkpoint, file, origin, end, read)
             file.progress = dataclasses.replace(file.progress, position=position, quiet_to=end)
 
-    def _find_out(self, file: TrackedFile, rest: Rest) -> None:
+    def _find_out(self, file: TrackedFile, rest: Remainder) -> None:
         """Examine a new compressed file, and start reading it if it was never read before."""
         path = next(iter(rest.candidates))
-        if (found := self._look_at(file, path, Known(b"", 0, b"", 0), rest)) is None:
-            return rest.end(Stage.NOWHERE)  # the rest of one that is known is in it
+        if (found := self._look_at(file, path, KnownContent(b"", 0, b"", 0), rest)) is None:
+            return rest.end(RemainderStage.NOWHERE)  # the rest of one that is known is in it
         content = found.content
         plain, status, _ = self._open(file, path, rest)
-        assert isinstance(plain, Plain), "it was found by its packed name"
+        assert isinstance(plain, DecompressedReader), "it was found by its packed name"
         try:
             with contextlib.closing(plain):
-                answer, past = ask(
+                answer, past = determine_read_state(
                     plain,
-                    pasts(self.files, self.checkpoint.read(archives.departed), file),
+                    known_contents(self.files, self.checkpoint.read(archives.read_departed), file),
                     self._pause,
                 )
-        except (CutOff, Damaged):
-            answer, past = Answer.UNTOLD, None
-        if answer is Answer.NOT_YET:
+        except (CompressedFileIncomplete, CompressedFileDamaged):
+            answer, past = ReadState.UNTOLD, None
+        if answer is ReadState.NOT_YET:
             raise RetryLater(f"{path} may be what another file held, which is looked at first")
         # than was read of it before it was over, or counted as lost
         has_more = past is not None and content.readable > max(past.offset, past.counted_to)
-        if (answer is Answer.READ and not has_more) or content.readable == 0:
-            return rest.end(Stage.NOWHERE)
-        if answer is Answer.UNTOLD or content.flaw:
+        if (answer is ReadState.READ and not has_more) or content.readable == 0:
+            return rest.end(RemainderStage.NOWHERE)
+        if answer is ReadState.UNTOLD or content.flaw:
             if any(_is_sought(other) for other in self.files):
                 raise RetryLater(f"{path} may be what a file that vanished was packed into")
             why = content.flaw or "too little is known to tell whether it was read before"
@@ -356,8 +371,8 @@ class Rests:
                 rest.candidates[path]
             ):  # reported as unknown with the file that was looked for in it
                 why = ""
-            return rest.end(Stage.NOWHERE, why)
-        self._admit(file, past, content.readable, archives.Stamp.of(status))
+            return rest.end(RemainderStage.NOWHERE, why)
+        self._admit(file, past, content.readable, archives.ArchiveStamp.of(status))
         self._begin(file, rest, found)
         return None
 
@@ -373,9 +388,9 @@ class Rests:
             return found is not None
 
     def _admit(
-        self, file: TrackedFile, past: Past | None, size: int, stamp: archives.Stamp
+        self, file: TrackedFile, past: KnownPast | None, size: int, stamp: archives.ArchiveStamp
     ) -> None:
-        known = past or Past(b"", 0, b"")
+        known = past or KnownPast(b"", 0, b"")
         position = dataclasses.replace(
             file.progress.position,
             offset=known.offset,
@@ -390,12 +405,17 @@ class Rests:
             examined_at_s=self.clock.monotonic_s(),
         )
         file.progress = progress
-        changed = [changes.save_account(file.file_id, position), archives.know(stamp, file.file_id)]
-        changed += [skip(file.place.source, known.offset)] if known.offset else []
+        changed = [
+            changes.save_account(file.file_id, position),
+            archives.save_archive(stamp, file.file_id),
+        ]
+        changed += [books.count_skipped(file.place.source, known.offset)] if known.offset else []
         self.checkpoint.commit([changes.insert_file(file), *changed])
         file.suspected = False
 
-    def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> _Found | None:
+    def _look_at(
+        self, file: TrackedFile, path: str, known: KnownContent, rest: Remainder
+    ) -> _Found | None:
         """Return the content of a candidate that matches; None if it does not match."""
         try:
             opened = self._open(file, path, rest)
@@ -405,14 +425,14 @@ class Rests:
             file.drop_rest()
             file.unfound = 1  # it is not where it was, and the count begins anew
             raise RetryLater(f"{path} was there, and is looked for again") from error
-        except (CutOff, Damaged, _NotTheRemainder):
+        except (CompressedFileIncomplete, CompressedFileDamaged, _NotTheRemainder):
             return None
         plain, status, _ = opened
         with contextlib.closing(plain):
             content = (
                 plain.holds(known)
-                if isinstance(plain, Unpacked)
-                else compare(plain, known, self._pause)
+                if isinstance(plain, PlainFileReader)
+                else compare_content(plain, known, self._pause)
             )
             if (
                 content is not None
@@ -439,7 +459,7 @@ class Rests:
             RetryLater: Another search that affects the result is still active.
         """
         plain, status, claim = opened
-        if isinstance(plain, Unpacked):
+        if isinstance(plain, PlainFileReader):
             copy = self.files.at_inode(status.st_dev, status.st_ino)
             return 0 if copy is None else copy.progress.position.offset
         if claim is not None:
@@ -454,7 +474,9 @@ class Rests:
             )
         return 0
 
-    def _open(self, file: TrackedFile, path: str, rest: Rest, *, take: bool = False) -> _Opened:
+    def _open(
+        self, file: TrackedFile, path: str, rest: Remainder, *, take: bool = False
+    ) -> _Opened:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             status, identity = os.fstat(descriptor), identify(descriptor)
@@ -471,13 +493,13 @@ class Rests:
             if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
                 raise _NotTheRemainder(path)
             if path.endswith(PACKED):
-                return _Opened(Plain(descriptor, path), status, claim)
-            return _Opened(Unpacked(descriptor, own.offset), status, claim)
+                return _Opened(DecompressedReader(descriptor, path), status, claim)
+            return _Opened(PlainFileReader(descriptor, own.offset), status, claim)
         except BaseException:
             os.close(descriptor)
             raise
 
-    def _begin(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
+    def _begin(self, file: TrackedFile, rest: Remainder, found: _Found) -> None:
         path, content = found
         plain = self._open(file, path, rest, take=True).plain
         try:
@@ -492,7 +514,7 @@ class Rests:
             plain.close()
             raise
         offset = file.progress.position.offset
-        rest.begin(path, plain, content, offset if isinstance(plain, Unpacked) else 0)
+        rest.begin(path, plain, content, offset if isinstance(plain, PlainFileReader) else 0)
         _LOG.info(
             "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there "
             "from byte %d%s",
@@ -526,12 +548,14 @@ class Rests:
             raise RetryLater("the tailer stops")
 
 
-def _read_of(plain: Plain | Unpacked, start: int, end: int, pause: Callable[[], object]) -> bytes:
+def _read_of(
+    plain: DecompressedReader | PlainFileReader, start: int, end: int, pause: Callable[[], object]
+) -> bytes:
     """Return the bytes from `start` to `end` of content that can only be read from its beginning.
 
     Raises:
-        CutOff: The content ends early.
-        Damaged: The content is corrupt.
+        CompressedFileIncomplete: The content ends early.
+        CompressedFileDamaged: The content is corrupt.
         OSError: The file cannot be read.
     """
     at, found = 0, b""
@@ -542,14 +566,15 @@ def _read_of(plain: Plain | Unpacked, start: int, end: int, pause: Callable[[], 
     return found
 
 
-def _is_at_work(rest: Rest | None) -> bool:
-    return rest is not None and rest.stage in (Stage.LOOKING, Stage.READING)
+def _is_at_work(rest: Remainder | None) -> bool:
+    return rest is not None and rest.stage in (RemainderStage.LOOKING, RemainderStage.READING)
 
 
-def _takes_room(rest: Rest | None) -> bool:
+def _takes_room(rest: Remainder | None) -> bool:
     """Return whether a remainder uses a descriptor and a buffer."""
     return rest is not None and (
-        rest.stage is Stage.READING or (rest.stage is Stage.LOOKING and rest.truncated_at is None)
+        rest.stage is RemainderStage.READING
+        or (rest.stage is RemainderStage.LOOKING and rest.truncated_at is None)
     )
 
 
@@ -559,18 +584,18 @@ def _is_sought(file: TrackedFile) -> bool:
     return is_elsewhere and (file.unfound > 0 or _is_at_work(file.rest))
 
 
-def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
-    account, candidates = file.observed.of(file.progress), packed_places(file, paths)
-    is_telling_at_all = bool(account.head) and not are_alike(
+def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Remainder | None:
+    account, candidates = file.observed.of(file.progress), find_compressed_candidates(file, paths)
+    is_telling_at_all = bool(account.head) and not are_lines_equal(
         account.head, file.progress.position.anchor
     )
-    return Rest(candidates) if candidates and is_telling_at_all else None
+    return Remainder(candidates) if candidates and is_telling_at_all else None
 
 
-def _rest_of_truncated(file: TrackedFile, high: int) -> Rest | None:
+def _rest_of_truncated(file: TrackedFile, high: int) -> Remainder | None:
     position = file.progress.position
     return (
-        Rest(copy_places(file), truncated_at=high, head=position.head)
-        if is_telling(position)
+        Remainder(find_copy_candidates(file), truncated_at=high, head=position.head)
+        if is_identifying(position)
         else None
     )

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Protocol
 from hourmark.clock import Clock
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.receive.segments import Segments, Unsynced
 
@@ -71,7 +71,9 @@ class ReceivingLosses:
             for what, (count, unknown) in self._pending.items()
         ]
         try:
-            self._checkpoint.commit([change for loss in losses for change in changes.lose(loss)])
+            self._checkpoint.commit(
+                [change for loss in losses for change in changes.add_loss(loss)]
+            )
         except CheckpointFailed:
             return False
         self._pending, self._told_s = {}, now_s
@@ -139,7 +141,7 @@ class Receiver:
     input: Input
     segments: Segments
     losses: ReceivingLosses
-    throttle: Throttle
+    throttle: ConditionLog
     clock: Clock
     failed: Callable[[Exception], None]
 

@@ -30,8 +30,13 @@ from hourmark.errors import Unavailable
 from hourmark.process.durable import sync_folder, write_durably
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.tracked_file import Account, Files, Position, TrackedFile
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.tracked_file import (
+    FileAccount,
+    FilePosition,
+    TrackedFile,
+    TrackedFiles,
+)
 
 SEGMENT_BYTES_MAX: Final = 16 << 20
 _OF_SPOOL: Final = (
@@ -199,11 +204,11 @@ def listed(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Identity]) -> None:
+def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], FileIdentity]) -> None:
     """Before anything is appended or followed. OSError, CheckpointFailed: it must not be yet."""
     if not folder.is_dir():
         return
-    known = Files(checkpoint.files())
+    known = TrackedFiles(checkpoint.files())
     for path in listed(folder):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -220,14 +225,14 @@ def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Iden
             os.close(descriptor)
 
 
-def end_of(file: TrackedFile) -> tuple[list[Change], Position | None]:
+def end_of(file: TrackedFile) -> tuple[list[Change], FilePosition | None]:
     """That a segment is gone, as changes.
 
     Where there are no birth times, the next on its inode is its next generation.
     """
     if file.identity.birth_ns:
-        return changes.forget_file(file.file_id), None
-    position = Position(
+        return changes.delete_file(file.file_id), None
+    position = FilePosition(
         generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1
     )
     place = file.place._replace(missing=True)
@@ -258,7 +263,7 @@ def _correct(file: TrackedFile, size: int, checkpoint: Checkpoint) -> None:
     if max(account.high, position.size_seen) <= size:
         return
     position = dataclasses.replace(position, size_seen=size)
-    account = Account(size, (), account.head[:size])
+    account = FileAccount(size, (), account.head[:size])
     checkpoint.commit(
         [
             changes.save_position(file.file_id, position),

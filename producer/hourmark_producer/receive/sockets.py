@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 from hourmark.config.groups import SyslogTls
 from hourmark.errors import ConfigError
 from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.receive.framing import Framer, line_of
 from hourmark_producer.receive.receiver import READ_BYTES, Polled
 
@@ -331,7 +331,7 @@ _GROUP: Final = "tailer.syslog.tls"
 class Tls:
     """Certificates of one listener. ConfigError where they cannot be used."""
 
-    def __init__(self, settings: SyslogTls, throttle: Throttle) -> None:
+    def __init__(self, settings: SyslogTls, throttle: ConditionLog) -> None:
         self._settings, self._throttle = settings, throttle
         self._watched = WatchedFiles([settings.certificate, settings.key, settings.client_ca])
         self._context = _context(settings)

@@ -16,11 +16,11 @@ from hourmark.config.groups import TailedSource
 from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Counters
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import NEVER, Files, Progress, TrackedFile
+from hourmark_producer.files.tracked_file import NEVER, FileProgress, TrackedFile, TrackedFiles
 from hourmark_producer.receive.inputs import JOURNAL, STDIN, TLS, UDP, address_of
 from hourmark_producer.receive.journal import Journal
 from hourmark_producer.receive.receiver import Input, Receiver, ReceivingLosses
@@ -51,7 +51,7 @@ def followed(config: TailerConfig) -> list[TailedSource]:
 
 
 def recover_all(
-    config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], Identity]
+    config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], FileIdentity]
 ) -> None:
     """Put in order what a kill left, before files are followed."""
     for source in config.sources:
@@ -72,11 +72,11 @@ class Spools:
     """Receivers of one tailer. Used by the scanning thread. `failed`: what ends the tailer."""
 
     config: TailerConfig
-    files: Files
+    files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
     counters: Counters
-    throttle: Throttle
+    throttle: ConditionLog
     clock: Clock
     failed: Callable[[Exception], None]
 
@@ -170,7 +170,7 @@ class Spools:
                 file.close()
                 file.place, file.progress = (
                     file.place._replace(missing=True),
-                    Progress(position=next_generation),
+                    FileProgress(position=next_generation),
                 )
                 file.observed, file.saved = NEVER, None
             segments.remove(name)

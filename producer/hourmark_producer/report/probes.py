@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from hourmark.clock import Clock
 from hourmark.errors import HourmarkError
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.report.metrics import CONTENT_TYPE
 
 _REQUEST_S: Final = 2.0  # for one request; another waits as long, so nobody can hold many threads
@@ -143,7 +143,7 @@ class Health:
     `unwell_s`: how long something may be at a standstill.
     """
 
-    def __init__(self, clock: Clock, conditions: Throttle, unwell_s: float) -> None:
+    def __init__(self, clock: Clock, conditions: ConditionLog, unwell_s: float) -> None:
         self._clock = clock
         self._conditions = conditions
         self._unwell_s = unwell_s

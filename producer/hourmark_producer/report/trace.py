@@ -36,11 +36,19 @@ import click
 from hourmark.config.loading import config_file_option, load_config
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, printable, say_json
-from hourmark_producer.checkpoint.books import balances
-from hourmark_producer.checkpoint.peek import KnownFile, Peek, peek
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, are_alike
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.checkpoint.books import compute_balances
+from hourmark_producer.checkpoint.read_only import (
+    CheckpointedFile,
+    CheckpointSnapshot,
+    read_snapshot,
+)
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, are_lines_equal
+from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -75,7 +83,7 @@ class Unpacked(NamedTuple):
 
     begin: int | None
     size: int
-    file: KnownFile | None
+    file: CheckpointedFile | None
 
 
 def is_packed(path: Path) -> bool:
@@ -84,18 +92,20 @@ def is_packed(path: Path) -> bool:
 
 
 def unpacked(
-    path: Path, files: Sequence[KnownFile], line: int | None, offset: int | None
+    path: Path, files: Sequence[CheckpointedFile], line: int | None, offset: int | None
 ) -> Unpacked:
     """Reads it once, to its end. UsageError where that cannot be; OSError."""
     try:
-        watched = _Watched(Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files)
+        watched = _Watched(
+            DecompressedReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files
+        )
         try:
             begin = offset if offset is not None else begin_of_line(watched, line or 1)
             while watched.read(_PACKED_BLOCK_BYTES):
                 pass
         finally:
             watched.close()
-    except (CutOff, Damaged) as error:
+    except (CompressedFileIncomplete, CompressedFileDamaged) as error:
         raise UsageError(
             f"{path} cannot be unpacked: {error}; while it is being written, ask again later"
         ) from error
@@ -105,12 +115,12 @@ def unpacked(
 class _Watched:
     """Plain content, and which files' bytes before their positions stand there where they stood."""
 
-    def __init__(self, plain: Plain, files: Sequence[KnownFile]) -> None:
+    def __init__(self, plain: DecompressedReader, files: Sequence[CheckpointedFile]) -> None:
         self._plain, self._tail = plain, b""
         self._files = [
-            f for f in files if len(f.anchor) == ANCHOR_BYTES and not are_alike(b"", f.anchor)
+            f for f in files if len(f.anchor) == ANCHOR_BYTES and not are_lines_equal(b"", f.anchor)
         ]
-        self.size, self.held = 0, list[KnownFile]()
+        self.size, self.held = 0, list[CheckpointedFile]()
 
     def read(self, count: int) -> bytes:
         """The next bytes; none at the end."""
@@ -172,7 +182,7 @@ def trace_line(
             return _trace_packed(state_dir, path, line, offset)
         with path.open("rb") as content:
             begin = offset if offset is not None else begin_of_line(content, line or 1)
-            known = peek(state_dir / "checkpoint.sqlite")
+            known = read_snapshot(state_dir / "checkpoint.sqlite")
             size = os.fstat(content.fileno()).st_size
             file = _match(known, identify(content.fileno()), path)
             if file is not None and not _is_anchored(content.fileno(), file):
@@ -186,7 +196,7 @@ def trace_line(
 
 
 def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> Trace:
-    known = peek(state_dir / "checkpoint.sqlite")
+    known = read_snapshot(state_dir / "checkpoint.sqlite")
     begin, size, file = unpacked(path, known.files, line, offset)
     if file is not None:
         stage = stage_of(file, begin, size, skipped=_skipped(known, file.source))
@@ -196,7 +206,11 @@ def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | N
 
 
 def _traced(
-    known: Peek, path: Path, stage: Stage, begin: int | None, file: KnownFile | None
+    known: CheckpointSnapshot,
+    path: Path,
+    stage: Stage,
+    begin: int | None,
+    file: CheckpointedFile | None,
 ) -> Trace:
     noted = {str(path.absolute())} | ({file.path, file.seen_at} if file else set())
     return Trace(
@@ -211,7 +225,9 @@ def _traced(
     )
 
 
-def stage_of(file: KnownFile | None, offset: int | None, size: int, *, skipped: bool) -> Stage:
+def stage_of(
+    file: CheckpointedFile | None, offset: int | None, size: int, *, skipped: bool
+) -> Stage:
     """`size`: the file's now.
 
     `skipped`: bytes of its source were passed over, and nobody noted which.
@@ -231,7 +247,9 @@ def stage_of(file: KnownFile | None, offset: int | None, size: int, *, skipped: 
     return Stage.ACKNOWLEDGED_OR_SKIPPED if skipped else Stage.ACKNOWLEDGED
 
 
-def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
+def _match(
+    known: CheckpointSnapshot, identity: FileIdentity, path: Path
+) -> CheckpointedFile | None:
     """By inode, as names change; where a restart changed the device's number, by inode and name."""
     same = [file for file in known.files if file.inode == identity.inode and not file.missing]
     here = [file for file in same if file.device == identity.device]
@@ -241,15 +259,15 @@ def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
     )
 
 
-def _is_anchored(descriptor: int, file: KnownFile) -> bool:
+def _is_anchored(descriptor: int, file: CheckpointedFile) -> bool:
     return os.pread(descriptor, len(file.anchor), file.offset - len(file.anchor)) == file.anchor
 
 
-def _skipped(known: Peek, source: str) -> bool:
+def _skipped(known: CheckpointSnapshot, source: str) -> bool:
     """True, too, where the checkpoint is of a version that did not count."""
     if known.books is None:
         return True
-    balance = balances(known.books, {}).get(source)
+    balance = compute_balances(known.books, {}).get(source)
     return balance is None or balance.skipped > 0
 
 

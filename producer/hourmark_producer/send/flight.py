@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from hourmark.records.wire import RangeAnswer
-from hourmark_producer.files.tracked_file import Outgoing
+from hourmark_producer.files.tracked_file import SpooledRange
 from hourmark_producer.send.client import RANGE_TIMEOUT_S
 
 LANES: Final = 4  # memory: a compressed range each
@@ -53,14 +53,14 @@ class Flight:
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self._aloft: list[tuple[Outgoing, Sent]] = []
+        self._aloft: list[tuple[SpooledRange, Sent]] = []
 
     @property
     def aloft(self) -> int:
         """How many are."""
         return len(self._aloft)
 
-    def start(self, outgoing: Outgoing, send: Callable[[], Sent]) -> bool:
+    def start(self, outgoing: SpooledRange, send: Callable[[], Sent]) -> bool:
         """Whether there is a lane, and it is sent; then it must `land`."""
         if not self._lanes.take():
             return False
@@ -76,7 +76,7 @@ class Flight:
         """Whether `land` returns at once."""
         return bool(self._aloft) and self._landed(0.0) is not None
 
-    def land(self) -> tuple[Outgoing, RangeAnswer | Exception]:
+    def land(self) -> tuple[SpooledRange, RangeAnswer | Exception]:
         """Wait for one, whichever is first."""
         outgoing, sent = self._aloft.pop(self._landed(RANGE_TIMEOUT_S) or 0)
         try:

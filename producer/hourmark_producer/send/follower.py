@@ -36,52 +36,56 @@ from hourmark.records.dead_letters import Reason
 from hourmark.records.ranges import ByteRange, Part
 from hourmark.records.wire import RangeAnswer
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.accounts import keep_head
-from hourmark_producer.checkpoint.archives import depart
+from hourmark_producer.checkpoint.accounts import save_head
+from hourmark_producer.checkpoint.archives import save_departed
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.checkpoint.marks import (
     GENERATIONS_MAX,
-    forget_older,
-    is_marked,
+    delete_old_marks,
+    matches_last_mark,
     next_marks,
     save_marks,
 )
-from hourmark_producer.checkpoint.spooled_ranges import note_several, spool, unspool
+from hourmark_producer.checkpoint.spooled_ranges import (
+    add_to_spool,
+    mark_several_per_file,
+    remove_from_spool,
+)
 from hourmark_producer.counters import Counters, Loss
-from hourmark_producer.cut.lines import Cut, Pending
+from hourmark_producer.cut.lines import NoCompleteLine, RangeCut
 from hourmark_producer.cut.range_sizes import RangeSizes
-from hourmark_producer.cut.sources import cut_of, extras_of, joins_lines
+from hourmark_producer.cut.sources import cut_for_source, joins_lines, range_extras
 from hourmark_producer.files import waits
-from hourmark_producer.files.examination import is_anchored, look_into, read_at, read_into
+from hourmark_producer.files.examination import examine, is_anchored, read_at, read_into
 from hourmark_producer.files.fingerprints import (
     HEAD_BYTES,
-    Judgement,
     Shrink,
-    Verdict,
-    are_alike,
-    judge,
+    ShrinkJudgement,
+    ShrinkVerdict,
+    are_lines_equal,
+    judge_shrinks,
     next_anchor,
 )
 from hourmark_producer.files.tracked_file import (
-    Account,
-    Files,
-    Outgoing,
-    Position,
-    Progress,
+    FileAccount,
+    FilePosition,
+    FileProgress,
+    SpooledRange,
     TrackedFile,
+    TrackedFiles,
 )
 from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import (
-    Origin,
+    CopyOrigin,
+    describe_candidate,
     end_of_lines,
-    is_telling,
-    look_at,
-    origin_of,
-    pass_over,
+    find_origin,
+    is_identifying,
+    skip_copied_bytes,
 )
-from hourmark_producer.history.elsewhere import Elsewhere
-from hourmark_producer.history.remainders import Rests
+from hourmark_producer.history.lost_content import LostContentFinder
+from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.send.client import Busy, Refused, ServiceLink, TooLarge
 from hourmark_producer.send.clocks import Reading
 from hourmark_producer.send.flight import Flight, Lanes, Sent
@@ -210,11 +214,11 @@ class Follower:
 
     client: ServiceLink
     checkpoint: Checkpoint
-    files: Files
+    files: TrackedFiles
     sources: Mapping[str, TailedSource]
     sizes: RangeSizes
-    rests: Rests
-    elsewhere: Elsewhere
+    rests: RemainderFinder
+    elsewhere: LostContentFinder
     generations: Generations
     counters: Counters
     refused: RefusedLines
@@ -285,7 +289,10 @@ class Follower:
         """As `_cut_next` of each file, in one transaction; the files that have a range to be sent,
         with its body.
         """
-        changed, found = list[Change](), list[tuple[TrackedFile, tuple[Progress, bytes] | None]]()
+        changed, found = (
+            list[Change](),
+            list[tuple[TrackedFile, tuple[FileProgress, bytes] | None]](),
+        )
         for file in files:
             try:
                 pending, spooled = self._prepare_next(file)
@@ -352,14 +359,14 @@ class Follower:
         finally:
             self._land_all(file, flight)
 
-    def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
+    def _has_more(self, file: TrackedFile, outgoing: SpooledRange) -> bool:
         """Whether another range is likely to follow; not where it is one long line, of which few
         can be in memory.
         """
         size = self.sizes.limits.range_bytes
         return file.window > 1 and size // 2 <= outgoing.bytes <= size
 
-    def _send(self, outgoing: Outgoing, body: bytes) -> Sent:
+    def _send(self, outgoing: SpooledRange, body: bytes) -> Sent:
         began_s = self.clock.monotonic_s()
         return _Timed(
             self.sizes,
@@ -386,7 +393,7 @@ class Follower:
         if problem is not None:
             raise problem
 
-    def _acknowledge(self, file: TrackedFile, outgoing: Outgoing, answer: RangeAnswer) -> None:
+    def _acknowledge(self, file: TrackedFile, outgoing: SpooledRange, answer: RangeAnswer) -> None:
         self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.refused.take(outgoing.range, answer.dead_letter_reasons)
         file.failures, file.window = 0, min(file.window + 1, self.window_max)
@@ -415,7 +422,7 @@ class Follower:
 
     def _prepare_next(
         self, file: TrackedFile
-    ) -> tuple[list[Change], tuple[Progress, bytes] | None]:
+    ) -> tuple[list[Change], tuple[FileProgress, bytes] | None]:
         """Return what acknowledges and spools, to be committed, and the progress and body once it
         is; None: nothing follows.
         """
@@ -434,7 +441,7 @@ class Follower:
             )  # a position must not be left behind the end that a power cut leaves
         return pending, spooled
 
-    def _found_next(self, file: TrackedFile, press: Press) -> Cut | None:
+    def _found_next(self, file: TrackedFile, press: Press) -> RangeCut | None:
         """What is there to be sent of it, not yet compressed."""
         if self.finishing or file.place.source not in self.sources:
             return None
@@ -456,15 +463,20 @@ class Follower:
         return reading
 
     def _spooled(
-        self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change], press: Press
-    ) -> tuple[Progress, bytes]:
+        self,
+        file: TrackedFile,
+        shipped: RangeCut,
+        reading: Reading,
+        pending: list[Change],
+        press: Press,
+    ) -> tuple[FileProgress, bytes]:
         before = file.progress.position
         if before.offset == 0:
             self.generations.note(file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES]))
-        outgoing = Outgoing(next(self._sequence), self._range(file, before, shipped, reading))
+        outgoing = SpooledRange(next(self._sequence), self._range(file, before, shipped, reading))
         body: bytes = press.compressor.compress(shipped.body)
         end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
-        position = Position(
+        position = FilePosition(
             generation=before.generation,
             offset=end,
             in_line=shipped.part is Part.CHUNK,
@@ -480,19 +492,19 @@ class Follower:
         )
         others = _on_their_way(file)
         pending += [
-            spool(outgoing, body),
+            add_to_spool(outgoing, body),
             changes.save_position(file.file_id, position),
             save_marks(file.file_id, position),
         ]
-        pending += [note_several()] if others else []
-        pending += [keep_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
+        pending += [mark_several_per_file()] if others else []
+        pending += [save_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
         in_flight = (*others, outgoing)
         return dataclasses.replace(
             file.progress, position=position, in_flight=in_flight, quiet_to=end
         ), body
 
     def _range(
-        self, file: TrackedFile, position: Position, shipped: Cut, reading: Reading
+        self, file: TrackedFile, position: FilePosition, shipped: RangeCut, reading: Reading
     ) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
         source = self.sources[file.place.source]
@@ -510,29 +522,29 @@ class Follower:
                 path=file.place.path,
                 host_name=self.host_name,
                 part=shipped.part,
-                **extras_of(source, file.place.path),
+                **range_extras(source, file.place.path),
             )
         except ValueError as error:
             raise Refused(f"no range can be made of the service's answer: {error}") from error
 
-    def _examine(self, file: TrackedFile, descriptor: int, press: Press) -> Cut | None:
+    def _examine(self, file: TrackedFile, descriptor: int, press: Press) -> RangeCut | None:
         """Compare the file with what is known of it, write down what is lost, and look for the next
         cut.
         """
         due, observed, before = file.due, file.observed, file.progress
-        found, _, size = look_into(descriptor, before.position)
+        found, _, size = examine(descriptor, before.position)
         now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
         known = before.position
         account = observed.of(before).next(size, found, known)
-        judgement = judge(known.offset, account.shrinks)
+        judgement = judge_shrinks(known.offset, account.shrinks)
         position, quiet_to = (
             dataclasses.replace(known, size_seen=size, head=account.head),
             before.quiet_to,
         )
-        if judgement.verdict is Verdict.REPLACED:
+        if judgement.verdict is ShrinkVerdict.REPLACED:
             if unread := self.rests.next_of_truncated(file, account.shrinks[0].high):
                 return unread
-            position = Position(
+            position = FilePosition(
                 generation=known.generation + 1,
                 size_seen=size,
                 head=account.head,
@@ -542,7 +554,7 @@ class Follower:
                 (*file.older, *([file.former] if file.former else []))[-GENERATIONS_MAX:],
                 known,
             )
-        if judgement.verdict is not Verdict.SAME:
+        if judgement.verdict is not ShrinkVerdict.SAME:
             judgement = self._known_lost(file, known, account)
             position, quiet_to = (
                 dataclasses.replace(position, settled=known.settled + 1),
@@ -562,7 +574,7 @@ class Follower:
             size > known.size_seen
             and not known.doubted
             and known.offset
-            and are_alike(known.head, known.anchor)
+            and are_lines_equal(known.head, known.anchor)
         ):
             position = dataclasses.replace(position, doubted=True)
             self._doubt(
@@ -581,15 +593,21 @@ class Follower:
         )
         # of an empty file it was not told whether it is a copy: what it may hold by now is cut once
         # it was looked at again
-        cut = self._cut(file, descriptor, position, quiet_to, size, press) if size else Pending(0)
-        if isinstance(cut, Pending):
+        cut = (
+            self._cut(file, descriptor, position, quiet_to, size, press)
+            if size
+            else NoCompleteLine(0)
+        )
+        if isinstance(cut, NoCompleteLine):
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
-        return cut if isinstance(cut, Cut) else None
+        return cut if isinstance(cut, RangeCut) else None
 
-    def _known_lost(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
+    def _known_lost(
+        self, file: TrackedFile, known: FilePosition, account: FileAccount
+    ) -> ShrinkJudgement:
         search = self.elsewhere.of(file)
-        judgement = judge(known.offset, account.shrinks, search, file.kept_to)
+        judgement = judge_shrinks(known.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
             raise RetryLater("what was truncated unread may be in a copy that the next looks find")
         file.counted_from = None
@@ -598,9 +616,9 @@ class Follower:
     def _write_loss(
         self,
         file: TrackedFile,
-        judgement: Judgement,
+        judgement: ShrinkJudgement,
         shrinks: Sequence[Shrink],
-        position: Position,
+        position: FilePosition,
         kept_to: int,
     ) -> None:
         """`kept_to`: see `_kept_to`."""
@@ -617,7 +635,7 @@ class Follower:
             [
                 changes.save_position(file.file_id, position),
                 changes.save_account(file.file_id, position),
-                *changes.lose(loss),
+                *changes.add_loss(loss),
                 *(_end_generation(file, known) if position.generation != known.generation else []),
                 *(
                     [changes.save_kept(file.file_id, position.generation, kept_to)]
@@ -639,28 +657,28 @@ class Follower:
             position.size_seen,
             judgement.lost_bytes,
             f"generation {position.generation} begins"
-            if judgement.verdict is Verdict.REPLACED
+            if judgement.verdict is ShrinkVerdict.REPLACED
             else "reading goes on",
         )
 
-    def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
+    def _passed_over(self, file: TrackedFile, descriptor: int) -> FilePosition | None:
         """Up to where the lines of a copy were, or will be, sent from the file that it is of; what
         comes after is its own.
         """
         now_s = self.clock.monotonic_s()
-        looked = look_at(
+        looked = describe_candidate(
             descriptor,
             self.clock.now_ms() / 1000,
             now_s - file.held_since_s,
             now_s - file.changed_at_s,
         )
-        origin = origin_of(self.files, file, looked)
+        origin = find_origin(self.files, file, looked)
         if origin is None or not (end := _end_of_copy(origin, descriptor)):
             return None
-        return pass_over(self.checkpoint, file, origin, end, looked.read)
+        return skip_copied_bytes(self.checkpoint, file, origin, end, looked.read)
 
     def _check_written(
-        self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int
+        self, file: TrackedFile, body: bytes | memoryview, position: FilePosition, size: int
     ) -> None:
         """Raise RetryLater where NULs are in a range for less than `waits.NULS_S`: a range that is
         spooled is never read again.
@@ -674,7 +692,7 @@ class Follower:
         if now_s - since_s < waits.NULS_S:
             raise RetryLater("it holds NULs, in whose place lines may appear", is_expected=True)
 
-    def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
+    def _doubt(self, file: TrackedFile, what: str, position: FilePosition) -> None:
         loss = Loss(
             source=file.place.source,
             path=file.place.seen_at,
@@ -683,7 +701,9 @@ class Follower:
             unknown=1,
             what=what,
         )
-        self.checkpoint.commit([changes.save_account(file.file_id, position), *changes.lose(loss)])
+        self.checkpoint.commit(
+            [changes.save_account(file.file_id, position), *changes.add_loss(loss)]
+        )
         self.counters.lost(loss)
         _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
 
@@ -691,11 +711,11 @@ class Follower:
         self,
         file: TrackedFile,
         descriptor: int,
-        position: Position,
+        position: FilePosition,
         quiet_to: int,
         end: int,
         press: Press,
-    ) -> Cut | Pending:
+    ) -> RangeCut | NoCompleteLine:
         """`end`: of the content that was found; what is behind it may be NULs."""
         size = max(0, end - position.offset)
 
@@ -709,14 +729,16 @@ class Follower:
         flush_at_s = file.changed_at_s + source.flush_seconds
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
-        found = cut_of(
+        found = cut_for_source(
             source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush
         )
-        is_waiting = isinstance(found, Pending) and not found.searched and joins_lines(source)
+        is_waiting = (
+            isinstance(found, NoCompleteLine) and not found.searched and joins_lines(source)
+        )
         file.flush_at_s = (
             max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None
         )
-        if isinstance(found, Cut):
+        if isinstance(found, RangeCut):
             head = bytes(
                 found.body[: len(position.head)]
             )  # of what no anchor is before, what it begins with tells
@@ -729,15 +751,15 @@ class Follower:
         return found
 
 
-def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
+def _end_generation(file: TrackedFile, known: FilePosition) -> list[Change]:
     return [
         changes.save_former(file.file_id, known),
-        forget_older(file.file_id, known.generation),
-        *depart(known),
+        delete_old_marks(file.file_id, known.generation),
+        *save_departed(known),
     ]
 
 
-def _kept_to(descriptor: int, known: Position, account: Account) -> int:
+def _kept_to(descriptor: int, known: FilePosition, account: FileAccount) -> int:
     """Return up to where a file that was truncated holds what was read before; 0 where it is other
     content, or nothing tells.
 
@@ -746,14 +768,18 @@ def _kept_to(descriptor: int, known: Position, account: Account) -> int:
     more.
     """
     low = account.shrinks[-1].low
-    if len(account.shrinks) > 1 or not is_telling(known) or not known.head.startswith(account.head):
+    if (
+        len(account.shrinks) > 1
+        or not is_identifying(known)
+        or not known.head.startswith(account.head)
+    ):
         return 0
     if low <= len(known.head):
         return low
-    return low if is_marked(known.marks, low, functools.partial(read_at, descriptor)) else 0
+    return low if matches_last_mark(known.marks, low, functools.partial(read_at, descriptor)) else 0
 
 
-def _end_of_copy(origin: Origin, descriptor: int) -> int:
+def _end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
     status = os.fstat(descriptor)
     if not origin.reads_on or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
@@ -795,8 +821,10 @@ class _Timed:
 
 def _acknowledged(file: TrackedFile) -> list[Change]:
     """What takes the delivered ranges out of the spool."""
-    return [unspool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged]
+    return [
+        remove_from_spool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged
+    ]
 
 
-def _on_their_way(file: TrackedFile) -> tuple[Outgoing, ...]:
+def _on_their_way(file: TrackedFile) -> tuple[SpooledRange, ...]:
     return tuple(sent for sent in file.progress.in_flight if not sent.acknowledged)

@@ -31,7 +31,7 @@ from hourmark.clock import Clock
 from hourmark.config.redaction import shown
 from hourmark.errors import HourmarkError
 from hourmark.records.host_reports import HostReport, SourceReport
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.send.client import ServiceLink
 
@@ -42,7 +42,7 @@ class Reporter:
 
     client: ServiceLink
     describe: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
-    throttle: Throttle
+    throttle: ConditionLog
     host_id: str
     host_name: str
     arrived: Callable[[], None]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.errors import HourmarkError
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
@@ -34,7 +34,7 @@ class Senders:
 
     follower: Follower
     schedule: Schedule
-    throttle: Throttle
+    throttle: ConditionLog
     backoff_max_s: float
     failed: Callable[[Exception], None]
 

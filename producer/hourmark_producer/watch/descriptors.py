@@ -17,7 +17,7 @@ from typing import Final
 from hourmark.clock import Clock
 from hourmark.errors import ConfigError
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, TrackedFile
+from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
 
 # connections, one a sender and some; the checkpoint; standard streams; what Python opens for a
 # moment
@@ -27,7 +27,7 @@ _FILES_MAX: Final = 65_536
 _TURN_S: Final = 1.0
 
 
-def granted() -> int:
+def raise_open_file_limit() -> int:
     """Raise the limit of open files of this process, and return how many tracked files may be open.
 
     Raises:
@@ -45,7 +45,7 @@ def granted() -> int:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Descriptors:
+class DescriptorBudget:
     """Decides which tracked files are held open. Used only by the scanning thread.
 
     Attributes:
@@ -55,7 +55,7 @@ class Descriptors:
         limit: Maximum number of open files.
     """
 
-    files: Files
+    files: TrackedFiles
     schedule: Schedule
     clock: Clock
     limit: int

@@ -31,7 +31,7 @@ RECENT_MAX: Final = 500
 _EARLIER: Final = 0.2
 
 
-class Pace:
+class ScanPace:
     """Decides when the next full scan is due.
 
     Used by the scanning thread, whose CPU time it measures.
@@ -82,7 +82,7 @@ class Pace:
         return self._clock.monotonic_s() - self._began_s >= wait_s - self._scan_seconds / 2
 
 
-class Glances:
+class PartialScans:
     """Selects the files to check between two full scans: recently changed and hinted ones."""
 
     def __init__(self, clock: Clock) -> None:

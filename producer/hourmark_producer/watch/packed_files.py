@@ -2,7 +2,7 @@
 
 Compressed files that exist at the first scan of a source are old. So are those whose content was
 last written before the latest scan (compressors keep that time): its file was tracked. A worker
-examines any other (`remainders`, `explaining`). If its content was not read before, it is read as a
+examines any other (`remainders`, `read_state`). If its content was not read before, it is read as a
 file of its own, under the identity of the compressed file. If that cannot be decided, an unknown
 loss is reported. Until it is decided, the source is not caught up.
 """
@@ -18,16 +18,20 @@ from typing import Final
 from hourmark.clock import Clock
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import archives
-from hourmark_producer.checkpoint.archives import Stamp
+from hourmark_producer.checkpoint.archives import ArchiveStamp
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
 from hourmark_producer.files.former_names import former_names
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
-from hourmark_producer.files.remainder import Rest, Stage
+from hourmark_producer.files.remainder import Remainder, RemainderStage
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, Place, TrackedFile
-from hourmark_producer.history.beginnings import Beginnings
+from hourmark_producer.files.tracked_file import FileLocation, TrackedFile, TrackedFiles
+from hourmark_producer.history.beginnings import StartPositions
 from hourmark_producer.watch.retirement import Retirement
 
 AT_ONCE_MAX: Final = 2  # fewer than files whose rest is looked for may be: these are waited for
@@ -38,18 +42,18 @@ _EMPTY_MAX: Final = 256  # bytes of a packed file that holds nothing; its name m
 _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
-class Unseen:
+class NewCompressedFiles:
     """Detects new compressed files and follows their examination. Used by the scanning thread."""
 
     def __init__(
         self,
-        files: Files,
+        files: TrackedFiles,
         checkpoint: Checkpoint,
         schedule: Schedule,
         retirement: Retirement,
-        beginnings: Beginnings,
+        beginnings: StartPositions,
         clock: Clock,
-        identify: Callable[[int], Identity],
+        identify: Callable[[int], FileIdentity],
     ) -> None:
         self._files, self._checkpoint, self._schedule, self._clock = (
             files,
@@ -58,16 +62,16 @@ class Unseen:
             clock,
         )
         self._retirement, self._beginnings, self._identify = retirement, beginnings, identify
-        self._known = checkpoint.read(archives.known)
+        self._known = checkpoint.read(archives.read_archives)
         reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
         self._inodes = {id_: inode for id_, inode in reading if files.has(id_)}
-        self.looked_ms = checkpoint.read(archives.looked)
+        self.looked_ms = checkpoint.read(archives.read_scan_times)
         self._saved_s = clock.monotonic_s()
         self._began_ms = 0
-        self._here: dict[Stamp, str] = {}  # found by this scan, with their paths
+        self._here: dict[ArchiveStamp, str] = {}  # found by this scan, with their paths
         self._complete = True
         self._changed = False
-        self._stood = set[Stamp]()  # for files that were last seen empty
+        self._stood = set[ArchiveStamp]()  # for files that were last seen empty
         self._holding = [
             file for file in files if file.is_packed
         ]  # what files held that were last seen empty, perhaps
@@ -127,7 +131,7 @@ class Unseen:
             self._drop([stamp for stamp in self._known if stamp not in self._here])
         now_s = self._clock.monotonic_s()
         if self._changed or now_s - self._saved_s >= archives.EVERY_S:
-            self._checkpoint.commit(archives.look_at(self.looked_ms))
+            self._checkpoint.commit(archives.save_scan_times(self.looked_ms))
             self._saved_s, self._changed = now_s, False
 
     def follow(self, file: TrackedFile) -> bool:
@@ -144,7 +148,7 @@ class Unseen:
         """
         inode = self._inodes.get(file.file_id)
         stamp = next((stamp for stamp in self._here if stamp.inode == inode), None)
-        if stamp is None and (file.rest is None or file.rest.stage is Stage.LOOKING):
+        if stamp is None and (file.rest is None or file.rest.stage is RemainderStage.LOOKING):
             return self._complete and self._vanished(file)
         if stamp is not None and self._here[stamp] != file.place.seen_at:
             file.place = file.place._replace(seen_at=self._here[stamp])
@@ -152,10 +156,13 @@ class Unseen:
         if rest is None:
             file.unfound += 1
             if stamp is not None and file.unfound >= LOOKS_BEFORE and self._at_work() < AT_ONCE_MAX:
-                file.rest = Rest({file.place.seen_at: stamp.inode % (1 << 64)})
+                file.rest = Remainder({file.place.seen_at: stamp.inode % (1 << 64)})
                 self._schedule.add(file)
             return False
-        if rest.stage in (Stage.LOOKING, Stage.READING) or not self._schedule.is_idle(file):
+        if rest.stage in (
+            RemainderStage.LOOKING,
+            RemainderStage.READING,
+        ) or not self._schedule.is_idle(file):
             return False
         self._decided(file, rest, stamp)
         return True
@@ -195,7 +202,7 @@ class Unseen:
                 return path
         return None
 
-    def _appeared(self, source: str, stamp: Stamp, path: str, looked_ms: int) -> bool:
+    def _appeared(self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int) -> bool:
         """Start examining a new compressed file; return False if that must be repeated."""
         was_set_back = looked_ms > self._began_ms  # the clock: then times tell nothing
         is_old = stamp.mtime_ns // 1_000_000 < looked_ms - _LATER_MS and not was_set_back
@@ -208,7 +215,9 @@ class Unseen:
             with open(path, "rb", opener=_opened) as opened:
                 status, identity = os.fstat(opened.fileno()), self._identify(opened.fileno())
         except PermissionError as error:
-            self._retirement.doubted(source, path, str(error.strerror), [archives.know(stamp)])
+            self._retirement.doubted(
+                source, path, str(error.strerror), [archives.save_archive(stamp)]
+            )
             self._known[stamp] = None
             return True
         except OSError:  # renamed by now, or no room
@@ -222,15 +231,15 @@ class Unseen:
         known_as = file_id(identity.device, identity.inode, identity.birth_ns or stamp.mtime_ns)
         if not self._files.has(known_as):
             self._inodes[known_as] = stamp.inode
-            place = Place(source, path, path)
+            place = FileLocation(source, path, path)
             file = TrackedFile(
-                file_id=known_as, identity=Identity(0, 0, 0), place=place, suspected=True
+                file_id=known_as, identity=FileIdentity(0, 0, 0), place=place, suspected=True
             )
             self._files.add(file)
             self._holding.append(file)
         return True
 
-    def _decided(self, file: TrackedFile, rest: Rest, stamp: Stamp | None) -> None:
+    def _decided(self, file: TrackedFile, rest: Remainder, stamp: ArchiveStamp | None) -> None:
         if not file.suspected:
             self._retirement.packed(file, rest)
             self._know([stamp] if stamp else [])
@@ -249,9 +258,9 @@ class Unseen:
         self._inodes.pop(file.file_id, None)
         return True
 
-    def _let_go(self, file: TrackedFile, doubt: str, stamp: Stamp | None = None) -> None:
+    def _let_go(self, file: TrackedFile, doubt: str, stamp: ArchiveStamp | None = None) -> None:
         if doubt:
-            know = [archives.know(stamp)] if stamp else []
+            know = [archives.save_archive(stamp)] if stamp else []
             self._retirement.doubted(file.place.source, file.place.seen_at, doubt, know)
         self._know([stamp] if stamp else [])
         file.close()
@@ -261,26 +270,26 @@ class Unseen:
     def _at_work(self) -> int:
         return sum(file.rest is not None for file in self._files.packed)
 
-    def _know(self, stamps: list[Stamp]) -> None:
+    def _know(self, stamps: list[ArchiveStamp]) -> None:
         if stamps:
-            self._checkpoint.commit([archives.know(stamp) for stamp in stamps])
+            self._checkpoint.commit([archives.save_archive(stamp) for stamp in stamps])
             self._known |= dict.fromkeys(stamps)
 
-    def _drop(self, gone: list[Stamp]) -> None:
+    def _drop(self, gone: list[ArchiveStamp]) -> None:
         if gone:
-            self._checkpoint.commit(archives.forget(gone))
+            self._checkpoint.commit(archives.delete_archives(gone))
             for stamp in gone:
                 del self._known[stamp]
 
 
-def _stamps(paths: Iterable[str]) -> dict[Stamp, str]:
-    found = dict[Stamp, str]()
+def _stamps(paths: Iterable[str]) -> dict[ArchiveStamp, str]:
+    found = dict[ArchiveStamp, str]()
     for path in paths:
         if path.endswith(PACKED):
             with contextlib.suppress(OSError):
                 status = os.stat(path)  # noqa: PTH116  # each look, and there may be thousands
                 if stat.S_ISREG(status.st_mode):  # a socket cannot be opened
-                    found[Stamp.of(status)] = path
+                    found[ArchiveStamp.of(status)] = path
     return found
 
 
@@ -288,13 +297,15 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _is_empty(path: str, stamp: Stamp) -> bool:
+def _is_empty(path: str, stamp: ArchiveStamp) -> bool:
     if stamp.size > _EMPTY_MAX:
         return False
     try:
-        with contextlib.closing(Plain(_opened(path, os.O_RDONLY | os.O_CLOEXEC), path)) as plain:
+        with contextlib.closing(
+            DecompressedReader(_opened(path, os.O_RDONLY | os.O_CLOEXEC), path)
+        ) as plain:
             return not plain.read(1)
-    except (CutOff, Damaged, OSError):
+    except (CompressedFileIncomplete, CompressedFileDamaged, OSError):
         return False
 
 

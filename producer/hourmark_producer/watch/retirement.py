@@ -14,19 +14,19 @@ from hourmark_producer.checkpoint import archives, forgotten
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
 from hourmark_producer.counters import Counters, Loss
-from hourmark_producer.files import waits
-from hourmark_producer.files.fingerprints import Verdict, judge, nowhere, unread
-from hourmark_producer.files.remainder import Rest, Stage
+from hourmark_producer.files import fingerprints, waits
+from hourmark_producer.files.fingerprints import ShrinkVerdict, find_nothing, judge_shrinks
+from hourmark_producer.files.remainder import Remainder, RemainderStage
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import (
     NEVER,
-    Account,
-    Files,
-    Position,
-    Progress,
+    FileAccount,
+    FilePosition,
+    FileProgress,
     TrackedFile,
+    TrackedFiles,
 )
-from hourmark_producer.history.elsewhere import Elsewhere
+from hourmark_producer.history.lost_content import LostContentFinder
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,11 +46,11 @@ class Retirement:
         clock: The clock.
     """
 
-    files: Files
+    files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
     counters: Counters
-    elsewhere: Elsewhere
+    elsewhere: LostContentFinder
     clock: Clock
 
     def deleted(self, file: TrackedFile) -> None:
@@ -109,7 +109,7 @@ class Retirement:
             file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
         )
 
-    def packed(self, file: TrackedFile, rest: Rest) -> None:
+    def packed(self, file: TrackedFile, rest: Remainder) -> None:
         """Stop tracking a file whose remainder was read from a compressed file.
 
         Args:
@@ -142,18 +142,18 @@ class Retirement:
         The next file with its inode has the same file id, so that file begins with the next
         generation.
         """
-        position = Position(
+        position = FilePosition(
             generation=file.progress.position.generation + 1,
             settled=file.progress.position.settled + 1,
         )
         place = file.place._replace(missing=True)
         end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
-        end += archives.depart(file.progress.position, unread, high=self._account(file).high)
+        end += archives.save_departed(file.progress.position, unread, high=self._account(file).high)
         self._count(file, what, end, known_to_end=known_to_end)
         file.close()
         file.place, file.progress, file.observed, file.deleted = (
             place,
-            Progress(position=position),
+            FileProgress(position=position),
             NEVER,
             False,
         )
@@ -184,7 +184,7 @@ class Retirement:
             f"is not read{others}: the clock was set back, and whether it was made since the "
             "latest look cannot be told"
         )
-        self._doubt(source, paths[0], why, archives.look_at(looked_ms), unknown=len(paths))
+        self._doubt(source, paths[0], why, archives.save_scan_times(looked_ms), unknown=len(paths))
 
     def _doubt(
         self, source: str, path: str, what: str, also: Iterable[Change], *, unknown: int = 1
@@ -197,7 +197,7 @@ class Retirement:
             unknown=unknown,
             what=f"it {what}",
         )
-        self.checkpoint.commit([*also, *changes.lose(loss)])
+        self.checkpoint.commit([*also, *changes.add_loss(loss)])
         self.counters.lost(loss)
         _LOG.warning("%s %s; loss is unknown", path, what)
 
@@ -213,9 +213,9 @@ class Retirement:
         """
         assert file.place.missing, "what is not missing may be read"
         end = [
-            *changes.forget_file(file.file_id),
-            *archives.depart(file.progress.position),
-            *forgotten.forget(file),
+            *changes.delete_file(file.file_id),
+            *archives.save_departed(file.progress.position),
+            *forgotten.save_forgotten(file),
         ]
         self.checkpoint.commit(end)
         _LOG.info(
@@ -236,8 +236,8 @@ class Retirement:
     ) -> None:
         high = 0 if file.place.missing else self._account(file).high
         end = [
-            *changes.forget_file(file.file_id),
-            *archives.depart(file.progress.position, unread, high=high),
+            *changes.delete_file(file.file_id),
+            *archives.save_departed(file.progress.position, unread, high=high),
         ]
         self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
@@ -263,7 +263,7 @@ class Retirement:
             unknown=unknown,
             what=f"{what}: what was written after the last look is unknown" if unknown else what,
         )
-        self.checkpoint.commit([*end, *(changes.lose(loss) if lost or unknown else [])])
+        self.checkpoint.commit([*end, *(changes.add_loss(loss) if lost or unknown else [])])
         self.counters.lost(loss)
         _LOG.log(
             logging.WARNING if lost or unknown else logging.INFO,
@@ -278,19 +278,23 @@ class Retirement:
             ", and what was written to it after the last look, if anything" if unknown else "",
         )
 
-    def _account(self, file: TrackedFile) -> Account:
+    def _account(self, file: TrackedFile) -> FileAccount:
         return file.observed.of(file.progress)
 
     def _lost_with(self, file: TrackedFile) -> int:
         account, offset, rest = self._account(file), file.progress.position.offset, file.rest
         # to its end: what is left of it is no line
-        is_read = rest is not None and rest.stage is Stage.FINISHED and rest.truncated_at is None
-        find = nowhere if is_read else self.elsewhere.of(file)
-        judgement = judge(offset, account.shrinks, find, file.kept_to)
-        read_to, kept_to = (
-            (0, 0) if judgement.verdict is Verdict.REPLACED else (offset, file.kept_to)
+        is_read = (
+            rest is not None and rest.stage is RemainderStage.FINISHED and rest.truncated_at is None
         )
-        return judgement.lost_bytes + unread(account.high, read_to, account.head, find, kept_to)
+        find = find_nothing if is_read else self.elsewhere.of(file)
+        judgement = judge_shrinks(offset, account.shrinks, find, file.kept_to)
+        read_to, kept_to = (
+            (0, 0) if judgement.verdict is ShrinkVerdict.REPLACED else (offset, file.kept_to)
+        )
+        return judgement.lost_bytes + fingerprints.count_unread_bytes(
+            account.high, read_to, account.head, find, kept_to
+        )
 
 
 def _why_no_rest(file: TrackedFile) -> str:

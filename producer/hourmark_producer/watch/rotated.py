@@ -16,21 +16,21 @@ from typing import Final
 
 from hourmark.config.groups import TailedSource
 from hourmark_producer.files.former_names import DATE_DIGITS, without_numbers
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.patterns import PACKED, Findings, entries, is_named_by
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.patterns import PACKED, PatternFindings, list_folder, matches_any_glob
 from hourmark_producer.files.tracked_file import TrackedFile
 
 _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel's behind
 
 
-class Rotated:
+class RotatedFileSearch:
     """Searches for files that were rotated away before a scan. Used by the scanning thread."""
 
     def __init__(
         self,
         sources: Sequence[TailedSource],
         looked_ms: Mapping[str, int],
-        identify: Callable[[int], Identity],
+        identify: Callable[[int], FileIdentity],
     ) -> None:
         """Create the search state of all sources.
 
@@ -49,7 +49,7 @@ class Rotated:
         self._untold = dict[str, dict[str, os.stat_result]]()  # by source
         self._identify = identify
 
-    def add_to(self, source: str, findings: Findings, now_ms: int) -> None:
+    def add_to(self, source: str, findings: PatternFindings, now_ms: int) -> None:
         """Search for rotated files if a search is due, and add them to the findings of a scan.
 
         Args:
@@ -66,7 +66,7 @@ class Rotated:
         was_set_back = now_ms < self._since_ms[source]  # the clock: then times tell nothing
         since_ns = self._since_ms[source] * 1_000_000 - _COARSE_NS
         for folder in list(findings.folders):
-            for entry in entries(folder, findings):
+            for entry in list_folder(folder, findings):
                 if self._was_of(source, entry.path):
                     try:
                         if not was_set_back:
@@ -125,13 +125,13 @@ class Rotated:
         formers = [
             name
             for name in without_numbers(path, digits_min=DATE_DIGITS)
-            if is_named_by(name, settings.paths)
+            if matches_any_glob(name, settings.paths)
         ]
-        return any(not is_named_by(name, settings.exclude) for name in formers) and not is_named_by(
-            path, self._all_paths
-        )
+        return any(
+            not matches_any_glob(name, settings.exclude) for name in formers
+        ) and not matches_any_glob(path, self._all_paths)
 
-    def _add(self, entry: os.DirEntry[str], since_ns: int, findings: Findings) -> None:
+    def _add(self, entry: os.DirEntry[str], since_ns: int, findings: PatternFindings) -> None:
         status = entry.stat(follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode) or status.st_mtime_ns < since_ns:
             return

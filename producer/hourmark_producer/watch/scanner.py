@@ -21,34 +21,46 @@ from hourmark.config.groups import TailedSource
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint import forgotten
-from hourmark_producer.checkpoint.accounts import keep_accounts
+from hourmark_producer.checkpoint.accounts import save_changed_accounts
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files import waits
-from hourmark_producer.files.examination import is_anchored, look_into, read_at
+from hourmark_producer.files.examination import examine, is_anchored, read_at
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.patterns import Findings, Pattern, check_mounted, look
-from hourmark_producer.files.remainder import Stage
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.patterns import (
+    PathPattern,
+    PatternFindings,
+    check_mounted,
+    scan_patterns,
+)
+from hourmark_producer.files.remainder import RemainderStage
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, Place, Position, Progress, Seen, TrackedFile
-from hourmark_producer.history.beginnings import Beginnings
-from hourmark_producer.history.copies import awaited_origins, is_telling
-from hourmark_producer.history.remainders import Rests
-from hourmark_producer.watch.descriptors import Descriptors
-from hourmark_producer.watch.packed_files import Unseen
+from hourmark_producer.files.tracked_file import (
+    FileLocation,
+    FilePosition,
+    FileProgress,
+    ScanResult,
+    TrackedFile,
+    TrackedFiles,
+)
+from hourmark_producer.history.beginnings import StartPositions
+from hourmark_producer.history.copies import awaited_origins, is_identifying
+from hourmark_producer.history.remainders import RemainderFinder
+from hourmark_producer.watch.descriptors import DescriptorBudget
+from hourmark_producer.watch.packed_files import NewCompressedFiles
 from hourmark_producer.watch.retirement import Retirement
-from hourmark_producer.watch.rotated import Rotated
+from hourmark_producer.watch.rotated import RotatedFileSearch
 
 
-def target(path: str) -> str:
+def resolve_links(path: str) -> str:
     """Return the path that symbolic links in `path` resolve to; empty if there are none."""
     real = os.path.realpath(path)
     return real if real != path else ""
 
 
-def is_as_it_was(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
+def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
     """Return whether a file is unchanged and at rest, so that a scan can skip it."""
     is_unchanged = file.observed.stamp == (status.st_size, status.st_mtime_ns)
     return (
@@ -59,7 +71,7 @@ def is_as_it_was(file: TrackedFile, source: str, path: str, status: os.stat_resu
     )
 
 
-def is_still_at(file: TrackedFile, findings: Findings) -> bool:
+def is_still_at(file: TrackedFile, findings: PatternFindings) -> bool:
     """Return whether a file's latest path still leads to it in these findings."""
     status = findings.files.get(file.place.seen_at)
     return status is not None and (status.st_dev, status.st_ino) == (
@@ -75,7 +87,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(kw_only=True)
-class Scanner:
+class FileScanner:
     """Keeps the tracked files in step with the file system. Used by one thread.
 
     Attributes:
@@ -94,21 +106,21 @@ class Scanner:
     """
 
     sources: Sequence[TailedSource]
-    files: Files
+    files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
     retirement: Retirement
-    rests: Rests
+    rests: RemainderFinder
     generations: Generations
-    throttle: Throttle
+    throttle: ConditionLog
     clock: Clock
-    identify: Callable[[int], Identity]
-    descriptors: Descriptors
-    beginnings: Beginnings
+    identify: Callable[[int], FileIdentity]
+    descriptors: DescriptorBudget
+    beginnings: StartPositions
 
     def __post_init__(self) -> None:
         self._patterns = {
-            source.name: [Pattern(path) for path in source.paths] for source in self.sources
+            source.name: [PathPattern(path) for path in source.paths] for source in self.sources
         }
         self._found: set[TrackedFile] = set()  # by this scan
         self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
@@ -118,7 +130,7 @@ class Scanner:
         self._awaited: set[TrackedFile] | None = None  # of this scan, once somebody asks
         self._forgot_s = self.clock.monotonic_s()
         self._receiving = {source.name for source in self.sources if source.input is not None}
-        self._unseen = Unseen(
+        self._unseen = NewCompressedFiles(
             self.files,
             self.checkpoint,
             self.schedule,
@@ -127,9 +139,9 @@ class Scanner:
             self.clock,
             self.identify,
         )
-        self._rotated = Rotated(self.sources, self._unseen.looked_ms, self.identify)
+        self._rotated = RotatedFileSearch(self.sources, self._unseen.looked_ms, self.identify)
 
-    def scan(self, number: int) -> Seen:
+    def scan(self, number: int) -> ScanResult:
         """Scan every source once, then search for the tracked files that were not found.
 
         Args:
@@ -141,7 +153,7 @@ class Scanner:
         Raises:
             CheckpointFailed: New files cannot be saved and are not tracked.
         """
-        seen = Seen()
+        seen = ScanResult()
         self._number = number
         self._found, self._awaited = set(), None
         self.descriptors.begin()
@@ -169,7 +181,7 @@ class Scanner:
         self._unseen.end()
         self._forget_departed()
         seen.has_waiting = self._give_turns(seen.astir)
-        keep_accounts(self.checkpoint, seen.astir)
+        save_changed_accounts(self.checkpoint, seen.astir)
         self.files.looks += 1
         return seen
 
@@ -203,13 +215,13 @@ class Scanner:
                 unsettled |= status.st_nlink == 0
             except OSError:  # the full look says what it is
                 unsettled = True
-        keep_accounts(self.checkpoint, changed)
+        save_changed_accounts(self.checkpoint, changed)
         return unsettled
 
-    def _look_until_settled(self, source: str, began_ms: int) -> Findings:
+    def _look_until_settled(self, source: str, began_ms: int) -> PatternFindings:
         for _ in range(LOOKS_MAX):
             at_s = self.clock.monotonic_s()
-            findings = look(self._patterns[source])
+            findings = scan_patterns(self._patterns[source])
             self._rotated.add_to(source, findings, began_ms)
             self._name_packed(source, findings)
             self.beginnings.saw(source, findings)
@@ -226,10 +238,10 @@ class Scanner:
         return findings
 
     def _meet(
-        self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings
+        self, source: str, path: str, status: os.stat_result, at_s: float, findings: PatternFindings
     ) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
-        if file is not None and is_as_it_was(file, source, path, status):
+        if file is not None and is_unchanged(file, source, path, status):
             self._found.add(file)
             return
         if file is None and self.beginnings.was_left_out(source, path, status):
@@ -303,7 +315,7 @@ class Scanner:
                 self.schedule.add(file)
         return file, status
 
-    def _match(self, descriptor: int, identity: Identity) -> TrackedFile | None:
+    def _match(self, descriptor: int, identity: FileIdentity) -> TrackedFile | None:
         """Return the tracked file with this identity, or this inode and content; None if none.
 
         The birth time of a file changes when overlayfs copies it up, or when it is restored in
@@ -312,7 +324,11 @@ class Scanner:
         if (file := self.files.match(identity)) is not None:
             return file
         here = self.files.at_inode(identity.device, identity.inode)
-        if here is None or here.descriptor is not None or not is_telling(here.progress.position):
+        if (
+            here is None
+            or here.descriptor is not None
+            or not is_identifying(here.progress.position)
+        ):
             return None
         position = here.progress.position
         is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(
@@ -320,17 +336,19 @@ class Scanner:
         )
         return here if is_it else None
 
-    def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
+    def _adopt(
+        self, source: str, path: str, descriptor: int, identity: FileIdentity
+    ) -> TrackedFile:
         file = self._match(descriptor, identity)
         if file is None:
             known_as, position = self._beginning(source, descriptor, identity)
             file = TrackedFile(
                 file_id=known_as,
                 identity=identity,
-                place=Place(source, path, path),
-                progress=Progress(position=position, quiet_to=position.offset),
+                place=FileLocation(source, path, path),
+                progress=FileProgress(position=position, quiet_to=position.offset),
             )
-            file.target = target(path)
+            file.target = resolve_links(path)
             self.descriptors.hold(file, descriptor)
             self.files.add(file)
             self._added.add(file)
@@ -344,9 +362,13 @@ class Scanner:
             self._move(file, file.place.source, path)
         return file
 
-    def _beginning(self, source: str, descriptor: int, identity: Identity) -> tuple[str, Position]:
+    def _beginning(
+        self, source: str, descriptor: int, identity: FileIdentity
+    ) -> tuple[str, FilePosition]:
         """Return the id and the start position of a file that is not tracked."""
-        if (known := self.checkpoint.read(lambda db: forgotten.find(db, identity))) is not None:
+        if (
+            known := self.checkpoint.read(lambda db: forgotten.find_forgotten(db, identity))
+        ) is not None:
             return known
         known_as = file_id(*identity)
         generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
@@ -358,7 +380,7 @@ class Scanner:
         owner = file.place.source if file.place.source in self._patterns else source
         file.place, file.target = (
             file.place._replace(source=owner, seen_at=path, missing=False),
-            target(path),
+            resolve_links(path),
         )
         self._moved.add(file)
 
@@ -366,7 +388,7 @@ class Scanner:
         before, progress, found, size = file.observed, file.progress, None, None
         may_differ = before.has_room or (status.st_size, status.st_mtime_ns) != before.stamp
         if file.descriptor is not None and may_differ:
-            found, status, size = look_into(file.descriptor, progress.position)
+            found, status, size = examine(file.descriptor, progress.position)
         file.observed = before.next(status, at_s, progress, found, size)
         if len(file.observed.account.shrinks) > max(
             progress.position.offset > 0, len(before.account.shrinks)
@@ -414,7 +436,7 @@ class Scanner:
             self.schedule.add(file)
         return bool(added)
 
-    def _follow_unfound(self, seen: Seen) -> None:
+    def _follow_unfound(self, seen: ScanResult) -> None:
         """Search for tracked files that no pattern found, as they were renamed or deleted."""
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
@@ -541,7 +563,7 @@ class Scanner:
             file, [*paths, *self._packed.get(file.place.source, ())]
         ) or self._unseen.is_asked(file):
             return False
-        is_packed = file.rest is not None and file.rest.stage is Stage.FINISHED
+        is_packed = file.rest is not None and file.rest.stage is RemainderStage.FINISHED
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
             return False  # it would be forgotten
         if file.rest is not None and is_packed:
@@ -611,7 +633,7 @@ class Scanner:
         finally:
             os.close(descriptor)
 
-    def _name_empty(self, source: str, findings: Findings) -> None:
+    def _name_empty(self, source: str, findings: PatternFindings) -> None:
         if findings.files:
             self._empty.discard(source)
         elif source not in self._empty and source not in self._receiving:
@@ -622,7 +644,7 @@ class Scanner:
                 source,
             )
 
-    def _name_packed(self, source: str, findings: Findings) -> None:
+    def _name_packed(self, source: str, findings: PatternFindings) -> None:
         if new := findings.compressed - self._packed.get(source, set()):
             more = f", and {len(new) - 5} more" if len(new) > 5 else ""
             _LOG.info(

@@ -9,10 +9,10 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.cut.lines import Limits
+from hourmark_producer.cut.lines import RangeLimits
 from hourmark_producer.cut.range_sizes import QUICK_S, SLOW_S, RangeSizes
 
-MOST = Limits(800_000, 4_000_000)
+MOST = RangeLimits(800_000, 4_000_000)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_a_slow_answer_halves_what_it_was_for_and_those_of_one_moment_count_once
 ) -> None:
     for _ in range(8):
         sizes.acknowledged(800_000, SLOW_S + 1)
-    assert sizes.limits == Limits(400_000, 4_000_000)
+    assert sizes.limits == RangeLimits(400_000, 4_000_000)
     sizes.acknowledged(400_000, SLOW_S + 1)
     assert sizes.limits.range_bytes == 200_000
 
@@ -50,7 +50,7 @@ def test_they_are_never_smaller_than_the_least(sizes: RangeSizes) -> None:
     for _ in range(20):
         sizes.too_large(sizes.limits.range_bytes)
     assert sizes.limits.range_bytes == 65_536
-    assert RangeSizes(Limits(1024, 4096), 65_536).limits.range_bytes == 1024
+    assert RangeSizes(RangeLimits(1024, 4096), 65_536).limits.range_bytes == 1024
 
 
 def test_quick_answers_let_them_grow_again_but_not_those_of_small_ranges(sizes: RangeSizes) -> None:

@@ -11,8 +11,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark_producer.files.tracked_file import Files, TrackedFile
-from hourmark_producer.history.copies import Looked, Origin, origin_of
+from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
+from hourmark_producer.history.copies import CopyCandidate, CopyOrigin, find_origin
 
 
 def test_copytruncate_does_not_duplicate_everything_though_the_copy_matches(
@@ -289,8 +289,8 @@ def test_a_copy_that_is_begun_while_it_is_looked_at(
     copy = host.logs / "app.log.1"
     copy.touch()
 
-    def slow(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
-        origin = origin_of(files, file, looked)
+    def slow(files: TrackedFiles, file: TrackedFile, looked: CopyCandidate) -> CopyOrigin | None:
+        origin = find_origin(files, file, looked)
         if looked.size == 0 and file.place.seen_at == str(copy):
             copy.write_bytes(lines(100))
         return origin

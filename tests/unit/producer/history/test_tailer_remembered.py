@@ -32,7 +32,7 @@ def test_a_file_is_remembered_until_what_may_be_its_copy_was_looked_into(
         inode = host.app.stat().st_ino
         host.app.with_name("app.log.1").write_bytes(host.app.read_bytes())
         take_inode(host.app, inode)
-        until_s, ask = time.monotonic() + 1.0, copies.origin_of
+        until_s, ask = time.monotonic() + 1.0, copies.find_origin
 
         def late(*given: Any) -> Any:
             if time.monotonic() < until_s:

@@ -19,8 +19,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import Tailer as TailerConfig
-from hourmark_producer.checkpoint.books import Balance
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.checkpoint.books import SourceBalance
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Losses
 from hourmark_producer.report.metrics import Numbers, exposition
 from hourmark_producer.report.probes import Health, answering
@@ -28,7 +28,7 @@ from hourmark_producer.send.services import ServiceStanding
 
 NUMBERS = Numbers(
     balances={
-        'a"\\\n': Balance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)
+        'a"\\\n': SourceBalance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)
     },
     losses={'a"\\\n': Losses(5, 7)},
     files={'a"\\\n': 9},
@@ -168,7 +168,7 @@ def test_it_is_not_well_while_the_checkpoint_cannot_be_written(
 
 def test_a_standstill_of_scans_is_told() -> None:
     clock = FakeClock()
-    health = Health(clock, Throttle(clock), 60)
+    health = Health(clock, ConditionLog(clock), 60)
     clock.advance(61)
     assert len(health.reasons()) == 3
     health.scanned(0, waiting=False)

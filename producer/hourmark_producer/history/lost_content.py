@@ -19,10 +19,14 @@ from typing import Final
 
 from hourmark_producer.checkpoint import archives
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain
-from hourmark_producer.files.fingerprints import are_alike
-from hourmark_producer.files.remainder import NOTHING, Known, compare
-from hourmark_producer.files.tracked_file import Files, TrackedFile
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
+from hourmark_producer.files.fingerprints import are_lines_equal
+from hourmark_producer.files.remainder import NOTHING, KnownContent, compare_content
+from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
 from hourmark_producer.history.copies import OFFSET_MIN, begins_alike, held_copy_size
 
 _Begun = Callable[[bytes], int]  # its bytes, if it begins so
@@ -31,7 +35,7 @@ LOOKS: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Elsewhere:
+class LostContentFinder:
     """Searches all tracked files for lost content. Safe to use from several threads.
 
     Attributes:
@@ -39,12 +43,12 @@ class Elsewhere:
         checkpoint: Holds the positions of files that are gone.
     """
 
-    files: Files
+    files: TrackedFiles
     checkpoint: Checkpoint
 
-    def of(self, file: TrackedFile) -> Search:
+    def of(self, file: TrackedFile) -> LostContentSearch:
         """Return a search for the lost contents of one file, for a single count of losses."""
-        return Search(
+        return LostContentSearch(
             lambda: [*_followed(self.files, file), *self._over()],
             lambda: held_copy_size(self.files, file),
         )
@@ -59,13 +63,13 @@ class Elsewhere:
         return self.files.looks < file.counted_from + LOOKS
 
     def _over(self) -> Iterator[_Begun]:
-        departed = self.checkpoint.read(archives.departed)
+        departed = self.checkpoint.read(archives.read_departed)
         return (
             functools.partial(_read, past.head, past.offset) for past in departed if past.anchor
         )  # else nothing was read
 
 
-class Search:
+class LostContentSearch:
     """A search for lost contents of one file. Each file found accounts for one content only.
 
     Attributes:
@@ -93,7 +97,7 @@ class Search:
             return self._copied()
         if self._left is None:
             self._left = self._begin()
-        if len(head) < OFFSET_MIN or are_alike(head, b""):  # anything may begin so
+        if len(head) < OFFSET_MIN or are_lines_equal(head, b""):  # anything may begin so
             return 0
         sizes = [one(head) for one in self._left]
         most = max(sizes, default=0)
@@ -102,7 +106,7 @@ class Search:
         return most
 
 
-def _followed(files: Files, file: TrackedFile) -> Iterator[_Begun]:
+def _followed(files: TrackedFiles, file: TrackedFile) -> Iterator[_Begun]:
     for other in files:
         if other is file or other.place.source != file.place.source:
             continue
@@ -129,9 +133,9 @@ def _read(known: bytes, size: int, head: bytes) -> int:
 
 
 def _packed(path: str, head: bytes) -> int:
-    with contextlib.suppress(OSError, CutOff, Damaged):
+    with contextlib.suppress(OSError, CompressedFileIncomplete, CompressedFileDamaged):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with contextlib.closing(Plain(descriptor, path)) as plain:
-            content = compare(plain, Known(head, 0, b"", 0), lambda: None)
+        with contextlib.closing(DecompressedReader(descriptor, path)) as plain:
+            content = compare_content(plain, KnownContent(head, 0, b"", 0), lambda: None)
             return 0 if content is None or content.readable == NOTHING else content.readable
     return 0

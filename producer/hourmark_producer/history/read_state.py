@@ -11,14 +11,14 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_alike
-from hourmark_producer.files.tracked_file import Files, Position, TrackedFile
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_lines_equal
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile, TrackedFiles
 from hourmark_producer.history.copies import OFFSET_MIN
 
 _BLOCK_BYTES: Final = 1 << 16
 
 
-class Answer(enum.Enum):
+class ReadState(enum.Enum):
     """Whether the content of a compressed file was read before.
 
     READ and UNREAD are certain. UNTOLD: it cannot be decided. NOT_YET: it will be decidable later.
@@ -30,7 +30,7 @@ class Answer(enum.Enum):
     NOT_YET = "not yet"  # something will
 
 
-class Past(NamedTuple):
+class KnownPast(NamedTuple):
     """Content of a file that was read, or will be.
 
     Attributes:
@@ -55,11 +55,11 @@ class Past(NamedTuple):
     def is_telling(self) -> bool:
         """Whether the known bytes are sufficient to identify the content."""
         enough = len(self.head or self.anchor) >= OFFSET_MIN and not 0 < self.offset < OFFSET_MIN
-        return enough and not are_alike(self.head, self.anchor)
+        return enough and not are_lines_equal(self.head, self.anchor)
 
 
-class Told(NamedTuple):
-    """The result of `ask`.
+class ReadStateResult(NamedTuple):
+    """The result of `determine_read_state`.
 
     Attributes:
         answer: Whether the content was read.
@@ -67,17 +67,19 @@ class Told(NamedTuple):
             None.
     """
 
-    answer: Answer
-    past: Past | None = None
+    answer: ReadState
+    past: KnownPast | None = None
 
 
-class Stream(Protocol):
+class ContentStream(Protocol):
     """Source of decompressed content, from its start."""
 
     def read(self, count: int, /) -> bytes: ...
 
 
-def pasts(files: Files, departed: Iterable[Position], of: TrackedFile) -> list[Past]:
+def known_contents(
+    files: TrackedFiles, departed: Iterable[FilePosition], of: TrackedFile
+) -> list[KnownPast]:
     """Return the known contents of all files, to compare a compressed file with.
 
     Args:
@@ -86,7 +88,7 @@ def pasts(files: Files, departed: Iterable[Position], of: TrackedFile) -> list[P
         of: The compressed file, which is excluded.
     """
     made = [
-        Past(
+        KnownPast(
             position.head,
             position.offset,
             position.anchor,
@@ -101,14 +103,14 @@ def pasts(files: Files, departed: Iterable[Position], of: TrackedFile) -> list[P
     return [past for past in made if past.head or past.offset]
 
 
-def _of_file(file: TrackedFile) -> list[Past]:
+def _of_file(file: TrackedFile) -> list[KnownPast]:
     progress = file.progress  # one consistent moment
     position, account = progress.position, file.observed.of(progress)
     awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
     settles = bool(account.shrinks) and not file.is_gone
     ends = [(position, awaited, file.retired), (file.former, False, True)]
     made = [
-        Past(known.head, known.offset, known.anchor, more, is_over, settles)
+        KnownPast(known.head, known.offset, known.anchor, more, is_over, settles)
         for known, more, is_over in ends
         if known and known.offset
     ]
@@ -118,11 +120,13 @@ def _of_file(file: TrackedFile) -> list[Past]:
     if not (file.is_gone or is_small) and (
         account.shrinks or not position.offset
     ):  # what it holds now will be read in its place
-        made.append(Past(account.head, 0, b"", awaited=True if account.shrinks else awaited))
+        made.append(KnownPast(account.head, 0, b"", awaited=True if account.shrinks else awaited))
     return made
 
 
-def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> Told:
+def determine_read_state(
+    content: ContentStream, known: Iterable[KnownPast], pause: Callable[[], object]
+) -> ReadStateResult:
     """Determine whether content was read before. Reads only as much as the decision needs.
 
     Args:
@@ -136,7 +140,7 @@ def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> 
     left = sorted(
         (past for past in known if window.startswith(past.head)), key=lambda past: past.offset
     )
-    found = list[Past]()
+    found = list[KnownPast]()
     while left:
         while left and left[0].offset <= start + len(window):
             past = left.pop(0)
@@ -150,20 +154,20 @@ def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> 
     return _answer(found, any(past.head for past in left), start + len(window))
 
 
-def _answer(found: list[Past], is_beginning: bool, size: int) -> Told:
+def _answer(found: list[KnownPast], is_beginning: bool, size: int) -> ReadStateResult:
     telling = [past for past in found if past.is_telling and (past.offset or not past.awaited)]
     is_over = all(past.is_over for past in telling)
     if any(past.settles for past in telling) or (is_over and any(past.awaited for past in found)):
-        return Told(
-            Answer.NOT_YET
+        return ReadStateResult(
+            ReadState.NOT_YET
         )  # of two that begin so, the other may be the one that was packed
     if telling:
-        return Told(
-            Answer.READ,
+        return ReadStateResult(
+            ReadState.READ,
             max(telling, key=lambda past: (past.offset, past.counted_to)) if is_over else None,
         )
     if (
         any(size in (past.offset, len(past.head)) for past in found) and size < HEAD_BYTES
     ):  # equal to the byte
-        return Told(Answer.READ)
-    return Told(Answer.UNTOLD if found or is_beginning else Answer.UNREAD)
+        return ReadStateResult(ReadState.READ)
+    return ReadStateResult(ReadState.UNTOLD if found or is_beginning else ReadState.UNREAD)

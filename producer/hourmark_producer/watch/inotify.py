@@ -39,7 +39,7 @@ FOLDERS_MAX: Final = 8192
 _LOG = logging.getLogger(__name__)
 
 
-class Hinted(NamedTuple):
+class FolderNotifications(NamedTuple):
     """The notifications since the previous call.
 
     Attributes:
@@ -51,7 +51,7 @@ class Hinted(NamedTuple):
     moved: bool
 
 
-class Hints:
+class InotifyWatcher:
     """Watches folders with inotify. Used by one thread.
 
     Without inotify, or beyond its limits, there are no notifications.
@@ -108,7 +108,7 @@ class Hints:
             self._complain(errno.ENOSPC)
         return len(self._watches) > before
 
-    def take(self) -> Hinted:
+    def take(self) -> FolderNotifications:
         """Return the notifications since the previous call, without waiting."""
         written, moved = set[str](), False
         for watch, what, name in self._events():
@@ -121,7 +121,7 @@ class Hints:
                 self._forget(watch)
             if what & ~(_MODIFY | _IGNORED):
                 moved = True
-        return Hinted(written, moved)
+        return FolderNotifications(written, moved)
 
     def _events(self) -> Iterator[tuple[int, int, str]]:
         for _ in range(_READS_MAX if self._queue is not None else 0):

@@ -22,7 +22,7 @@ from hourmark_producer.counters import Loss, Losses
 _WAIT_S = 5.0
 
 
-class Spooled(NamedTuple):
+class UnacknowledgedRange(NamedTuple):
     """The location of a range that is not acknowledged yet.
 
     Attributes:
@@ -36,7 +36,7 @@ class Spooled(NamedTuple):
     end: int
 
 
-class KnownFile(NamedTuple):
+class CheckpointedFile(NamedTuple):
     """One tracked file, as the checkpoint contains it.
 
     Attributes:
@@ -64,7 +64,7 @@ class KnownFile(NamedTuple):
     high: int
     device: int
     inode: int
-    spooled: tuple[Spooled, ...]
+    spooled: tuple[UnacknowledgedRange, ...]
     anchor: bytes = b""  # what stood before the offset
 
     @property
@@ -73,7 +73,7 @@ class KnownFile(NamedTuple):
         return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 
-class Peek(NamedTuple):
+class CheckpointSnapshot(NamedTuple):
     """The content of a checkpoint as of one moment.
 
     Attributes:
@@ -85,13 +85,13 @@ class Peek(NamedTuple):
     """
 
     host_id: str
-    files: list[KnownFile]
+    files: list[CheckpointedFile]
     losses: dict[str, Losses]
     occasions: list[Loss]
-    books: books.Books | None  # None: of a version that kept none
+    books: books.AccountingSnapshot | None  # None: of a version that kept none
 
 
-def peek(path: Path) -> Peek:
+def read_snapshot(path: Path) -> CheckpointSnapshot:
     """Return the content of a checkpoint without changing it.
 
     Args:
@@ -106,19 +106,19 @@ def peek(path: Path) -> Peek:
             f"there is no checkpoint at {path}: no tailer has run with this "
             "tailer.state_dir; `hourmark tail` starts one"
         )
-    with opened(path) as db:
+    with open_read_only(path) as db:
         ((host_id,),) = db.execute("SELECT host_id FROM meta").fetchall()
         tables = {
             name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
         }
-        kept = books.read(db) if {"totals", "accounts"} <= tables else None
+        kept = books.read_accounting(db) if {"totals", "accounts"} <= tables else None
         losses = dict(db.execute("SELECT source, bytes FROM losses").fetchall())
         unknown = (
             dict(db.execute("SELECT source, occasions FROM unknown").fetchall())
             if "unknown" in tables
             else {}
         )
-        return Peek(
+        return CheckpointSnapshot(
             host_id=host_id,
             files=list(_files(db, tables)),
             losses={
@@ -131,7 +131,7 @@ def peek(path: Path) -> Peek:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open an existing checkpoint read-only, as a context manager that yields the connection.
 
     All reads within the context see one moment.
@@ -159,16 +159,16 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         ) from error
 
 
-def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[KnownFile]:
+def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[CheckpointedFile]:
     account = (
         "LEFT JOIN accounts a ON a.file_id = f.file_id AND a.generation = f.generation"
         if "accounts" in tables
         else "LEFT JOIN (SELECT NULL AS file_id, NULL AS high) a ON a.file_id = f.file_id"
     )
-    place = ", ".join(f"json_extract(range, '$.{name}')" for name in Spooled._fields)
-    spooled = defaultdict[str, list[Spooled]](list)
+    place = ", ".join(f"json_extract(range, '$.{name}')" for name in UnacknowledgedRange._fields)
+    spooled = defaultdict[str, list[UnacknowledgedRange]](list)
     for file_id, *fields in db.execute(f"SELECT file_id, {place} FROM ranges ORDER BY sequence"):  # noqa: S608
-        spooled[file_id].append(Spooled(*fields))
+        spooled[file_id].append(UnacknowledgedRange(*fields))
     rows = db.execute(
         # names of this module
         "SELECT f.file_id, source, path, seen_at, missing, f.generation, offset, "  # noqa: S608
@@ -188,7 +188,7 @@ def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[KnownFile]:
         inode,
         anchor,
     ) in rows:
-        yield KnownFile(
+        yield CheckpointedFile(
             file_id,
             source,
             os.fsdecode(file_path),
