@@ -67,7 +67,7 @@ class ConditionLog:
             )
         _LOG.log(level, "%s", message)
 
-    def over(self, key: str) -> None:
+    def resolve(self, key: str) -> None:
         """End the condition with this key and log its end; do nothing if it is not ongoing."""
         if key in self._ongoing:
             with self._lock:
@@ -95,7 +95,7 @@ class ConditionLog:
                 for condition, _ in zip(self._ongoing.values(), range(SHOWN_MAX), strict=False)
             ]
 
-    def was_met(self, keys: Iterable[str], within_s: float) -> bool:
+    def occurred_within(self, keys: Iterable[str], within_s: float) -> bool:
         """Return whether an ongoing condition with one of these keys occurred recently.
 
         Args:

@@ -68,7 +68,7 @@ class Counters:
         self.dead_letters = 0
         self.delivered_at_ms: int | None = None
 
-    def acknowledged(self, count: int, answer: RangeAnswer, at_ms: int | None = None) -> None:
+    def count_acknowledged(self, count: int, answer: RangeAnswer, at_ms: int | None = None) -> None:
         """Count a range that the delivery service acknowledged.
 
         Args:
@@ -83,7 +83,7 @@ class Counters:
             self.events += answer.events
             self.dead_letters += answer.dead_letters
 
-    def lost(self, loss: Loss) -> None:
+    def add_loss(self, loss: Loss) -> None:
         """Add a loss that the checkpoint already contains to the totals of its source."""
         with self._lock:
             before = self._losses.get(loss.source, Losses())
@@ -96,7 +96,7 @@ class Counters:
         with self._lock:
             return self._losses.get(source, Losses())
 
-    def losses_in_all(self) -> Losses:
+    def total_losses(self) -> Losses:
         """Return the total losses of all sources."""
         with self._lock:
             every = self._losses.values()

@@ -320,7 +320,7 @@ class Tailer:
             )
             self._pace.end(is_urgent=True)
             return None
-        self._throttle.over("scan")
+        self._throttle.resolve("scan")
         self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
         for path, problem in seen.all_problems().items():
             self._throttle.warn(
@@ -329,14 +329,14 @@ class Tailer:
             )
         if readings_ms:
             targets: dict[str, list[Target]] = {source: [] for source in seen.complete}
-            for file in seen.astir:  # of all others all is acknowledged
+            for file in seen.active_files:  # of all others all is acknowledged
                 if file.place.source in targets:
                     targets[file.place.source].append(Target.of(file))
             for source, those in targets.items():
                 self._caught_up[source].begin(readings_ms, those, at_s)
         self._glances.begin(self.files)
         self._spools.release()
-        self._pending.count(seen.astir)
+        self._pending.count(seen.active_files)
         self._pace.end(is_urgent=is_urgent or seen.has_waiting or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
         if self._hints.watch(folders) or len(seen.complete) < len(self._caught_up):
@@ -355,7 +355,7 @@ class Tailer:
             )
             unsettled = True
         else:
-            self._throttle.over("scan")
+            self._throttle.resolve("scan")
             self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
         if unsettled or hinted.moved:
             self._pace.want()
@@ -484,5 +484,5 @@ class Tailer:
             len(self.files),
             rate,
             self._pending.by_source().total(),
-            *self._counters.losses_in_all(),
+            *self._counters.total_losses(),
         )

@@ -29,7 +29,7 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
     pending, saved = list[Change](), dict[TrackedFile, FileAccount]()
     for file in files:
         progress = file.progress  # one consistent moment
-        account = file.observed.of(progress)
+        account = file.observed.account_since(progress)
         unread = (
             account.shrinks
             or account.high > progress.position.offset

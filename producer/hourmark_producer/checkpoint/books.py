@@ -286,7 +286,7 @@ def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
         return None
     if missing:
         return 0
-    account = file.observed.of(progress)
+    account = file.observed.account_since(progress)
     judgement = judge_shrinks(row.offset, account.shrinks)
     return judgement.lost_bytes + max(
         0, account.high - (0 if judgement.verdict is ShrinkVerdict.REPLACED else row.offset)

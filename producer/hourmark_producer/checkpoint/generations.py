@@ -80,7 +80,7 @@ class Generations:
                     "user may write"
                 ) from error
 
-    def of(self, file_id: str, head: bytes) -> int:
+    def find_generation(self, file_id: str, head: bytes) -> int:
         """Return the generation of a file that the checkpoint does not contain.
 
         Args:

@@ -119,7 +119,7 @@ class BodyFile:
         self._taken |= placed
         return placed
 
-    def settled(self, left: Collection[int]) -> None:
+    def free(self, left: Collection[int]) -> None:
         """Free the space of ranges that a durable transaction removed.
 
         Space of earlier failed transactions is freed as well.
@@ -131,7 +131,7 @@ class BodyFile:
             self._taken.pop(sequence, None)
         self._doubted.clear()
 
-    def doubt(self, put: Collection[int]) -> None:
+    def keep_reserved(self, put: Collection[int]) -> None:
         """Keep the space of ranges reserved whose transaction failed.
 
         Their rows may still be on disk until the next durable transaction.
@@ -287,9 +287,9 @@ def settle_bodies(bodies: BodyFile, changes: Sequence[Change], *, done: bool) ->
         done: Whether the transaction is durable; otherwise it was rolled back.
     """
     if done:
-        bodies.settled([row[0] for sql, row in changes if sql is _UNSPOOL])
+        bodies.free([row[0] for sql, row in changes if sql is _UNSPOOL])
     else:
-        bodies.doubt([row[0] for sql, row in changes if sql is _SPOOL])
+        bodies.keep_reserved([row[0] for sql, row in changes if sql is _SPOOL])
 
 
 def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:

@@ -39,7 +39,7 @@ class RangeSizes:
         """Limits for the next range."""
         return self._limits
 
-    def acknowledged(self, count: int, seconds: float) -> None:
+    def record_acknowledged(self, count: int, seconds: float) -> None:
         """Adapt the limit to an acknowledged range.
 
         Args:
@@ -53,7 +53,7 @@ class RangeSizes:
         elif seconds < QUICK_S and count > self._limits.range_bytes // 2:
             self._set(2 * self._limits.range_bytes)
 
-    def failed(self, count: int, seconds: float) -> None:
+    def record_failure(self, count: int, seconds: float) -> None:
         """Adapt the limit to a failed request. A fast failure does not change it.
 
         Args:
@@ -63,7 +63,7 @@ class RangeSizes:
         if seconds > SLOW_S:
             self._set(min(self._limits.range_bytes, count // 2))
 
-    def too_large(self, count: int) -> None:
+    def record_too_large(self, count: int) -> None:
         """Lower the limit after all services rejected a range of `count` bytes as too large.
 
         Ranges stay smaller until a service accepts a larger one.

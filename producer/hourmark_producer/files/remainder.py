@@ -190,7 +190,7 @@ class Remainder:
         self._start, self._window = 0, b""  # of plain content
 
     @property
-    def reads_in(self) -> int | None:
+    def reading_inode(self) -> int | None:
         """The inode of the file that the remainder is read from; None if none is being read."""
         return self.candidates.get(self.found_in) if self.stage is RemainderStage.READING else None
 

@@ -176,7 +176,7 @@ class FileObservation:
     base_s: float
     allocated: int = -1  # the file's size
 
-    def of(self, progress: FileProgress) -> FileAccount:
+    def account_since(self, progress: FileProgress) -> FileAccount:
         """Return the account since the latest examination, which `progress` records.
 
         Returns an account without changes if this observation is older than that examination.
@@ -202,7 +202,7 @@ class FileObservation:
             found: Fingerprints, or None if the file was not opened.
             size: Content size in bytes, or None if the file was not opened.
         """
-        account = self.of(progress)
+        account = self.account_since(progress)
         if size is None:
             size = (
                 self.size if self.stamp == (status.st_size, status.st_mtime_ns) else status.st_size
@@ -218,7 +218,7 @@ class FileObservation:
         )
 
     @property
-    def has_room(self) -> bool:
+    def ends_with_nuls(self) -> bool:
         """Whether the file ends with NULs.
 
         Lines that are written in their place do not change its size, and perhaps not its time.
@@ -323,7 +323,7 @@ class TrackedFile:
     def is_blank(self) -> bool:
         """Whether no content of the file was ever observed."""
         progress = self.progress  # one consistent moment
-        account = self.observed.of(progress)
+        account = self.observed.account_since(progress)
         nothing = progress.position.offset == progress.position.generation == account.high == 0
         return nothing and not (account.shrinks or progress.in_flight)
 
@@ -344,7 +344,7 @@ class TrackedFile:
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """Whether the file is present, unchanged and completely acknowledged."""
         progress, size = self.progress, self.observed.size  # one consistent moment
         position = progress.position
@@ -360,14 +360,18 @@ class TrackedFile:
                 or self.retired
             )
             and self.rest is None
-            and not self.observed.has_room
+            and not self.observed.ends_with_nuls
         )
 
     @property
     def pending_bytes(self) -> int:
         """Number of bytes that are not acknowledged, including an unterminated last line."""
         progress = self.progress
-        seen = self.observed.size if self.observed.size >= 0 else self.observed.of(progress).high
+        seen = (
+            self.observed.size
+            if self.observed.size >= 0
+            else self.observed.account_since(progress).high
+        )
         known = max(seen, progress.position.size_seen)
         unread = 0 if self.is_gone else max(0, known - progress.position.offset)
         return unread + sum(sent.bytes for sent in progress.in_flight)
@@ -377,9 +381,9 @@ class TrackedFile:
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
-        self.drop_rest()
+        self.drop_remainder()
 
-    def drop_rest(self) -> None:
+    def drop_remainder(self) -> None:
         """Close and discard the search for a remainder, if there is one."""
         if self.rest is not None:
             self.rest.close()
@@ -427,11 +431,11 @@ class TrackedFiles:
         """Return whether a file with this id is tracked."""
         return file_id in self._by_id
 
-    def first_seen_at(self, path: str) -> Iterator[TrackedFile]:
+    def with_name(self, path: str) -> Iterator[TrackedFile]:
         """Yield files first found at this path or with it as another name, latest first."""
         return reversed(self._by_name.get(path, ()))
 
-    def also_at(self, file: TrackedFile, path: str) -> None:
+    def add_other_name(self, file: TrackedFile, path: str) -> None:
         """Record another name of a file. Only the latest 8 names are kept."""
         if path == file.place.path or path in file.other_names:
             return
@@ -489,7 +493,7 @@ class TrackedFiles:
         )
         return elsewhere if elsewhere is not None and elsewhere.descriptor is None else None
 
-    def moved(self, file: TrackedFile, identity: FileIdentity) -> None:
+    def update_identity(self, file: TrackedFile, identity: FileIdentity) -> None:
         """Update a file's identity after its device number or birth time changed."""
         self._unindex(file)
         file.identity = identity
@@ -522,7 +526,7 @@ class ScanResult:
         complete: Names of the sources that were scanned completely.
         problems: Error of each path that could not be scanned, by source.
         folders: Folders that were listed or in which a file was looked up.
-        astir: Files that are not at rest, see `TrackedFile.is_at_rest`.
+        active_files: Files that are not at rest, see `TrackedFile.is_up_to_date`.
         has_waiting: Whether files wait to be opened because too many are open.
     """
 
@@ -531,7 +535,9 @@ class ScanResult:
     folders: set[str] = dataclasses.field(
         default_factory=set
     )  # that were listed, or where a file was looked for
-    astir: list[TrackedFile] = dataclasses.field(default_factory=list)  # all but those at rest
+    active_files: list[TrackedFile] = dataclasses.field(
+        default_factory=list
+    )  # all but those at rest
     has_waiting: bool = False  # files wait for their turn to be opened
 
     def all_problems(self) -> dict[str, OSError]:

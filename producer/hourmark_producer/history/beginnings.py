@@ -89,10 +89,10 @@ class StartPositions:
         """
         self._begun |= self._written
 
-    def saw(self, source: str, findings: PatternFindings) -> None:
+    def record_scan(self, source: str, findings: PatternFindings) -> None:
         """Record the result of scanning a source.
 
-        `written_with` and `committed` then refer to this source.
+        `changes_for` and `committed` then refer to this source.
         """
         self._seen = source if _was_seen(findings) else None
         if left_out := self._left_out.get(source):
@@ -100,7 +100,7 @@ class StartPositions:
                 path: inode for path, inode in left_out.items() if path in findings.files
             }
 
-    def leaves_out(self, source: str, path: str, status: os.stat_result) -> bool:
+    def should_exclude(self, source: str, path: str, status: os.stat_result) -> bool:
         """Return whether the settings of a source exclude a file that is not tracked."""
         settings = self._sources[source]
         oldest_s = settings.ignore_older_seconds
@@ -111,7 +111,7 @@ class StartPositions:
         """Return whether the setting `exclude` of a source matches this path."""
         return matches_any_glob(path, self._sources[source].exclude)
 
-    def leave_out(self, source: str, path: str, status: os.stat_result) -> None:
+    def record_excluded(self, source: str, path: str, status: os.stat_result) -> None:
         """Record that an untracked file is excluded, so that it need not be opened again.
 
         Logs the first five excluded paths of a source.
@@ -121,10 +121,10 @@ class StartPositions:
             _LOG.info("source %s: %s is left out, by exclude or ignore_older_seconds", source, path)
         left_out[path] = (status.st_dev, status.st_ino)
 
-    def was_left_out(self, source: str, path: str, status: os.stat_result) -> bool:
+    def is_known_excluded(self, source: str, path: str, status: os.stat_result) -> bool:
         """Return whether a file was recorded as excluded and still is."""
         inode = self._left_out.get(source, {}).get(path)
-        return inode == (status.st_dev, status.st_ino) and self.leaves_out(source, path, status)
+        return inode == (status.st_dev, status.st_ino) and self.should_exclude(source, path, status)
 
     def position(self, source: str, descriptor: int, generation: int) -> FilePosition:
         """Return the position at which a new file is read first.
@@ -147,7 +147,7 @@ class StartPositions:
             return FilePosition(generation=generation)
         return at_last_line(descriptor, generation)
 
-    def written_with(self, added: Iterable[TrackedFile]) -> list[Change]:
+    def changes_for(self, added: Iterable[TrackedFile]) -> list[Change]:
         """Return the changes to commit together with new files of the latest scanned source.
 
         They save positions after the start, count the bytes before as skipped, and record the first
@@ -165,7 +165,7 @@ class StartPositions:
         return made
 
     def committed(self, added: Iterable[TrackedFile]) -> None:
-        """Record that new files and the changes of `written_with` are durable.
+        """Record that new files and the changes of `changes_for` are durable.
 
         Logs how many bytes of each file are skipped.
         """

@@ -110,7 +110,7 @@ def find_origin(files: TrackedFiles, file: TrackedFile, looked: CopyCandidate) -
     size, read, is_new, growing = looked
     head = read(0, HEAD_BYTES)
     for other in _namesakes(files, file):
-        seen = other.observed.of(other.progress).head
+        seen = other.observed.account_since(other.progress).head
         if _will_be_read(files, other) and begins_alike(seen, head):
             raise RetryLater(
                 f"it begins like {other.place.seen_at}, of which nothing is read yet",
@@ -198,7 +198,7 @@ def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> Cop
 
 def _is_truncated(other: TrackedFile) -> bool:
     """Return whether a truncation was observed and not yet accounted for."""
-    return other.rest is not None or bool(other.observed.of(other.progress).shrinks)
+    return other.rest is not None or bool(other.observed.account_since(other.progress).shrinks)
 
 
 def _is_part(
@@ -276,7 +276,9 @@ def begins_alike(one: bytes, other: bytes) -> bool:
 def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
     """Return the files that must be kept because an unexamined file may be their copy."""
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
-    unread = [file for file in untouched if file.observed.of(file.progress).high >= OFFSET_MIN]
+    unread = [
+        file for file in untouched if file.observed.account_since(file.progress).high >= OFFSET_MIN
+    ]
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
@@ -340,7 +342,7 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
     Compares their first names, other names, and what is at those paths now.
     """
     for name in former_names(file.place.path):
-        others = list(files.first_seen_at(name))
+        others = list(files.with_name(name))
         with contextlib.suppress(OSError):
             status = os.stat(name)  # noqa: PTH116
             if (

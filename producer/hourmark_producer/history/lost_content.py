@@ -46,14 +46,14 @@ class LostContentFinder:
     files: TrackedFiles
     checkpoint: Checkpoint
 
-    def of(self, file: TrackedFile) -> LostContentSearch:
+    def search_for(self, file: TrackedFile) -> LostContentSearch:
         """Return a search for the lost contents of one file, for a single count of losses."""
         return LostContentSearch(
             lambda: [*_followed(self.files, file), *self._over()],
             lambda: held_copy_size(self.files, file),
         )
 
-    def may_come(self, file: TrackedFile) -> bool:
+    def may_be_found_later(self, file: TrackedFile) -> bool:
         """Return whether a later scan may still find a copy, so that counting the loss should wait.
 
         The first call for a file starts the period of `LOOKS` scans.
@@ -73,13 +73,13 @@ class LostContentSearch:
     """A search for lost contents of one file. Each file found accounts for one content only.
 
     Attributes:
-        was_asked: Whether anything was searched for.
+        was_used: Whether anything was searched for.
     """
 
     def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
         self._begin, self._copied = begin, copied
         self._left: list[_Begun] | None = None
-        self.was_asked = False  # whether anything was looked for
+        self.was_used = False  # whether anything was looked for
 
     def __call__(self, head: bytes, read_to: int) -> int:
         """Return how many bytes of lost content are held by other files; 0 if none.
@@ -92,7 +92,7 @@ class LostContentSearch:
         Raises:
             CheckpointFailed: The positions of files that are gone cannot be read.
         """
-        self.was_asked = True
+        self.was_used = True
         if read_to:
             return self._copied()
         if self._left is None:
@@ -114,7 +114,11 @@ def _followed(files: TrackedFiles, file: TrackedFile) -> Iterator[_Begun]:
             yield functools.partial(_packed, other.place.seen_at)
             continue
         progress = other.progress  # one consistent moment
-        position, account, rest = progress.position, other.observed.of(progress), other.rest
+        position, account, rest = (
+            progress.position,
+            other.observed.account_since(progress),
+            other.rest,
+        )
         size = position.offset
         if rest is not None:
             size = max(size, rest.readable)

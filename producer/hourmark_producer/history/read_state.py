@@ -21,12 +21,12 @@ _BLOCK_BYTES: Final = 1 << 16
 class ReadState(enum.Enum):
     """Whether the content of a compressed file was read before.
 
-    READ and UNREAD are certain. UNTOLD: it cannot be decided. NOT_YET: it will be decidable later.
+    READ and UNREAD are certain. UNDECIDED: it cannot be decided. NOT_YET: it will be decidable later.
     """
 
     READ = "read"
     UNREAD = "unread"
-    UNTOLD = "untold"  # nothing tells
+    UNDECIDED = "untold"  # nothing tells
     NOT_YET = "not yet"  # something will
 
 
@@ -52,7 +52,7 @@ class KnownPast(NamedTuple):
     counted_to: int = 0
 
     @property
-    def is_telling(self) -> bool:
+    def is_identifying(self) -> bool:
         """Whether the known bytes are sufficient to identify the content."""
         enough = len(self.head or self.anchor) >= OFFSET_MIN and not 0 < self.offset < OFFSET_MIN
         return enough and not are_lines_equal(self.head, self.anchor)
@@ -105,7 +105,7 @@ def known_contents(
 
 def _of_file(file: TrackedFile) -> list[KnownPast]:
     progress = file.progress  # one consistent moment
-    position, account = progress.position, file.observed.of(progress)
+    position, account = progress.position, file.observed.account_since(progress)
     awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
     settles = bool(account.shrinks) and not file.is_gone
     ends = [(position, awaited, file.retired), (file.former, False, True)]
@@ -155,7 +155,7 @@ def determine_read_state(
 
 
 def _answer(found: list[KnownPast], is_beginning: bool, size: int) -> ReadStateResult:
-    telling = [past for past in found if past.is_telling and (past.offset or not past.awaited)]
+    telling = [past for past in found if past.is_identifying and (past.offset or not past.awaited)]
     is_over = all(past.is_over for past in telling)
     if any(past.settles for past in telling) or (is_over and any(past.awaited for past in found)):
         return ReadStateResult(
@@ -170,4 +170,4 @@ def _answer(found: list[KnownPast], is_beginning: bool, size: int) -> ReadStateR
         any(size in (past.offset, len(past.head)) for past in found) and size < HEAD_BYTES
     ):  # equal to the byte
         return ReadStateResult(ReadState.READ)
-    return ReadStateResult(ReadState.UNTOLD if found or is_beginning else ReadState.UNREAD)
+    return ReadStateResult(ReadState.UNDECIDED if found or is_beginning else ReadState.UNREAD)

@@ -176,8 +176,8 @@ class _Opened(NamedTuple):
 class RemainderFinder:
     """Finds and reads remainders of all files.
 
-    The scanner calls `await_of`; the worker that has a file calls `next_cut` and
-    `next_of_truncated`.
+    The scanner calls `is_remainder_pending`; the worker that has a file calls `next_cut` and
+    `next_cut_of_truncated`.
 
     Attributes:
         files: All tracked files.
@@ -206,7 +206,7 @@ class RemainderFinder:
             set[int]
         ]()  # inodes of packed files that a rest was looked for in, and none was told to be it
 
-    def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
+    def is_remainder_pending(self, file: TrackedFile, paths: Iterable[str]) -> bool:
         """Return whether the remainder of a vanished file is still being searched for or read.
 
         Starts a search if there are candidates and fewer than `AT_ONCE_MAX` searches are active.
@@ -216,7 +216,7 @@ class RemainderFinder:
             paths: Paths where its remainder may be.
         """
         if file.rest is None:
-            shrinks = file.observed.of(file.progress).shrinks
+            shrinks = file.observed.account_since(file.progress).shrinks
             rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
             if rest is None:
                 return False
@@ -263,7 +263,7 @@ class RemainderFinder:
         rest.end(RemainderStage.FINISHED)
         return None
 
-    def next_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
+    def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
         """Return the next range that a truncated file lost unread; None if no copy holds more.
 
         Args:
@@ -282,7 +282,7 @@ class RemainderFinder:
             file.rest = rest
         found = self.next_cut(file, file.rest)
         if found is None:
-            file.drop_rest()
+            file.drop_remainder()
         with self._lock:
             (self._of_truncated.discard if found is None else self._of_truncated.add)(file)
         return found
@@ -296,7 +296,7 @@ class RemainderFinder:
                 )
 
     def _find(self, file: TrackedFile, rest: Remainder) -> None:
-        position, account = file.progress.position, file.observed.of(file.progress)
+        position, account = file.progress.position, file.observed.account_since(file.progress)
         if rest.truncated_at is not None:
             known = KnownContent(rest.head, position.offset, position.anchor, rest.truncated_at)
         else:
@@ -356,14 +356,14 @@ class RemainderFinder:
                     self._pause,
                 )
         except (CompressedFileIncomplete, CompressedFileDamaged):
-            answer, past = ReadState.UNTOLD, None
+            answer, past = ReadState.UNDECIDED, None
         if answer is ReadState.NOT_YET:
             raise RetryLater(f"{path} may be what another file held, which is looked at first")
         # than was read of it before it was over, or counted as lost
         has_more = past is not None and content.readable > max(past.offset, past.counted_to)
         if (answer is ReadState.READ and not has_more) or content.readable == 0:
             return rest.end(RemainderStage.NOWHERE)
-        if answer is ReadState.UNTOLD or content.flaw:
+        if answer is ReadState.UNDECIDED or content.flaw:
             if any(_is_sought(other) for other in self.files):
                 raise RetryLater(f"{path} may be what a file that vanished was packed into")
             why = content.flaw or "too little is known to tell whether it was read before"
@@ -422,7 +422,7 @@ class RemainderFinder:
         except (
             FileNotFoundError
         ) as error:  # renamed by now; where to, the next looks at its folder tell
-            file.drop_rest()
+            file.drop_remainder()
             file.unfound = 1  # it is not where it was, and the count begins anew
             raise RetryLater(f"{path} was there, and is looked for again") from error
         except (CompressedFileIncomplete, CompressedFileDamaged, _NotTheRemainder):
@@ -529,7 +529,7 @@ class RemainderFinder:
 
     def _keep_size(self, file: TrackedFile, size: int) -> None:
         progress = file.progress
-        account = file.observed.of(progress)
+        account = file.observed.account_since(progress)
         position = dataclasses.replace(
             progress.position, size_seen=max(account.high, size), head=account.head
         )
@@ -585,7 +585,10 @@ def _is_sought(file: TrackedFile) -> bool:
 
 
 def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Remainder | None:
-    account, candidates = file.observed.of(file.progress), find_compressed_candidates(file, paths)
+    account, candidates = (
+        file.observed.account_since(file.progress),
+        find_compressed_candidates(file, paths),
+    )
     is_telling_at_all = bool(account.head) and not are_lines_equal(
         account.head, file.progress.position.anchor
     )

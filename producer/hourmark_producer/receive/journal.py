@@ -365,7 +365,7 @@ class Journal:
         if status or self._follows:
             self._fail(f"ended with status {status}: {said or 'it said nothing'}")
             return
-        self._receiver.throttle.over(f"journal {self._receiver.source}")
+        self._receiver.throttle.resolve(f"journal {self._receiver.source}")
         if self._awaited or (
             self._is_doubted and not self._is_there()
         ):  # nothing is behind its place, nor is it itself

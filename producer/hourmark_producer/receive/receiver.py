@@ -78,7 +78,7 @@ class ReceivingLosses:
             return False
         self._pending, self._told_s = {}, now_s
         for loss in losses:
-            self._counters.lost(loss)
+            self._counters.add_loss(loss)
             _LOG.warning(
                 "source %s, %s: %s; %d bytes are known to be lost%s",
                 loss.source,
@@ -292,7 +292,7 @@ class Receiver:
         self._lines = []
         try:
             self.segments.append(content)
-            self.throttle.over(f"spool disk {self.source}")
+            self.throttle.resolve(f"spool disk {self.source}")
         except Unsynced:
             raise
         except OSError as error:

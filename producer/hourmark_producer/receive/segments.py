@@ -259,7 +259,7 @@ def _cut_to_lines(descriptor: int, read_to: int) -> int:
 
 
 def _correct(file: TrackedFile, size: int, checkpoint: Checkpoint) -> None:
-    account, position = file.observed.of(file.progress), file.progress.position
+    account, position = file.observed.account_since(file.progress), file.progress.position
     if max(account.high, position.size_seen) <= size:
         return
     position = dataclasses.replace(position, size_seen=size)

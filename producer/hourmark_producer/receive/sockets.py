@@ -341,7 +341,7 @@ class Tls:
         if self._watched.changed():
             try:
                 self._context = _context(self._settings)
-                self._throttle.over(_GROUP)
+                self._throttle.resolve(_GROUP)
             except ConfigError as error:
                 self._throttle.warn(_GROUP, f"{error}. The certificates of before stay in use")
         return self._context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)

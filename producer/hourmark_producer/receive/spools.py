@@ -174,7 +174,7 @@ class Spools:
                 )
                 file.observed, file.saved = NEVER, None
             segments.remove(name)
-            self.throttle.over(f"release {file.place.source}")
+            self.throttle.resolve(f"release {file.place.source}")
         except (OSError, CheckpointFailed) as error:
             self.throttle.warn(
                 f"release {file.place.source}",

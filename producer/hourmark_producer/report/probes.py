@@ -183,6 +183,6 @@ class Health:
                 for at_s, what in standstills
                 if now_s - at_s > self._unwell_s
             ]
-        if self._conditions.was_met(CHECKPOINT_KEYS, _MET_WITHIN_S):
+        if self._conditions.occurred_within(CHECKPOINT_KEYS, _MET_WITHIN_S):
             found.append("the checkpoint cannot be written: is the disk full?")
         return found

@@ -40,7 +40,7 @@ def summed_up(
     """At the end of a run. `reasons`: of dead letters, by source."""
     files = list(files)
     waiting = {file.place.seen_at: file.pending_bytes for file in files if file.pending_bytes}
-    losses = counters.losses_in_all()
+    losses = counters.total_losses()
     return Summary(
         host_id=host_id,
         files=len(files),

@@ -394,7 +394,7 @@ class Follower:
             raise problem
 
     def _acknowledge(self, file: TrackedFile, outgoing: SpooledRange, answer: RangeAnswer) -> None:
-        self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
+        self.counters.count_acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.refused.take(outgoing.range, answer.dead_letter_reasons)
         file.failures, file.window = 0, min(file.window + 1, self.window_max)
         sent = tuple(
@@ -535,14 +535,14 @@ class Follower:
         found, _, size = examine(descriptor, before.position)
         now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
         known = before.position
-        account = observed.of(before).next(size, found, known)
+        account = observed.account_since(before).next(size, found, known)
         judgement = judge_shrinks(known.offset, account.shrinks)
         position, quiet_to = (
             dataclasses.replace(known, size_seen=size, head=account.head),
             before.quiet_to,
         )
         if judgement.verdict is ShrinkVerdict.REPLACED:
-            if unread := self.rests.next_of_truncated(file, account.shrinks[0].high):
+            if unread := self.rests.next_cut_of_truncated(file, account.shrinks[0].high):
                 return unread
             position = FilePosition(
                 generation=known.generation + 1,
@@ -606,9 +606,9 @@ class Follower:
     def _known_lost(
         self, file: TrackedFile, known: FilePosition, account: FileAccount
     ) -> ShrinkJudgement:
-        search = self.elsewhere.of(file)
+        search = self.elsewhere.search_for(file)
         judgement = judge_shrinks(known.offset, account.shrinks, search, file.kept_to)
-        if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
+        if judgement.lost_bytes and search.was_used and self.elsewhere.may_be_found_later(file):
             raise RetryLater("what was truncated unread may be in a copy that the next looks find")
         file.counted_from = None
         return judgement
@@ -646,7 +646,7 @@ class Follower:
         )
         if kept_to:
             file.kept = position.generation, kept_to
-        self.counters.lost(loss)
+        self.counters.add_loss(loss)
         _LOG.warning(
             "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there "
             "now; lost unread: %d bytes, "
@@ -704,7 +704,7 @@ class Follower:
         self.checkpoint.commit(
             [changes.save_account(file.file_id, position), *changes.add_loss(loss)]
         )
-        self.counters.lost(loss)
+        self.counters.add_loss(loss)
         _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
 
     def _cut(
@@ -784,7 +784,7 @@ def _end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
     if not origin.reads_on or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
     end, rest = end_of_lines(descriptor), origin.file.rest
-    if rest is not None and rest.reads_in == status.st_ino:
+    if rest is not None and rest.reading_inode == status.st_ino:
         return min(
             end, rest.readable
         )  # what was written to the copy since it was opened there is its own
@@ -810,12 +810,12 @@ class _Timed:
         try:
             answer = self._sent.answer()
         except TooLarge:
-            self._sizes.too_large(self._count)
+            self._sizes.record_too_large(self._count)
             raise
         except Busy:
-            self._sizes.failed(self._count, self._clock.monotonic_s() - self._began_s)
+            self._sizes.record_failure(self._count, self._clock.monotonic_s() - self._began_s)
             raise
-        self._sizes.acknowledged(self._count, self._clock.monotonic_s() - self._began_s)
+        self._sizes.record_acknowledged(self._count, self._clock.monotonic_s() - self._began_s)
         return answer
 
 

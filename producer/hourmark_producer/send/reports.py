@@ -71,7 +71,7 @@ class Reporter:
                 "hello", f"no delivery service yet: {error}; asked again until there is one"
             )
             return False
-        self.throttle.over("hello")
+        self.throttle.resolve("hello")
         return True
 
     def _tell_of_clocks(self) -> None:
@@ -84,7 +84,7 @@ class Reporter:
                     f"{shown(service.name)}: {trouble}; no range is given its time. Set it right",
                 )
             else:
-                self.throttle.over(key)
+                self.throttle.resolve(key)
 
     def send(self, *, goodbye: bool = False) -> bool:
         """One report; whether it arrived."""
@@ -96,7 +96,7 @@ class Reporter:
         except HourmarkError as error:
             self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
             return False
-        self.throttle.over("report")
+        self.throttle.resolve("report")
         self.arrived_at_ms = self.clock.now_ms()
         return True
 

@@ -121,11 +121,11 @@ class PendingBytes:
         self._schedule = schedule
         self._some = set(files)  # that have something pending, or may have
 
-    def count(self, astir: Iterable[TrackedFile]) -> None:
+    def count(self, active_files: Iterable[TrackedFile]) -> None:
         """Update after a full scan, given all files that are not at rest."""
         with self._lock:
             touched = self._schedule.touched(forget=True)
-            self._some = touched | {file for file in astir if file.pending_bytes}
+            self._some = touched | {file for file in active_files if file.pending_bytes}
 
     def by_source(self) -> Counter[str]:
         """Return the number of pending bytes by source; sources without any are absent."""

@@ -81,11 +81,11 @@ class NewCompressedFiles:
         self._began_ms, self._here, self._complete = self._clock.now_ms(), {}, True
         return self._began_ms
 
-    def reads(self, source: str) -> bool:
+    def is_reading(self, source: str) -> bool:
         """Return whether compressed files of this source are being read or examined."""
         return any(file.place.source == source for file in self._files.packed)
 
-    def saw(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
+    def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
         """Process the compressed files that a scan of a source found.
 
         Args:
@@ -167,14 +167,14 @@ class NewCompressedFiles:
         self._decided(file, rest, stamp)
         return True
 
-    def is_asked(self, file: TrackedFile) -> bool:
+    def may_be_under_examination(self, file: TrackedFile) -> bool:
         """Return whether a file last seen empty may be in a compressed file under examination."""
         return file.is_blank and any(
             other.suspected and other.place.source == file.place.source
             for other in self._files.packed
         )
 
-    def holds(self, file: TrackedFile) -> str | None:
+    def find_compressed_form(self, file: TrackedFile) -> str | None:
         """Return the compressed file that a file which was last seen empty may have become.
 
         Each compressed file is returned for one file only.
@@ -215,7 +215,7 @@ class NewCompressedFiles:
             with open(path, "rb", opener=_opened) as opened:
                 status, identity = os.fstat(opened.fileno()), self._identify(opened.fileno())
         except PermissionError as error:
-            self._retirement.doubted(
+            self._retirement.report_unreadable(
                 source, path, str(error.strerror), [archives.save_archive(stamp)]
             )
             self._known[stamp] = None
@@ -223,7 +223,7 @@ class NewCompressedFiles:
         except OSError:  # renamed by now, or no room
             return False
         if any(
-            self._beginnings.leaves_out(source, name, status)
+            self._beginnings.should_exclude(source, name, status)
             for name in (path, *former_names(path))
         ):
             self._know([stamp])
@@ -241,7 +241,7 @@ class NewCompressedFiles:
 
     def _decided(self, file: TrackedFile, rest: Remainder, stamp: ArchiveStamp | None) -> None:
         if not file.suspected:
-            self._retirement.packed(file, rest)
+            self._retirement.retire_packed(file, rest)
             self._know([stamp] if stamp else [])
         else:
             self._let_go(file, rest.flaw, stamp)
@@ -249,19 +249,21 @@ class NewCompressedFiles:
 
     def _vanished(self, file: TrackedFile) -> bool:
         file.unfound += 1
-        if file.unfound < 2 * LOOKS_BEFORE or not self._schedule.unless_busy(file, file.drop_rest):
+        if file.unfound < 2 * LOOKS_BEFORE or not self._schedule.unless_busy(
+            file, file.drop_remainder
+        ):
             return False
         if file.suspected:
             self._let_go(file, "it vanished before it was looked into")
         else:
-            self._retirement.missing(file)
+            self._retirement.mark_missing(file)
         self._inodes.pop(file.file_id, None)
         return True
 
     def _let_go(self, file: TrackedFile, doubt: str, stamp: ArchiveStamp | None = None) -> None:
         if doubt:
             know = [archives.save_archive(stamp)] if stamp else []
-            self._retirement.doubted(file.place.source, file.place.seen_at, doubt, know)
+            self._retirement.report_unreadable(file.place.source, file.place.seen_at, doubt, know)
         self._know([stamp] if stamp else [])
         file.close()
         self._files.remove(file)

@@ -53,7 +53,7 @@ class Retirement:
     elsewhere: LostContentFinder
     clock: Clock
 
-    def deleted(self, file: TrackedFile) -> None:
+    def retire_deleted(self, file: TrackedFile) -> None:
         """Stop tracking an open file without a name, once it is read, acknowledged and idle.
 
         Call it again at each scan until then.
@@ -65,13 +65,13 @@ class Retirement:
         else:
             self._deleted_unborn(file)
 
-    def unmatched(self, file: TrackedFile) -> None:
+    def retire_unmatched(self, file: TrackedFile) -> None:
         """Stop tracking an open file whose name no pattern matches, once it has been idle for long.
 
         Call it again at each scan until then.
         """
         if not self._stays(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
-            self.missing(file)
+            self.mark_missing(file)
             file.close()
 
     def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
@@ -83,11 +83,11 @@ class Retirement:
             or self.clock.monotonic_s() - file.changed_at_s < linger_s
         )
 
-    def replaced(self, file: TrackedFile) -> None:
+    def retire_replaced(self, file: TrackedFile) -> None:
         """Stop tracking a file whose inode belongs to another file now."""
         self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
-    def missing(self, file: TrackedFile) -> None:
+    def mark_missing(self, file: TrackedFile) -> None:
         """Mark a file as missing that was not found, or that no pattern matches.
 
         It is continued at its position if it returns.
@@ -98,7 +98,7 @@ class Retirement:
         )
         file.place = place
 
-    def held(self, file: TrackedFile, path: str) -> None:
+    def retire_empty(self, file: TrackedFile, path: str) -> None:
         """Stop tracking a file that was last seen empty and is read from a compressed file instead.
 
         Args:
@@ -109,7 +109,7 @@ class Retirement:
             file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
         )
 
-    def packed(self, file: TrackedFile, rest: Remainder) -> None:
+    def retire_packed(self, file: TrackedFile, rest: Remainder) -> None:
         """Stop tracking a file whose remainder was read from a compressed file.
 
         Args:
@@ -122,7 +122,7 @@ class Retirement:
             if file.is_packed
             else f"was packed into {rest.found_in}{flaw}"
         )
-        account = file.observed.of(file.progress)
+        account = file.observed.account_since(file.progress)
         unread = account.head, account.high
         if file.identity.birth_ns or file.is_packed:
             self._end(file, what, known_to_end=not rest.flaw, unread=unread)
@@ -158,7 +158,7 @@ class Retirement:
             False,
         )
 
-    def doubted(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
+    def report_unreadable(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
         """Report an unknown loss for a compressed file that is not read.
 
         Args:
@@ -169,7 +169,9 @@ class Retirement:
         """
         self._doubt(source, path, f"appeared packed, and is not read: {why}", also)
 
-    def untold(self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]) -> None:
+    def report_undecided(
+        self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]
+    ) -> None:
         """Report an unknown loss for files that may have been created since the latest scan.
 
         This happens only after the clock was set back.
@@ -198,7 +200,7 @@ class Retirement:
             what=f"it {what}",
         )
         self.checkpoint.commit([*also, *changes.add_loss(loss)])
-        self.counters.lost(loss)
+        self.counters.add_loss(loss)
         _LOG.warning("%s %s; loss is unknown", path, what)
 
     def release(self, file: TrackedFile) -> None:
@@ -264,7 +266,7 @@ class Retirement:
             what=f"{what}: what was written after the last look is unknown" if unknown else what,
         )
         self.checkpoint.commit([*end, *(changes.add_loss(loss) if lost or unknown else [])])
-        self.counters.lost(loss)
+        self.counters.add_loss(loss)
         _LOG.log(
             logging.WARNING if lost or unknown else logging.INFO,
             "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are "
@@ -279,7 +281,7 @@ class Retirement:
         )
 
     def _account(self, file: TrackedFile) -> FileAccount:
-        return file.observed.of(file.progress)
+        return file.observed.account_since(file.progress)
 
     def _lost_with(self, file: TrackedFile) -> int:
         account, offset, rest = self._account(file), file.progress.position.offset, file.rest
@@ -287,7 +289,7 @@ class Retirement:
         is_read = (
             rest is not None and rest.stage is RemainderStage.FINISHED and rest.truncated_at is None
         )
-        find = find_nothing if is_read else self.elsewhere.of(file)
+        find = find_nothing if is_read else self.elsewhere.search_for(file)
         judgement = judge_shrinks(offset, account.shrinks, find, file.kept_to)
         read_to, kept_to = (
             (0, 0) if judgement.verdict is ShrinkVerdict.REPLACED else (offset, file.kept_to)

@@ -78,15 +78,15 @@ class RotatedFileSearch:
                     except OSError as error:
                         findings.problems[entry.path] = error
 
-    def found(self, added: Iterable[TrackedFile]) -> None:
+    def search_for_new(self, added: Iterable[TrackedFile]) -> None:
         """Request a search in the sources of new files, as their predecessors may be rotated."""
         self._due.update(file.place.source for file in added)
 
-    def truncated(self, file: TrackedFile) -> None:
+    def search_for_truncated(self, file: TrackedFile) -> None:
         """Request a search at the next scan for a copy of a truncated file."""
         self._truncated.add(file.place.source)
 
-    def unfound(self, files: set[TrackedFile]) -> set[str]:
+    def search_for_unfound(self, files: set[TrackedFile]) -> set[str]:
         """Request a search in the sources of files that a scan did not find.
 
         Args:
@@ -100,7 +100,9 @@ class RotatedFileSearch:
         self._unfound = files
         return sources
 
-    def looked(self, source: str, began_ms: int, *, again: bool) -> dict[str, os.stat_result]:
+    def complete_search(
+        self, source: str, began_ms: int, *, again: bool
+    ) -> dict[str, os.stat_result]:
         """Record that a source was searched completely.
 
         Args:

@@ -67,7 +67,7 @@ def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_resu
         is_unchanged
         and file.place.seen_at == path
         and file.place.source == source
-        and file.is_at_rest
+        and file.is_up_to_date
     )
 
 
@@ -166,22 +166,26 @@ class FileScanner:
             settled = not (findings.unsettled or findings.problems)
             if settled:
                 self._name_empty(source, findings)
-            if self._unseen.saw(source, findings.compressed, settled=settled):
+            if self._unseen.process_scan(source, findings.compressed, settled=settled):
                 seen.complete.add(source)
-                doubted = self._rotated.looked(source, began_ms, again=self._unseen.reads(source))
+                doubted = self._rotated.complete_search(
+                    source, began_ms, again=self._unseen.is_reading(source)
+                )
                 untold = [
                     path
                     for path, at in doubted.items()
                     if self.files.at_inode(at.st_dev, at.st_ino) is None
                 ]
                 if untold:
-                    self.retirement.untold(source, untold, self._unseen.looked_ms)
-        seen.astir = [file for file in self.files if file not in self._found or not file.is_at_rest]
+                    self.retirement.report_undecided(source, untold, self._unseen.looked_ms)
+        seen.active_files = [
+            file for file in self.files if file not in self._found or not file.is_up_to_date
+        ]
         self._follow_unfound(seen)
         self._unseen.end()
         self._forget_departed()
-        seen.has_waiting = self._give_turns(seen.astir)
-        save_changed_accounts(self.checkpoint, seen.astir)
+        seen.has_waiting = self._give_turns(seen.active_files)
+        save_changed_accounts(self.checkpoint, seen.active_files)
         self.files.looks += 1
         return seen
 
@@ -209,7 +213,7 @@ class FileScanner:
                 if (
                     status.st_size,
                     status.st_mtime_ns,
-                ) != file.observed.stamp or file.observed.has_room:
+                ) != file.observed.stamp or file.observed.ends_with_nuls:
                     self._observe(file, status, at_s)
                     changed.append(file)
                 unsettled |= status.st_nlink == 0
@@ -224,7 +228,7 @@ class FileScanner:
             findings = scan_patterns(self._patterns[source])
             self._rotated.add_to(source, findings, began_ms)
             self._name_packed(source, findings)
-            self.beginnings.saw(source, findings)
+            self.beginnings.record_scan(source, findings)
             for path, status in findings.files.items():
                 try:
                     self._meet(source, path, status, at_s, findings)
@@ -244,11 +248,11 @@ class FileScanner:
         if file is not None and is_unchanged(file, source, path, status):
             self._found.add(file)
             return
-        if file is None and self.beginnings.was_left_out(source, path, status):
+        if file is None and self.beginnings.is_known_excluded(source, path, status):
             return
         changed = (
             file is None
-            or file.observed.has_room
+            or file.observed.ends_with_nuls
             or file.observed.stamp != (status.st_size, status.st_mtime_ns)
         )
         if file is None or (file.descriptor is None and changed):
@@ -268,7 +272,7 @@ class FileScanner:
             )
         is_here = file.place.seen_at == path or is_still_at(file, findings)
         if is_here and file.place.seen_at != path:
-            self.files.also_at(file, path)
+            self.files.add_other_name(file, path)
         if file in self._found:
             return
         self._found.add(file)
@@ -295,10 +299,10 @@ class FileScanner:
                 os.close(descriptor)
                 return None
             identity = self.identify(descriptor)
-            if self._match(descriptor, identity) is None and self.beginnings.leaves_out(
+            if self._match(descriptor, identity) is None and self.beginnings.should_exclude(
                 source, path, status
             ):
-                self.beginnings.leave_out(source, path, status)
+                self.beginnings.record_excluded(source, path, status)
                 os.close(descriptor)
                 return None
             file = self._adopt(source, path, descriptor, identity)
@@ -358,7 +362,7 @@ class FileScanner:
         else:
             os.close(descriptor)
         if file.identity != identity and identity.birth_ns:
-            self.files.moved(file, identity)
+            self.files.update_identity(file, identity)
             self._move(file, file.place.source, path)
         return file
 
@@ -371,7 +375,7 @@ class FileScanner:
         ) is not None:
             return known
         known_as = file_id(*identity)
-        generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
+        generation = self.generations.find_generation(known_as, read_at(descriptor, 0, HEAD_BYTES))
         return known_as, self.beginnings.position(source, descriptor, generation)
 
     def _move(self, file: TrackedFile, source: str, path: str) -> None:
@@ -386,18 +390,18 @@ class FileScanner:
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
         before, progress, found, size = file.observed, file.progress, None, None
-        may_differ = before.has_room or (status.st_size, status.st_mtime_ns) != before.stamp
+        may_differ = before.ends_with_nuls or (status.st_size, status.st_mtime_ns) != before.stamp
         if file.descriptor is not None and may_differ:
             found, status, size = examine(file.descriptor, progress.position)
         file.observed = before.next(status, at_s, progress, found, size)
         if len(file.observed.account.shrinks) > max(
             progress.position.offset > 0, len(before.account.shrinks)
         ):
-            self._rotated.truncated(file)
+            self._rotated.search_for_truncated(file)
         changed = (file.observed.stamp, file.observed.size) != (before.stamp, before.size)
         if changed:
             file.changed_at_s = at_s
-        if changed or (file.observed.has_room and file.descriptor is not None):
+        if changed or (file.observed.ends_with_nuls and file.descriptor is not None):
             file.due = self._number
             if file not in self._added:
                 self.schedule.add(file)
@@ -414,7 +418,7 @@ class FileScanner:
             for file in (*added, *self._moved)
             if file.target
         ]
-        pending += self.beginnings.written_with(added)
+        pending += self.beginnings.changes_for(added)
         try:
             if pending:
                 self.checkpoint.commit(pending)
@@ -425,7 +429,7 @@ class FileScanner:
             raise
         self._moved = set()
         self.beginnings.committed(added)
-        self._rotated.found(added)
+        self._rotated.search_for_new(added)
         for file in added:
             _LOG.info(
                 "%s is followed as source %s, file %s",
@@ -440,15 +444,15 @@ class FileScanner:
         """Search for tracked files that no pattern found, as they were renamed or deleted."""
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
-        for file in seen.astir:
+        for file in seen.active_files:
             if not (file in self._found or file.is_gone):
                 unfound.append(file)
                 continue
             file.unfound = 0
             self.retirement.release(file)
             if file.rest is not None and file.rest.truncated_at is None:
-                self.schedule.unless_busy(file, file.drop_rest)
-        seen.complete -= self._rotated.unfound(set(unfound))
+                self.schedule.unless_busy(file, file.drop_remainder)
+        seen.complete -= self._rotated.search_for_unfound(set(unfound))
         for file in unfound:
             if file.descriptor is None and seen.problems.get(file.place.source):
                 continue  # where it may be could not be looked at
@@ -495,11 +499,11 @@ class FileScanner:
             ):
                 self.retirement.forget(file)
 
-    def _give_turns(self, astir: list[TrackedFile]) -> bool:
+    def _give_turns(self, active_files: list[TrackedFile]) -> bool:
         """Open some of the files that wait for a descriptor; return whether any wait."""
         waiting = [
             file
-            for file in astir
+            for file in active_files
             if file.descriptor is None
             and not (file.is_gone or file.is_read or file.rest)
             and file.place.source in self._patterns
@@ -519,9 +523,9 @@ class FileScanner:
         file.deleted = status.st_nlink == 0
         self._observe(file, status, at_s)
         if not file.deleted:
-            self.retirement.unmatched(file)
+            self.retirement.retire_unmatched(file)
         elif not self._is_awaited(file):
-            self.retirement.deleted(file)
+            self.retirement.retire_deleted(file)
 
     def _is_awaited(self, file: TrackedFile) -> bool:
         """Return whether an unexamined file may be a copy of this one."""
@@ -559,21 +563,21 @@ class FileScanner:
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
         paths = [path for listing in listings.values() for path in listing.values()]
-        if self.rests.await_of(
+        if self.rests.is_remainder_pending(
             file, [*paths, *self._packed.get(file.place.source, ())]
-        ) or self._unseen.is_asked(file):
+        ) or self._unseen.may_be_under_examination(file):
             return False
         is_packed = file.rest is not None and file.rest.stage is RemainderStage.FINISHED
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
             return False  # it would be forgotten
         if file.rest is not None and is_packed:
-            self.retirement.packed(file, file.rest)
-        elif holder := self._unseen.holds(file):
-            self.retirement.held(file, holder)
+            self.retirement.retire_packed(file, file.rest)
+        elif holder := self._unseen.find_compressed_form(file):
+            self.retirement.retire_empty(file, holder)
         elif self.files.is_displaced(file):
-            self.retirement.replaced(file)
+            self.retirement.retire_replaced(file)
         else:
-            self.retirement.missing(file)
+            self.retirement.mark_missing(file)
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
@@ -602,7 +606,7 @@ class FileScanner:
             os.close(descriptor)
             return False
         if file.identity != identity and identity.birth_ns:
-            self.files.moved(file, identity)
+            self.files.update_identity(file, identity)
             self._moved.add(file)
         self.descriptors.hold(file, descriptor)
         if room:

@@ -39,8 +39,8 @@ def test_its_end_is_told_once_and_the_next_one_is_another(
     conditions.warn("a", "a is not there")
     clock.advance(30)
     conditions.warn("a", "a is not there, still")
-    conditions.over("a")
-    conditions.over("a")
+    conditions.resolve("a")
+    conditions.resolve("a")
     conditions.warn("a", "a is not there again")
     assert caplog.messages == [
         "a is not there",

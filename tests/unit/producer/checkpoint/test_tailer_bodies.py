@@ -135,10 +135,10 @@ def test_no_body_is_written_over_while_a_row_may_name_it(
         extents = bodies.put({number: body})
         out = sorted(named)[:left]
         if fails:
-            bodies.doubt([number])
+            bodies.keep_reserved([number])
             doubted[number] = extents[number], body
         else:
-            bodies.settled(out)
+            bodies.free(out)
             doubted.clear()
             named = {at: one for at, one in named.items() if at not in out} | {
                 number: (extents[number], body)
@@ -154,7 +154,7 @@ def test_room_is_used_again(tmp_path: Path) -> None:
     bodies = BodyFile(tmp_path / "bodies", {})
     for number in range(50):
         bodies.put({number: packed(20_000, number)})
-        bodies.settled([number - 1] if number else [])
+        bodies.free([number - 1] if number else [])
     assert (tmp_path / "bodies").stat().st_size < 3 * 24_576
     bodies.close()
 

@@ -58,10 +58,10 @@ def test_a_file_accounts_for_one_content(checkpoint: Checkpoint) -> None:
     log = followed(0)
     search = LostContentFinder(
         TrackedFiles([log, followed(1, offset=700), followed(2, offset=500)]), checkpoint
-    ).of(log)
-    assert not search.was_asked
+    ).search_for(log)
+    assert not search.was_used
     assert [search(HEAD, 0) for _ in range(3)] == [700, 500, 0]
-    assert search.was_asked
+    assert search.was_used
 
 
 def test_what_was_read_in_generations_before_or_is_over_counts(checkpoint: Checkpoint) -> None:
@@ -71,14 +71,14 @@ def test_what_was_read_in_generations_before_or_is_over_counts(checkpoint: Check
         (FilePosition(head=HEAD, offset=200),),
     )
     checkpoint.commit(save_departed(FilePosition(head=HEAD, offset=100, anchor=HEAD[:100])))
-    search = LostContentFinder(TrackedFiles([log, other]), checkpoint).of(log)
+    search = LostContentFinder(TrackedFiles([log, other]), checkpoint).search_for(log)
     assert [search(HEAD, 0) for _ in range(4)] == [300, 200, 100, 0]
 
 
 def test_what_is_over_and_was_one_line_without_its_end_was_not_read(checkpoint: Checkpoint) -> None:
     log = followed(0)
     checkpoint.commit(save_departed(FilePosition(), (HEAD, 1000)))
-    assert LostContentFinder(TrackedFiles([log]), checkpoint).of(log)(HEAD, 0) == 0
+    assert LostContentFinder(TrackedFiles([log]), checkpoint).search_for(log)(HEAD, 0) == 0
 
 
 def test_an_archive_that_is_to_be_looked_into_counts_if_it_begins_so(
@@ -92,7 +92,7 @@ def test_an_archive_that_is_to_be_looked_into_counts_if_it_begins_so(
     files = TrackedFiles(
         [log, *(followed(number, head=b"", suspected=path) for number, path in enumerate(paths, 1))]
     )
-    search = LostContentFinder(files, checkpoint).of(log)
+    search = LostContentFinder(files, checkpoint).search_for(log)
     assert search(HEAD, 0) == len(lines(50))
     assert search(lines(50, 1000)[:HEAD_BYTES], 0) == 0
 
@@ -114,7 +114,7 @@ def test_what_anything_may_begin_with_is_nowhere(
                 followed(9, head=b"", suspected=path),
             ]
         )
-        assert LostContentFinder(files, checkpoint).of(log)(head, 0) == 0
+        assert LostContentFinder(files, checkpoint).search_for(log)(head, 0) == 0
 
 
 def test_files_of_other_sources_do_not_count(checkpoint: Checkpoint) -> None:
@@ -122,7 +122,7 @@ def test_files_of_other_sources_do_not_count(checkpoint: Checkpoint) -> None:
     assert (
         LostContentFinder(
             TrackedFiles([log, followed(1, offset=700, source="other")]), checkpoint
-        ).of(log)(HEAD, 0)
+        ).search_for(log)(HEAD, 0)
         == 0
     )
 
@@ -131,6 +131,6 @@ def test_a_few_more_looks_are_waited_for(checkpoint: Checkpoint) -> None:
     log = followed(0)
     files = TrackedFiles([log])
     elsewhere, waited = LostContentFinder(files, checkpoint), 0
-    while elsewhere.may_come(log):
+    while elsewhere.may_be_found_later(log):
         waited, files.looks = waited + 1, files.looks + 1
     assert waited == 3

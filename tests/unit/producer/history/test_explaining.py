@@ -29,7 +29,7 @@ def answer(content: bytes, *pasts: KnownPast) -> ReadState:
 )
 def test_what_holds_both_ends_of_what_was_read_was_read(offset: int) -> None:
     told = answer(lines(10_000), past(lines(10_000), offset))
-    assert told is (ReadState.READ if offset > 64 else ReadState.UNTOLD)
+    assert told is (ReadState.READ if offset > 64 else ReadState.UNDECIDED)
 
 
 def test_what_begins_otherwise_was_not_read() -> None:
@@ -44,7 +44,7 @@ def test_what_only_begins_alike_was_not_read() -> None:
 
 
 def test_what_may_be_the_beginning_of_what_was_read_is_not_told() -> None:
-    assert answer(lines(90), past(lines(100))) is ReadState.UNTOLD
+    assert answer(lines(90), past(lines(100))) is ReadState.UNDECIDED
 
 
 def test_without_a_head_the_other_end_tells() -> None:
@@ -56,7 +56,7 @@ def test_without_a_head_the_other_end_tells() -> None:
 
 def test_lines_that_are_alike_tell_nothing_but_where_nothing_else_is_there() -> None:
     beat = b"heartbeat ok\n"
-    assert answer(beat * 100, past(beat * 50)) is ReadState.UNTOLD
+    assert answer(beat * 100, past(beat * 50)) is ReadState.UNDECIDED
     assert answer(beat * 2, past(beat * 2)) is ReadState.READ
 
 
@@ -74,7 +74,7 @@ def test_a_small_file_is_told_by_all_that_it_holds() -> None:
     half = lines(1) + b"half"
     assert answer(half, past(half, len(lines(1)))) is ReadState.READ
     assert answer(half, past(half, 0)) is ReadState.READ, "none of it has an end yet, perhaps"
-    assert answer(half + b" a line\n", past(half, 0)) is ReadState.UNTOLD
+    assert answer(half + b" a line\n", past(half, 0)) is ReadState.UNDECIDED
 
 
 def test_what_will_be_read_is_waited_for_and_then_it_tells() -> None:

@@ -412,7 +412,7 @@ def test_what_a_copy_holds_that_was_deleted_while_it_was_held_open_is_no_loss(
         shutil.copyfile(host.app, copy)
         wait_for(lambda: len(tailer.files) == 2, "the copy is followed")
         host.append(lines(10, 500))
-        (log,) = tailer.files.first_seen_at(str(host.app))
+        (log,) = tailer.files.with_name(str(host.app))
         wait_for(lambda: log.observed.size == len(lines(510)), "it grew, and that was seen")
         os.truncate(host.app, 0)
         copy.unlink()

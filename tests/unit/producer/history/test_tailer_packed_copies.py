@@ -95,7 +95,7 @@ def test_a_log_that_is_gone_does_not_wait_for_the_copy_of_what_it_held_last(
         os.truncate(host.app, 0)
         wait_for(lambda: "is a copy of" in caplog.text, "the copy is passed over")
         host.append(ITS_OWN)
-        (log,) = tailer.files.first_seen_at(str(host.app))
+        (log,) = tailer.files.with_name(str(host.app))
         wait_for(lambda: log.observed.size == len(ITS_OWN), "what it holds now is seen")
     recorder.behaviour = lambda _: 200
     (host.logs / "app.log.1").rename(host.logs / "app.log.2")
