@@ -75,7 +75,7 @@ def count(parts: Parts) -> None:
     parts.put(
         "reading",
         hourmark_producer.send.follower,
-        "look_into",
+        "examine",
         "is_anchored",
         "read_at",
         "read_into",

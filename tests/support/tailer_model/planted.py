@@ -42,7 +42,7 @@ def _now(place: str) -> Any:
 def forgets_losses() -> None:
     """Nothing is ever counted as lost."""
     _put("hourmark_producer.checkpoint.database.add_loss", lambda _: [])
-    _put("hourmark_producer.counters.Counters.lost", lambda *_: None)
+    _put("hourmark_producer.counters.Counters.add_loss", lambda *_: None)
 
 
 @fault("append", "take_a_service_down", "append")
@@ -64,7 +64,7 @@ def claims_with_an_own_clock() -> None:
 @fault("settle", *3 * ["take_a_service_down"], *3 * ["append"], "kill")
 def moves_on_before_it_is_durable() -> None:
     """The spool keeps nothing: what was on its way is not sent again after a kill."""
-    _put("hourmark_producer.send.follower.spool", lambda *_: ("SELECT 1", ()))
+    _put("hourmark_producer.send.follower.add_to_spool", lambda *_: ("SELECT 1", ()))
 
 
 @fault("settle", "kill", "start")
@@ -117,13 +117,13 @@ def counts_losses_twice() -> None:
 @fault("settle", "copy_and_truncate", "settle")
 def sends_copies_again() -> None:
     """A copy is a file like any other."""
-    _put("hourmark_producer.send.follower.origin_of", lambda *_: None)
+    _put("hourmark_producer.send.follower.find_origin", lambda *_: None)
 
 
 @fault("settle", "append", "settle", "kill", *3 * ["damage_the_checkpoint", "kill"])
 def trusts_a_damaged_log() -> None:
     """What a database gives is taken, though the end of its log is gone."""
-    _put("hourmark_producer.checkpoint.database.what_is_missing", lambda _: "")
+    _put("hourmark_producer.checkpoint.database.find_log_damage", lambda _: "")
 
 
 @fault("settle", "kill", "lose_the_checkpoint", "settle")
@@ -151,7 +151,7 @@ def sends_what_has_no_end() -> None:
         rest = read(0, 1 << 16) if isinstance(found, pending) else b""
         return made(rest, lines) if rest else found
 
-    _put("hourmark_producer.cut.sources.cut", cut)
+    _put("hourmark_producer.cut.sources.cut_lines", cut)
 
 
 @fault("settle", *3 * ["refuse_one_of_several", *4 * ["append"], "kill", "settle"])
@@ -209,7 +209,7 @@ def takes_what_is_packed_for_unread() -> None:
     unread = _now("hourmark_producer.history.read_state.ReadStateResult")(
         _now("hourmark_producer.history.read_state.ReadState.UNREAD")
     )
-    _put("hourmark_producer.history.remainders.ask", lambda *_: unread)
+    _put("hourmark_producer.history.remainders.determine_read_state", lambda *_: unread)
     _put("hourmark_producer.checkpoint.archives.save_departed", lambda *_: [])
 
 

@@ -39,7 +39,7 @@ def test_a_file_is_remembered_until_what_may_be_its_copy_was_looked_into(
                 raise OSError(errno.EIO, "the disk is slow")
             return ask(*given)
 
-        monkeypatch.setattr(follower, "origin_of", late)
+        monkeypatch.setattr(follower, "find_origin", late)
         with host.running():
             wait_for(lambda: time.monotonic() > until_s, "the disk is quick again")
             host.append(lines(100, 200))
