@@ -290,7 +290,7 @@ class Checkpoint:
         self._db = db
         self._log = log
         self._bodies = bodies
-        self._database = threading.Lock()  # held by whoever speaks to it
+        self._database = threading.Lock()  # held while the database is used
         self._waiting: deque[_Ticket] = deque()
 
     @classmethod
@@ -421,7 +421,7 @@ class Checkpoint:
             if not ticket.done:
                 self._write([self._waiting.popleft() for _ in range(len(self._waiting))])
         assert ticket.done, (
-            "whoever holds the database writes every ticket that waits, its own included"
+            "the thread that holds the lock writes every waiting ticket, including its own"
         )
         if ticket.error is not None:
             raise CheckpointFailed(

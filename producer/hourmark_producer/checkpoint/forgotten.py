@@ -46,7 +46,7 @@ def save_forgotten(file: TrackedFile) -> list[_Change]:
             file by now.
     """
     assert file.identity.birth_ns, (
-        "a file without a birth time is not told from the next one on its inode"
+        "a file without a birth time cannot be distinguished from the next one with its inode"
     )
     _, inode, birth_ns = device_row(file)
     at = file.progress.position

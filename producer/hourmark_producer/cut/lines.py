@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from hourmark.records.ranges import Part
 
 _LF = b"\n"
-_TAIL_BYTES = 4096  # looked at first: most lines are shorter
+_TAIL_BYTES = 4096  # searched first, as most lines are shorter
 
 
 class ReadBytes(Protocol):

@@ -23,7 +23,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-PACKED: Final = (".gz", ".bz2", ".xz", ".zst")  # their content can be looked at
+PACKED: Final = (".gz", ".bz2", ".xz", ".zst")  # formats that can be decompressed here
 COMPRESSED: Final = (*PACKED, ".lz4", ".Z")
 
 

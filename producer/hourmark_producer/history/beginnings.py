@@ -77,7 +77,7 @@ class StartPositions:
         """
         self._sources = {source.name: source for source in sources}
         self._begun = set(begun)
-        self._written = set[str]()  # looked at in this scan
+        self._written = set[str]()  # first scanned in this scan
         self._seen: str | None = None
         self._left_out: dict[str, dict[str, tuple[int, int]]] = {}  # inodes by path, by source
         self._clock = clock

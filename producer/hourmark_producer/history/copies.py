@@ -142,7 +142,7 @@ def find_origin(files: TrackedFiles, file: TrackedFile, looked: CopyCandidate) -
                     origin = _origin(files, other, known)
                     if (
                         origin.reads_on and growing and not _is_truncated(other)
-                    ):  # both may have grown since they were looked at
+                    ):  # both may have grown since the last scan
                         raise RetryLater(
                             f"it is a copy of {other.place.seen_at}, and perhaps not whole yet",
                             is_expected=True,
@@ -184,7 +184,7 @@ def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> Cop
     )
     is_unseen = (
         other.observed.size < known.offset
-    )  # not looked at in this run, or truncated, and nobody knows yet what that means
+    )  # not scanned in this run, or truncated and not yet examined
     if (
         other.rest is None
         and not is_over

@@ -110,7 +110,7 @@ def _followed(files: TrackedFiles, file: TrackedFile) -> Iterator[_Begun]:
     for other in files:
         if other is file or other.place.source != file.place.source:
             continue
-        if other.suspected:  # it will be looked into, and read if nobody read what it holds
+        if other.suspected:  # it will be examined, and read if its content is unread
             yield functools.partial(_packed, other.place.seen_at)
             continue
         progress = other.progress  # one consistent moment

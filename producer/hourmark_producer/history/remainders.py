@@ -204,7 +204,7 @@ class RemainderFinder:
         self._unfinished = UnfinishedFiles(self.clock)
         self._nowhere = list[
             set[int]
-        ]()  # inodes of packed files that a rest was looked for in, and none was told to be it
+        ]()  # inodes of compressed files per search that ended without a result
 
     def is_remainder_pending(self, file: TrackedFile, paths: Iterable[str]) -> bool:
         """Return whether the remainder of a vanished file is still being searched for or read.
@@ -336,7 +336,7 @@ class RemainderFinder:
         if origin := find_origin(self.files, file, CopyCandidate(size, read)):
             end = (
                 size if origin.reads_on else min(size, origin.known.offset)
-            )  # nobody writes to it any more
+            )  # no process writes to it any more
             position = skip_copied_bytes(self.checkpoint, file, origin, end, read)
             file.progress = dataclasses.replace(file.progress, position=position, quiet_to=end)
 
@@ -423,7 +423,7 @@ class RemainderFinder:
             FileNotFoundError
         ) as error:  # renamed by now; where to, the next looks at its folder tell
             file.drop_remainder()
-            file.unfound = 1  # it is not where it was, and the count begins anew
+            file.unfound = 1  # it is not where it was, so the count starts again
             raise RetryLater(f"{path} was there, and is looked for again") from error
         except (CompressedFileIncomplete, CompressedFileDamaged, _NotTheRemainder):
             return None

@@ -455,7 +455,7 @@ class FileScanner:
         seen.complete -= self._rotated.search_for_unfound(set(unfound))
         for file in unfound:
             if file.descriptor is None and seen.problems.get(file.place.source):
-                continue  # where it may be could not be looked at
+                continue  # the folder where it may be could not be scanned
             try:
                 if file.is_packed:
                     known = self._unseen.follow(file)
