@@ -68,18 +68,18 @@ class Counters:
         self.dead_letters = 0
         self.delivered_at_ms: int | None = None
 
-    def count_acknowledged(self, count: int, answer: RangeAnswer, at_ms: int | None = None) -> None:
+    def count_acknowledged(self, size: int, answer: RangeAnswer, at_ms: int | None = None) -> None:
         """Count a range that the delivery service acknowledged.
 
         Args:
-            count: Size of the range in bytes.
+            size: Size of the range in bytes.
             answer: The service's response, with the numbers of events and dead letters.
             at_ms: When it was acknowledged, in Unix milliseconds.
         """
         with self._lock:
             self.delivered_at_ms = at_ms
             self.ranges += 1
-            self.bytes += count
+            self.bytes += size
             self.events += answer.events
             self.dead_letters += answer.dead_letters
 

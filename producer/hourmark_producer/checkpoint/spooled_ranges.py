@@ -119,27 +119,27 @@ class BodyFile:
         self._taken |= placed
         return placed
 
-    def free(self, left: Collection[int]) -> None:
+    def free(self, removed: Collection[int]) -> None:
         """Free the space of ranges that a durable transaction removed.
 
         Space of earlier failed transactions is freed as well.
 
         Args:
-            left: Sequence numbers of the removed ranges.
+            removed: Sequence numbers of the removed ranges.
         """
-        for sequence in (*left, *self._doubted):
+        for sequence in (*removed, *self._doubted):
             self._taken.pop(sequence, None)
         self._doubted.clear()
 
-    def keep_reserved(self, put: Collection[int]) -> None:
+    def keep_reserved(self, sequences: Collection[int]) -> None:
         """Keep the space of ranges reserved whose transaction failed.
 
         Their rows may still be on disk until the next durable transaction.
 
         Args:
-            put: Sequence numbers of the ranges.
+            sequences: Sequence numbers of the ranges.
         """
-        self._doubted |= set(put)
+        self._doubted |= set(sequences)
 
     def get(self, extent: Extent) -> bytes:
         """Return the compressed body at a location.

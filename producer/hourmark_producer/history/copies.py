@@ -95,19 +95,21 @@ class CopyOrigin(NamedTuple):
     reads_on: bool
 
 
-def find_origin(files: TrackedFiles, file: TrackedFile, looked: CopyCandidate) -> CopyOrigin | None:
+def find_origin(
+    files: TrackedFiles, file: TrackedFile, candidate: CopyCandidate
+) -> CopyOrigin | None:
     """Return the tracked file that an unread file is a copy of, or None if it is not a copy.
 
     Args:
         files: All tracked files.
         file: The unread file.
-        looked: Its content.
+        candidate: Its content.
 
     Raises:
         RetryLater: It cannot be decided yet, for example because a copy is still being made.
         OSError: The file cannot be read.
     """
-    size, read, is_new, growing = looked
+    size, read, is_new, growing = candidate
     head = read(0, HEAD_BYTES)
     for other in _namesakes(files, file):
         seen = other.observed.account_since(other.progress).head

@@ -78,14 +78,14 @@ class ContentStream(Protocol):
 
 
 def known_contents(
-    files: TrackedFiles, departed: Iterable[FilePosition], of: TrackedFile
+    files: TrackedFiles, departed: Iterable[FilePosition], excluded: TrackedFile
 ) -> list[KnownPast]:
     """Return the known contents of all files, to compare a compressed file with.
 
     Args:
         files: All tracked files.
         departed: Positions of files that are gone.
-        of: The compressed file, which is excluded.
+        excluded: The compressed file itself.
     """
     made = [
         KnownPast(
@@ -98,7 +98,7 @@ def known_contents(
         for position in departed
     ]
     for file in files:
-        if file is not of and not file.suspected:
+        if file is not excluded and not file.suspected:
             made += _of_file(file)
     return [past for past in made if past.head or past.offset]
 
