@@ -53,7 +53,7 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
 
 
 def save_head(file_id: str, position: FilePosition) -> Change:
-    """Return the change that saves the first bytes of a file.
+    """Return the SQL statement that saves the first bytes of a file.
 
     It does not overwrite shrinks or a longer head that a scan saved meanwhile.
 

@@ -68,7 +68,7 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
 
 
 def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
-    """Return the change that records a compressed file as examined.
+    """Return the SQL statement that records a compressed file as examined.
 
     Args:
         stamp: Identifies the compressed file.
@@ -78,7 +78,7 @@ def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
 
 
 def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
-    """Return the changes that remove compressed files which no longer exist."""
+    """Return the SQL statements that remove compressed files which no longer exist."""
     return [
         ("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp))
         for stamp in stamps
@@ -86,7 +86,7 @@ def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
 
 
 def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
-    """Return the changes that save when sources were scanned, in Unix milliseconds by source."""
+    """Return the SQL statements that save scan times, in Unix milliseconds by source."""
     return [
         ("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms))
         for source, at_ms in looked_ms.items()
@@ -96,7 +96,7 @@ def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
 def save_departed(
     position: FilePosition, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
 ) -> list[_Change]:
-    """Return the changes that record how far a file or generation that is gone was read.
+    """Return the SQL statements that record how far a file or generation that is gone was read.
 
     Only the latest `DEPARTED_MAX` records are kept.
 

@@ -180,7 +180,7 @@ def create_accounting(db: sqlite3.Connection) -> None:
 
 
 def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the change that counts `count` bytes of a source as skipped."""
+    """Return the SQL statement that counts `count` bytes of a source as skipped."""
     return _add("skipped", "?", "?").rstrip(";"), (source, count)
 
 

@@ -131,7 +131,7 @@ class CheckpointBroken(Exception):
 
 
 def insert_file(file: TrackedFile) -> Change:
-    """Return the change that adds a file to the checkpoint."""
+    """Return the SQL statement that adds a file to the checkpoint."""
     row = (
         file.file_id,
         *device_row(file),
@@ -142,7 +142,7 @@ def insert_file(file: TrackedFile) -> Change:
 
 
 def save_place(file: TrackedFile, place: FileLocation) -> Change:
-    """Return the change that saves a file's current identity and the given place."""
+    """Return the SQL statement that saves a file's current identity and the given place."""
     row = (*device_row(file), *place_row(place), file.file_id)
     return (
         (
@@ -154,7 +154,7 @@ def save_place(file: TrackedFile, place: FileLocation) -> Change:
 
 
 def save_position(file_id: str, position: FilePosition) -> Change:
-    """Return the change that saves how far a file was cut into ranges."""
+    """Return the SQL statement that saves how far a file was cut into ranges."""
     row = (*position_row(position), file_id)
     return (
         "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
@@ -163,7 +163,7 @@ def save_position(file_id: str, position: FilePosition) -> Change:
 
 
 def delete_file(file_id: str) -> list[Change]:
-    """Return the changes that delete a file from all tables, except its spooled ranges."""
+    """Return the SQL statements that delete a file from all tables, except its spooled ranges."""
     tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
@@ -171,7 +171,7 @@ def delete_file(file_id: str) -> list[Change]:
 def save_account(
     file_id: str, position: FilePosition, account: FileAccount | None = None
 ) -> Change:
-    """Return the change that saves what scans observed of a file.
+    """Return the SQL statement that saves what scans observed of a file.
 
     It does not overwrite an account that was settled later.
 
@@ -201,17 +201,17 @@ def save_account(
 
 
 def mark_source_scanned(source: str) -> Change:
-    """Return the change that records that a source was scanned."""
+    """Return the SQL statement that records that a source was scanned."""
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
 
 def save_target(file_id: str, path: str) -> Change:
-    """Return the change that saves the path that a file's symbolic link resolves to."""
+    """Return the SQL statement that saves the path that a file's symbolic link resolves to."""
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
 def save_former(file_id: str, position: FilePosition) -> Change:
-    """Return the change that saves a file's position before a truncation."""
+    """Return the SQL statement that saves a file's position before a truncation."""
     return "INSERT OR REPLACE INTO formers VALUES (?,?,?,?,?)", (
         file_id,
         position.generation,
@@ -222,7 +222,7 @@ def save_former(file_id: str, position: FilePosition) -> Change:
 
 
 def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
-    """Return the change that saves how much of a file was read in its former generation.
+    """Return the SQL statement that saves how much of a file was read in its former generation.
 
     Args:
         file_id: Id of the file.
@@ -233,7 +233,7 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
 
 
 def save_former_if_current(file_id: str, position: FilePosition) -> Change:
-    """Return the change that saves a file's position before a truncation that a scan detected.
+    """Return the SQL statement that saves a file's position before a detected truncation.
 
     It has no effect if the file has entered another generation since.
     """
@@ -249,7 +249,7 @@ def save_former_if_current(file_id: str, position: FilePosition) -> Change:
 
 
 def add_loss(loss: Loss) -> list[Change]:
-    """Return the changes that add a loss to the totals of its source and to the latest losses."""
+    """Return the SQL statements that add a loss to its source's totals and the latest losses."""
     known = (
         "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + "
         "excluded.bytes"

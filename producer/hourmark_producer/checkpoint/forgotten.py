@@ -39,7 +39,7 @@ class ForgottenFile(NamedTuple):
 
 
 def save_forgotten(file: TrackedFile) -> list[_Change]:
-    """Return the changes that save the position of a file that will no longer be tracked.
+    """Return the SQL statements that save the position of a file that will no longer be tracked.
 
     Args:
         file: The file. It must have a birth time, because otherwise its inode may belong to another

@@ -78,7 +78,7 @@ def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]
 
 
 def save_marks(file_id: str, position: FilePosition) -> _Change:
-    """Return the change that saves the marks of a file's position."""
+    """Return the SQL statement that saves the marks of a file's position."""
     return "INSERT OR REPLACE INTO marks VALUES (?,?,?,?)", (
         file_id,
         position.generation,
@@ -88,7 +88,7 @@ def save_marks(file_id: str, position: FilePosition) -> _Change:
 
 
 def delete_old_marks(file_id: str, generation: int) -> _Change:
-    """Return the change that deletes old marks of a file when a generation ends.
+    """Return the SQL statement that deletes old marks of a file when a generation ends.
 
     Marks of this generation and of the `GENERATIONS_MAX` before it are kept.
     """

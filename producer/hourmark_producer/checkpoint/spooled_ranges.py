@@ -206,18 +206,18 @@ _BESIDE: Final = "SELECT sequence, body FROM ranges WHERE typeof(body)='text'"
 
 
 def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
-    """Return the change that adds a range with its compressed body to the spool."""
+    """Return the SQL statement that adds a range with its compressed body to the spool."""
     fields = range_to_fields(outgoing.range)
     return _SPOOL, (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
 
 
 def remove_from_spool(sequence: int) -> Change:
-    """Return the change that removes an acknowledged range from the spool."""
+    """Return the SQL statement that removes an acknowledged range from the spool."""
     return _UNSPOOL, (sequence,)
 
 
 def mark_several_per_file() -> Change:
-    """Return the change that marks the checkpoint as holding several ranges of one file.
+    """Return the SQL statement that marks the checkpoint as holding several ranges of one file.
 
     Versions that support only one range per file then refuse to open it.
     """

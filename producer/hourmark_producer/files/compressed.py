@@ -203,7 +203,7 @@ _KNOWN_MAX: Final = 256
 
 
 class UnfinishedFiles:
-    """Tracks for how long compressed files without an end have not changed. Thread-safe."""
+    """Record of how long compressed files without an end have not changed. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -148,7 +148,7 @@ class StartPositions:
         return at_last_line(descriptor, generation)
 
     def changes_for(self, added: Iterable[TrackedFile]) -> list[Change]:
-        """Return the changes to commit together with new files of the latest scanned source.
+        """Return SQL statements to commit with the new files of the latest scanned source.
 
         They save positions after the start, count the bytes before as skipped, and record the first
         scan of the source.

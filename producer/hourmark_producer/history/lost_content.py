@@ -36,7 +36,7 @@ LOOKS: Final = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostContentFinder:
-    """Searches all tracked files for lost content. Safe to use from several threads.
+    """A search service for lost content in all tracked files. Safe to use from several threads.
 
     Attributes:
         files: All tracked files.

@@ -1,4 +1,4 @@
-"""Finds and reads the remainders of files that vanished or were truncated before they were read.
+"""Search for the remainders of files that vanished or were truncated unread.
 
 A file that vanished is searched for among compressed files, in its former folders and where the
 patterns of its source match. A candidate must have a related name, must not be older than the file,
@@ -174,7 +174,7 @@ class _Opened(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True)
 class RemainderFinder:
-    """Finds and reads remainders of all files.
+    """Finder and reader of the remainders of all files.
 
     The scanner calls `is_remainder_pending`; the worker that has a file calls `next_cut` and
     `next_cut_of_truncated`.

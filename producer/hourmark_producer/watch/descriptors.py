@@ -46,7 +46,7 @@ def raise_open_file_limit() -> int:
 
 @dataclasses.dataclass(kw_only=True)
 class DescriptorBudget:
-    """Decides which tracked files are held open. Used only by the scanning thread.
+    """The budget of open files: decides which ones stay open. Used only by the scanning thread.
 
     Attributes:
         files: All tracked files.

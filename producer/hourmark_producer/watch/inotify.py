@@ -52,7 +52,7 @@ class FolderNotifications(NamedTuple):
 
 
 class InotifyWatcher:
-    """Watches folders with inotify. Used by one thread.
+    """A watcher of folders with inotify. Used by one thread.
 
     Without inotify, or beyond its limits, there are no notifications.
     """

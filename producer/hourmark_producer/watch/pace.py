@@ -32,7 +32,7 @@ _EARLIER: Final = 0.2
 
 
 class ScanPace:
-    """Decides when the next full scan is due.
+    """The interval between full scans: decides when the next one is due.
 
     Used by the scanning thread, whose CPU time it measures.
 
@@ -83,7 +83,7 @@ class ScanPace:
 
 
 class PartialScans:
-    """Selects the files to check between two full scans: recently changed and hinted ones."""
+    """Files to check between two full scans: recently changed and hinted ones."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -114,7 +114,7 @@ class PartialScans:
 
 
 class PendingBytes:
-    """Counts unacknowledged bytes. Updated by the scanning thread, read by any thread."""
+    """The number of unacknowledged bytes. Updated by the scanning thread, read by any thread."""
 
     def __init__(self, files: Iterable[TrackedFile], schedule: Schedule) -> None:
         self._lock = threading.Lock()

@@ -43,7 +43,7 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class NewCompressedFiles:
-    """Detects new compressed files and follows their examination. Used by the scanning thread."""
+    """Detector of new compressed files, and their examination. Used by the scanning thread."""
 
     def __init__(
         self,

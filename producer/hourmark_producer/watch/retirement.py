@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retirement:
-    """Stops tracking files and counts their unread bytes as lost. Used by the scanning thread.
+    """The end of tracked files: counts unread bytes as lost. Used by the scanning thread.
 
     All methods that change a file save the change first and raise CheckpointFailed if that fails.
 

@@ -24,7 +24,7 @@ _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel
 
 
 class RotatedFileSearch:
-    """Searches for files that were rotated away before a scan. Used by the scanning thread."""
+    """A search for files that were rotated away before a scan. Used by the scanning thread."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(kw_only=True)
 class FileScanner:
-    """Keeps the tracked files in step with the file system. Used by one thread.
+    """Scanner that synchronizes the tracked files with the file system. Used by one thread.
 
     Attributes:
         sources: Configurations of the sources.
