@@ -57,7 +57,7 @@ _IDLE_S: Final = 60.0  # three full looks at this many
 _APPENDS: Final = 10
 # as where fs.inotify.max_user_instances is used up
 _DEAF: Final = (
-    "from hourmark_producer.watch.hints import Hints\nHints._opened = lambda self: "
+    "from hourmark_producer.watch.inotify import InotifyWatcher\nInotifyWatcher._opened = lambda self: "
     "None\nfrom hourmark.cli import main\nmain()"
 )
 _ZSTD: Final = shutil.which("zstd")

@@ -75,17 +75,17 @@ def count(parts: Parts) -> None:
     parts.put(
         "reading",
         hourmark_producer.send.file_shipper,
-        "look_into",
+        "examine",
         "is_anchored",
         "read_at",
         "read_into",
     )
     parts.put("fsync of bodies", os, "fdatasync")  # SQLite does its own
-    parts.put("spool: bodies", hourmark_producer.checkpoint.spooled_ranges.Bodies, "put", "get")
+    parts.put("spool: bodies", hourmark_producer.checkpoint.spooled_ranges.BodyFile, "put", "get")
     parts.put(
         "spool: SQLite, with its fsync", hourmark_producer.checkpoint.database.Checkpoint, "commit"
     )
-    parts.put("hashing", hourmark_producer.checkpoint.generations.Beginning, "of")
+    parts.put("hashing", hourmark_producer.checkpoint.generations.GenerationStart, "of")
     parts.put("HTTP: sending", hourmark_producer.send.connections, "_send")
     parts.put("HTTP: all else", hourmark_producer.send.client.DeliveryServiceClient, "send_range")
     parts.put("HTTP: all else", hourmark_producer.send.client.SentRange, "result")

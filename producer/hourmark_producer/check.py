@@ -25,10 +25,15 @@ from hourmark.config.redaction import redact_setting
 from hourmark.errors import ConfigError, HourmarkError
 from hourmark.process.certificates import load_ca_certificates, load_certificate
 from hourmark.state_folder import StateFolder
-from hourmark_producer.checkpoint.generations import owner
+from hourmark_producer.checkpoint.generations import read_owner
 from hourmark_producer.checkpoint.installation import CHECKPOINT
-from hourmark_producer.checkpoint.peek import peek
-from hourmark_producer.files.patterns import Findings, Pattern, is_named_by, look
+from hourmark_producer.checkpoint.read_only import read_snapshot
+from hourmark_producer.files.patterns import (
+    PathPattern,
+    PatternFindings,
+    matches_any_glob,
+    scan_patterns,
+)
 from hourmark_producer.receive.inputs import JOURNAL, UDP, parse_listen_address
 from hourmark_producer.receive.sockets import open_listener
 from hourmark_producer.send.client import DeliveryServiceClient, ServiceUnavailable
@@ -127,7 +132,9 @@ def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, cloc
             f"{setting}: {path} cannot be written to by this user; name another folder, "
             "or grant access"
         )
-    if config.second_state_dir is not None and (known := owner(config.second_state_dir)) not in (
+    if config.second_state_dir is not None and (
+        known := read_owner(config.second_state_dir)
+    ) not in (
         None,
         host_id,
     ):
@@ -199,7 +206,7 @@ def _state(config: TailerConfig) -> CheckResult:
                 f"{folder} has a host id but no checkpoint: put {path.name} back, or "
                 "start with --reread",
             )
-        known = peek(path) if path.exists() else None
+        known = read_snapshot(path) if path.exists() else None
     except HourmarkError as error:
         return CheckResult(subject, "error", str(error))
     if known is None:
@@ -229,8 +236,8 @@ def _source(source: TailedSource) -> Iterator[CheckResult]:
     if source.input is not None:
         yield CheckResult(subject, "well", f"received: {source.input}")
         return
-    found = look([Pattern(path) for path in source.paths])
-    files = [path for path in sorted(found.files) if not is_named_by(path, source.exclude)]
+    found = scan_patterns([PathPattern(path) for path in source.paths])
+    files = [path for path in sorted(found.files) if not matches_any_glob(path, source.exclude)]
     if wrong := _problems(found, files):
         yield CheckResult(
             subject,
@@ -247,8 +254,8 @@ def _source(source: TailedSource) -> Iterator[CheckResult]:
 
 
 def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
-    found = look([Pattern(pattern)])
-    if any(not is_named_by(path, source.exclude) for path in found.files):
+    found = scan_patterns([PathPattern(pattern)])
+    if any(not matches_any_glob(path, source.exclude) for path in found.files):
         return None
     why = ""
     if found.files:
@@ -268,7 +275,7 @@ def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
     return f"nothing matches {pattern} now{why}; files that appear later are tailed"
 
 
-def _problems(found: Findings, files: list[str]) -> list[str]:
+def _problems(found: PatternFindings, files: list[str]) -> list[str]:
     unreadable = [f"{path}: not by this user" for path in files if not os.access(path, os.R_OK)]
     return [
         f"{path}: {error.strerror}" for path, error in sorted(found.problems.items())

@@ -28,7 +28,11 @@ from hourmark.printing import json_option, print_json, printable
 from hourmark.process.allocator import release_large_blocks, trim_heap, use_one_arena
 from hourmark.process.stopping import release_reloads, stop_on_signals
 from hourmark_producer.check import check_reload, run_startup_checks
-from hourmark_producer.checkpoint.installation import REREAD_REPEATS, locked, open_installation
+from hourmark_producer.checkpoint.installation import (
+    REREAD_REPEATS,
+    lock_state_folder,
+    open_installation,
+)
 from hourmark_producer.reloading import ReloadHandler
 from hourmark_producer.report.probes import serve_probes
 from hourmark_producer.report.status import FILES_SHOWN, format_status, read_status
@@ -36,7 +40,7 @@ from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.report.trace import trace
 from hourmark_producer.settings import validate_settings
 from hourmark_producer.tailer import Tailer
-from hourmark_producer.watch.descriptors import granted
+from hourmark_producer.watch.descriptors import raise_open_file_limit
 
 _LOG = logging.getLogger(__name__)
 
@@ -179,7 +183,7 @@ def _run(
         stop.set,
     )
     is_over = stop_on_signals(lambda _: stop.set())
-    with locked(settings.state_dir):
+    with lock_state_folder(settings.state_dir):
         checkpoint, host_id = open_installation(
             settings.state_dir,
             reread=reread,
@@ -195,7 +199,7 @@ def _run(
                 clock,
                 host_id=host_id,
                 host_name=settings.host_name or socket.gethostname(),
-                open_files_max=granted(),
+                open_files_max=raise_open_file_limit(),
                 reloading=reloading,
             )
             gc.collect()

@@ -1,9 +1,8 @@
-"""Conditions: what is not as it should be for a while.
+"""Conditions: problems that last for a while, logged once when they begin and once when they end.
 
-Each is logged when it begins and when it has ended, not in between.
-
-Whoever meets a condition says so each time, under its key. It has ended when somebody says so, or
-when nobody met it for longer than the longest pause between two tries.
+The code that detects a condition reports it on every occurrence under the same key. The condition
+ends when it is reported as resolved, or when it was not reported for `QUIET_S` seconds, which is
+longer than the longest pause between two retries.
 """
 
 from __future__ import annotations
@@ -23,8 +22,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class Condition:
-    """One. `message`: as it was when it began; `times`: how often it was met; `met_s`: last,
-    monotonic.
+    """An ongoing or resolved condition.
+
+    Attributes:
+        message: The message of its first occurrence.
+        since_ms: When it began, in Unix milliseconds.
+        since_s: When it began, in monotonic seconds.
+        met_s: When it occurred last, in monotonic seconds.
+        times: Number of occurrences.
     """
 
     message: str
@@ -34,8 +39,8 @@ class Condition:
     times: int = 1
 
 
-class Throttle:
-    """All conditions of one tailer. Safe to use from several threads."""
+class ConditionLog:
+    """The conditions of one tailer and their log messages. Safe to use from several threads."""
 
     def __init__(self, clock: Clock, quiet_s: float = QUIET_S) -> None:
         self._clock = clock
@@ -45,7 +50,13 @@ class Throttle:
         self._latest: Condition | None = None
 
     def warn(self, key: str, message: str, level: int = logging.WARNING) -> None:
-        """The condition is met. `message` is a whole sentence."""
+        """Report an occurrence of a condition, and log it if the condition is not yet ongoing.
+
+        Args:
+            key: Identifies the condition.
+            message: A complete sentence. Later messages of an ongoing condition are ignored.
+            level: Log level of the message.
+        """
         now_s = self._clock.monotonic_s()
         with self._lock:
             if (known := self._ongoing.get(key)) is not None:
@@ -56,8 +67,8 @@ class Throttle:
             )
         _LOG.log(level, "%s", message)
 
-    def over(self, key: str) -> None:
-        """The condition has ended, if there was one."""
+    def resolve(self, key: str) -> None:
+        """End the condition with this key and log its end; do nothing if it is not ongoing."""
         if key in self._ongoing:
             with self._lock:
                 ended = self._ongoing.pop(key, None)
@@ -65,7 +76,10 @@ class Throttle:
                 self._tell_end(ended)
 
     def sweep(self) -> None:
-        """End the conditions that nobody met for long; to be called now and then."""
+        """End and log all conditions that have not occurred for `quiet_s` seconds.
+
+        Call it regularly.
+        """
         before_s = self._clock.monotonic_s() - self._quiet_s
         with self._lock:
             ended = [key for key, condition in self._ongoing.items() if condition.met_s < before_s]
@@ -74,21 +88,26 @@ class Throttle:
             self._tell_end(condition)
 
     def ongoing(self) -> list[Condition]:
-        """The oldest first, of many some."""
+        """Return copies of the ongoing conditions, oldest first, at most `SHOWN_MAX`."""
         with self._lock:
             return [
                 dataclasses.replace(condition)
                 for condition, _ in zip(self._ongoing.values(), range(SHOWN_MAX), strict=False)
             ]
 
-    def was_met(self, keys: Iterable[str], within_s: float) -> bool:
-        """Whether one of these was met in the last seconds."""
+    def occurred_within(self, keys: Iterable[str], within_s: float) -> bool:
+        """Return whether an ongoing condition with one of these keys occurred recently.
+
+        Args:
+            keys: Keys of the conditions.
+            within_s: Length of the period before now, in seconds.
+        """
         since_s = self._clock.monotonic_s() - within_s
         with self._lock:
             return any(key in self._ongoing and self._ongoing[key].met_s >= since_s for key in keys)
 
     def latest(self) -> Condition | None:
-        """The one that began last, whether or not it has ended."""
+        """Return the condition that began last, ended or not; None if there was none."""
         with self._lock:
             return self._latest
 

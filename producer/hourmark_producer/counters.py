@@ -1,12 +1,8 @@
-"""Known and unknown losses, and the counters of a run.
+"""Losses, and the counters of a tailer run.
 
-A loss: bytes that are known to be destroyed unread, and occasions on which more may have been.
-
-What is known is a number of bytes, and exact as far as sizes had been seen. What cannot be known is
-`unknown`: a number of occasions, each with its file and time. It is never said to be 0 bytes.
-
-What was done, in numbers. Losses are the checkpoint's, and never fall; the rest counts from the
-start of the process.
+A loss is a number of bytes that are known to have been destroyed unread, or an occasion on which an
+unknown number of bytes may have been. Losses come from the checkpoint and never decrease. The other
+counters start at zero with the process.
 """
 
 from __future__ import annotations
@@ -21,7 +17,16 @@ from hourmark.records.wire import RangeResponse
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One. `at_ms`: when it was noticed, by this host's clock, in Unix milliseconds."""
+    """A loss of unread bytes in one file.
+
+    Attributes:
+        source: Name of the source.
+        path: Path of the file.
+        at_ms: When the loss was detected, by this host's clock, in Unix milliseconds.
+        bytes: Number of bytes known to be lost.
+        unknown: Number of occasions on which an unknown number of bytes may have been lost.
+        what: Description of the cause, for people.
+    """
 
     source: str
     path: str
@@ -32,14 +37,27 @@ class Loss:
 
 
 class Losses(NamedTuple):
-    """Those of one source. Neither ever falls."""
+    """Total losses of one source. Neither number ever decreases.
+
+    Attributes:
+        bytes: Number of bytes known to be lost.
+        unknown: Number of occasions on which an unknown number of bytes may have been lost.
+    """
 
     bytes: int = 0
     unknown: int = 0
 
 
 class Counters:
-    """Counters of one tailer. Safe to use from several threads."""
+    """Counters of one tailer process. Safe to use from several threads.
+
+    Attributes:
+        ranges: Acknowledged ranges.
+        bytes: Bytes of the acknowledged ranges.
+        events: Events that the delivery service made of them.
+        dead_letters: Dead letters that the delivery service made of them.
+        delivered_at_ms: Unix milliseconds of the latest acknowledgement, or None before the first.
+    """
 
     def __init__(self, losses: Mapping[str, Losses]) -> None:
         self._lock = threading.Lock()
@@ -50,17 +68,25 @@ class Counters:
         self.dead_letters = 0
         self.delivered_at_ms: int | None = None
 
-    def acknowledged(self, count: int, answer: RangeResponse, at_ms: int | None = None) -> None:
-        """A range of `count` bytes was delivered."""
+    def count_acknowledged(
+        self, size: int, answer: RangeResponse, at_ms: int | None = None
+    ) -> None:
+        """Count a range that the delivery service acknowledged.
+
+        Args:
+            size: Size of the range in bytes.
+            answer: The service's response, with the numbers of events and dead letters.
+            at_ms: When it was acknowledged, in Unix milliseconds.
+        """
         with self._lock:
             self.delivered_at_ms = at_ms
             self.ranges += 1
-            self.bytes += count
+            self.bytes += size
             self.events += answer.events
             self.dead_letters += answer.dead_letters
 
-    def lost(self, loss: Loss) -> None:
-        """The checkpoint has it already."""
+    def add_loss(self, loss: Loss) -> None:
+        """Add a loss that the checkpoint already contains to the totals of its source."""
         with self._lock:
             before = self._losses.get(loss.source, Losses())
             self._losses[loss.source] = Losses(
@@ -68,10 +94,12 @@ class Counters:
             )
 
     def losses(self, source: str) -> Losses:
+        """Return the total losses of a source; zeros if it has none."""
         with self._lock:
             return self._losses.get(source, Losses())
 
-    def losses_in_all(self) -> Losses:
+    def total_losses(self) -> Losses:
+        """Return the total losses of all sources."""
         with self._lock:
             every = self._losses.values()
             return Losses(

@@ -12,7 +12,7 @@ from hourmark.rollback.obstacle import NothingToCheck, Obstacle
 from hourmark.rollback.version import OlderVersion
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.installation import CHECKPOINT
-from hourmark_producer.checkpoint.peek import KnownFile, opened, peek
+from hourmark_producer.checkpoint.read_only import CheckpointedFile, open_read_only, read_snapshot
 from hourmark_producer.files.patterns import PACKED
 
 _END_IN_ORDER = (
@@ -43,7 +43,7 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
             f"a tailer runs (process {pid}): its final state is not known yet",
             "stop it with SIGTERM and try again",
         )
-    with opened(path) as db:
+    with open_read_only(path) as db:
         ((version,),) = db.execute("SELECT format FROM meta").fetchall()
         fields = Counter(
             name for (text,) in db.execute("SELECT range FROM ranges") for name in json.loads(text)
@@ -64,11 +64,11 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
                 _END_IN_ORDER,
             )
     if not older.finds_the_rest:
-        yield from _of_files(config, where, peek(path).files, older)
+        yield from _of_files(config, where, read_snapshot(path).files, older)
 
 
 def _of_files(
-    config: Config, where: str, files: list[KnownFile], older: OlderVersion
+    config: Config, where: str, files: list[CheckpointedFile], older: OlderVersion
 ) -> Iterator[Obstacle]:
     packed = [file.path for file in files if file.path.endswith(PACKED)]
     vanished = [
@@ -100,5 +100,5 @@ def _of_files(
             )
 
 
-def _is_unsent(file: KnownFile) -> bool:
+def _is_unsent(file: CheckpointedFile) -> bool:
     return bool(file.spooled) or file.high > file.offset

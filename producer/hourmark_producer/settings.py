@@ -46,7 +46,7 @@ def validate_settings(settings: TailerConfig) -> TailerConfig:
         if source.record_start is not None:
             _check_record_start(source.record_start, where)
         _check_cri(source, where)
-        beginnings.check(source, where)
+        beginnings.check_source(source, where)
         try:
             encode_range_fields(source.fields)
         except ValueError as error:

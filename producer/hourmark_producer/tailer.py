@@ -19,19 +19,19 @@ from hourmark.clock import Clock
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import Finding, HourmarkError, Unavailable
 from hourmark.records.host_reports import SourceReport
-from hourmark_producer.checkpoint.books import Balance, balances_now
+from hourmark_producer.checkpoint.books import SourceBalance, read_current_balances
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations
-from hourmark_producer.conditions import QUIET_S, Throttle
+from hourmark_producer.conditions import QUIET_S, ConditionLog
 from hourmark_producer.counters import Counters
-from hourmark_producer.cut.lines import Limits
+from hourmark_producer.cut.lines import RangeLimits
 from hourmark_producer.cut.range_sizes import RangeSizes
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, Seen
-from hourmark_producer.history.beginnings import Beginnings
-from hourmark_producer.history.elsewhere import Elsewhere
-from hourmark_producer.history.remainders import Rests
+from hourmark_producer.files.tracked_file import ScanResult, TrackedFiles
+from hourmark_producer.history.beginnings import StartPositions
+from hourmark_producer.history.lost_content import LostContentFinder
+from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.receive.spools import SpoolReceivers, recover_spools, sources_as_files
 from hourmark_producer.reloading import ReloadHandler
 from hourmark_producer.report import metrics, snapshot
@@ -44,11 +44,11 @@ from hourmark_producer.send.file_shipper import DeadLetterCounts, FileShipper
 from hourmark_producer.send.flight import InFlightSlots
 from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpClaim, HostReporter
 from hourmark_producer.send.senders import SenderPool
-from hourmark_producer.watch.descriptors import Descriptors
-from hourmark_producer.watch.hints import Hints
-from hourmark_producer.watch.pace import Glances, Pace, PendingBytes
+from hourmark_producer.watch.descriptors import DescriptorBudget
+from hourmark_producer.watch.inotify import InotifyWatcher
+from hourmark_producer.watch.pace import PartialScans, PendingBytes, ScanPace
 from hourmark_producer.watch.retirement import Retirement
-from hourmark_producer.watch.scanner import Scanner
+from hourmark_producer.watch.scanner import FileScanner
 
 
 class StallLimit:
@@ -117,31 +117,33 @@ class Tailer:
         *,
         host_id: str,
         host_name: str,
-        identify: Callable[[int], Identity] = identify,
+        identify: Callable[[int], FileIdentity] = identify,
         open_files_max: int = 800,
         reloading: ReloadHandler | None = None,
     ) -> None:
         self._config, self._clock, self._checkpoint = config, clock, checkpoint
         self._host_id, self._reloading = host_id, reloading
         recover_spools(config, checkpoint, identify)
-        self.files = Files(checkpoint.files())
+        self.files = TrackedFiles(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
         self._dead_letters = DeadLetterCounts()
         self._client = DeliveryServiceClient(
             config, clock, ClockFloor(config.state_dir / clocks.FILE)
         )
         self._schedule = Schedule(clock)
-        throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
+        throttle = self._throttle = ConditionLog(
+            clock, max(QUIET_S, 3 * config.backoff_max_seconds)
+        )
         self._started_at_ms, self._snapshot_saved_s = clock.now_ms(), float("-inf")
         self._health = TailerHealth(clock, throttle, config.unwell_seconds)
         self.unhealthy_reasons = self._health.unhealthy_reasons
         generations = Generations(
             [config.state_dir, *filter(None, [config.second_state_dir])], host_id
         )
-        limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
+        limits = RangeLimits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sizes = RangeSizes(limits, config.range_bytes_min)
         sources = {source.name: source for source in sources_as_files(config)}
-        self._rests = Rests(
+        self._rests = RemainderFinder(
             files=self.files,
             checkpoint=checkpoint,
             schedule=self._schedule,
@@ -149,7 +151,7 @@ class Tailer:
             sizes=sizes,
             sources=sources,
         )
-        elsewhere = Elsewhere(self.files, checkpoint)
+        elsewhere = LostContentFinder(self.files, checkpoint)
         self._shipper = FileShipper(
             client=self._client,
             checkpoint=checkpoint,
@@ -182,7 +184,7 @@ class Tailer:
             elsewhere=elsewhere,
             clock=clock,
         )
-        self._scanner = Scanner(
+        self._scanner = FileScanner(
             sources=list(sources.values()),
             files=self.files,
             checkpoint=checkpoint,
@@ -193,10 +195,10 @@ class Tailer:
             throttle=throttle,
             clock=clock,
             identify=identify,
-            descriptors=Descriptors(
+            descriptors=DescriptorBudget(
                 files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max
             ),
-            beginnings=Beginnings(list(sources.values()), checkpoint.begun(), clock),
+            beginnings=StartPositions(list(sources.values()), checkpoint.begun(), clock),
         )
         self._spools = SpoolReceivers(
             config=config,
@@ -226,9 +228,9 @@ class Tailer:
             daemon=True,
         )
         self._pace, self._glances, self._hints = (
-            Pace(clock, config.scan_seconds),
-            Glances(clock),
-            Hints(),
+            ScanPace(clock, config.scan_seconds),
+            PartialScans(clock),
+            InotifyWatcher(),
         )
         self._pending = PendingBytes(self.files, self._schedule)
         self._scans = 0
@@ -324,7 +326,7 @@ class Tailer:
             claim.is_caught_up(since_s=self._spools.ended_s) for claim in self._caught_up.values()
         )
 
-    def _scan(self, *, is_urgent: bool) -> Seen | None:
+    def _scan(self, *, is_urgent: bool) -> ScanResult | None:
         self._scans += 1
         readings_ms = (
             self._client.clocks_ms()
@@ -341,7 +343,7 @@ class Tailer:
             )
             self._pace.end(is_urgent=True)
             return None
-        self._throttle.over("scan")
+        self._throttle.resolve("scan")
         self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
         for path, problem in seen.all_problems().items():
             self._throttle.warn(
@@ -352,14 +354,14 @@ class Tailer:
             targets: dict[str, list[AcknowledgmentTarget]] = {
                 source: [] for source in seen.complete
             }
-            for file in seen.astir:  # all other files are fully acknowledged
+            for file in seen.active_files:  # all other files are fully acknowledged
                 if file.place.source in targets:
                     targets[file.place.source].append(AcknowledgmentTarget.from_file(file))
             for source, those in targets.items():
                 self._caught_up[source].start_attempt(readings_ms, those, at_s)
         self._glances.begin(self.files)
         self._spools.remove_acknowledged()
-        self._pending.count(seen.astir)
+        self._pending.count(seen.active_files)
         self._pace.end(is_urgent=is_urgent or seen.has_waiting or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
         if self._hints.watch(folders) or len(seen.complete) < len(self._caught_up):
@@ -377,7 +379,7 @@ class Tailer:
             )
             unsettled = True
         else:
-            self._throttle.over("scan")
+            self._throttle.resolve("scan")
             self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
         if unsettled or hinted.moved:
             self._pace.want()
@@ -434,13 +436,13 @@ class Tailer:
             for losses in (self._counters.losses(source),)
         )
 
-    def balances(self) -> dict[str, Balance]:
+    def balances(self) -> dict[str, SourceBalance]:
         """Return the byte counts of each source at this moment. Thread-safe.
 
         Raises:
             CheckpointFailed: The checkpoint cannot be read.
         """
-        return dict.fromkeys(self._caught_up, Balance()) | balances_now(
+        return dict.fromkeys(self._caught_up, SourceBalance()) | read_current_balances(
             self._checkpoint.read_books, self.files
         )
 
@@ -517,5 +519,5 @@ class Tailer:
             len(self.files),
             rate,
             self._pending.by_source().total(),
-            *self._counters.losses_in_all(),
+            *self._counters.total_losses(),
         )

@@ -37,11 +37,17 @@ from hourmark_etl.recovery.offset_records import read_offset_records
 from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 from hourmark_mirror.watch.observation import PartitionState, TopicState, WatchState
 from hourmark_mirror.watch.watch_state_store import WatchStateStore
-from hourmark_producer.checkpoint.database import Checkpoint, insert_file, lose
-from hourmark_producer.checkpoint.spooled_ranges import spool
+from hourmark_producer.checkpoint.database import Checkpoint, add_loss, insert_file
+from hourmark_producer.checkpoint.spooled_ranges import add_to_spool
 from hourmark_producer.counters import Loss, Losses
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.tracked_file import Outgoing, Place, Position, Progress, TrackedFile
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.tracked_file import (
+    FileLocation,
+    FilePosition,
+    FileProgress,
+    SpooledRange,
+    TrackedFile,
+)
 
 KEPT: Final = Path(__file__).parent / "kept"
 HOST_ID: Final = "0" * 31 + "7"
@@ -84,7 +90,7 @@ BODY: Final = b"compressed"
 LOSS: Final = Loss(
     source="app", path="/var/log/app.log", at_ms=1, bytes=9, unknown=0, what="was truncated"
 )
-OUTGOING: Final = Outgoing(
+OUTGOING: Final = SpooledRange(
     1,
     ByteRange(
         host_id=HOST_ID,
@@ -102,10 +108,10 @@ OUTGOING: Final = Outgoing(
 )
 FILE: Final = TrackedFile(
     file_id="f" * 32,
-    identity=Identity(1, 2, 3),
-    place=Place("app", "/var/log/app.log", "/var/log/app.log.1"),
-    progress=Progress(
-        position=Position(generation=2, offset=99, anchor=b"before it", size_seen=200),
+    identity=FileIdentity(1, 2, 3),
+    place=FileLocation("app", "/var/log/app.log", "/var/log/app.log.1"),
+    progress=FileProgress(
+        position=FilePosition(generation=2, offset=99, anchor=b"before it", size_seen=200),
         in_flight=(OUTGOING,),
     ),
 )
@@ -193,7 +199,7 @@ def keep_checkpoint(path: Path) -> None:
     """A tailer's, with a range on its way."""
     Checkpoint.create(path, HOST_ID)
     checkpoint, _ = Checkpoint.open(path)
-    checkpoint.commit([insert_file(FILE), spool(OUTGOING, BODY), *lose(LOSS)])
+    checkpoint.commit([insert_file(FILE), add_to_spool(OUTGOING, BODY), *add_loss(LOSS)])
     checkpoint.close()
 
 

@@ -1,1 +1,1 @@
-"""The tailer's durable state: one SQLite database, and the files beside it."""
+"""The tailer's durable state: one SQLite database, and the files next to it."""

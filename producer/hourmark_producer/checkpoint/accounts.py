@@ -1,8 +1,7 @@
-"""What looks found of files, written down: a stop must not forget what is known, and unread or not
-yet settled.
+"""Saves what scans observed of files, so that a restart does not forget losses or unread content.
 
-Nor what a file begins with, by which it is known once it is packed: that is written with its first
-ranges, as it may be read to its end before the look that found it is over.
+The head of a file, which identifies it after it was compressed, is saved with its first ranges
+instead, because the file may be read to its end before the scan that found it has finished.
 """
 
 from __future__ import annotations
@@ -11,16 +10,26 @@ from collections.abc import Iterable
 
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
-from hourmark_producer.files.fingerprints import HEAD_BYTES, Verdict, judge
-from hourmark_producer.files.tracked_file import Account, Position, TrackedFile
+from hourmark_producer.files.fingerprints import HEAD_BYTES, ShrinkVerdict, judge_shrinks
+from hourmark_producer.files.tracked_file import FileAccount, FilePosition, TrackedFile
 
 
-def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
-    """Of those that have changed since. CheckpointFailed."""
-    pending, saved = list[Change](), dict[TrackedFile, Account]()
+def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
+    """Save the accounts of files that changed since they were saved last.
+
+    Files without unread content, shrinks or an incomplete head are skipped.
+
+    Args:
+        checkpoint: Where to save them.
+        files: Tracked files.
+
+    Raises:
+        CheckpointFailed: Nothing was saved.
+    """
+    pending, saved = list[Change](), dict[TrackedFile, FileAccount]()
     for file in files:
         progress = file.progress  # one consistent moment
-        account = file.observed.of(progress)
+        account = file.observed.account_since(progress)
         unread = (
             account.shrinks
             or account.high > progress.position.offset
@@ -30,10 +39,11 @@ def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
             pending.append(changes.save_account(file.file_id, progress.position, account))
             if (
                 account.shrinks
-                and judge(progress.position.offset, account.shrinks).verdict is Verdict.REPLACED
+                and judge_shrinks(progress.position.offset, account.shrinks).verdict
+                is ShrinkVerdict.REPLACED
             ):
                 pending.append(
-                    changes.note_void(file.file_id, progress.position)
+                    changes.save_former_if_current(file.file_id, progress.position)
                 )  # the account has its new head
             saved[file] = account
     if pending:
@@ -42,8 +52,15 @@ def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
         file.saved = account
 
 
-def keep_head(file_id: str, position: Position) -> Change:
-    """What it begins with; nothing of what a look found meanwhile is put over."""
+def save_head(file_id: str, position: FilePosition) -> Change:
+    """Return the SQL statement that saves the first bytes of a file.
+
+    It does not overwrite shrinks or a longer head that a scan saved meanwhile.
+
+    Args:
+        file_id: Id of the file.
+        position: Its position, with the head.
+    """
     sql = (
         "INSERT INTO accounts VALUES (?,?,?,?,?,'[]',?) ON CONFLICT (file_id) DO UPDATE SET "
         "head=excluded.head "

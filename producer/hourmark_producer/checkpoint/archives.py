@@ -1,10 +1,10 @@
-"""What the checkpoint keeps of packed files: which were there, when a source was last looked at,
-and what was read and is over.
+"""What the checkpoint stores about compressed files.
 
-archives  packed files that need no look any more, by what a rename leaves as it is; `file_id`: it is read as that file
-looked    per source: when a full look at it began, by this host's clock; behind by EVERY_S at most
-departed  up to where files and generations were read that are over: packed, they are known by it. The latest. `high`: up to
-          where their bytes are accounted for, as read or as lost
+| table | content |
+|---|---|
+| `archives` | compressed files that need no further examination, by what a rename does not change; `file_id` is set if the content is read as that file |
+| `looked` | per source, when its latest full scan began, by this host's clock; at most `EVERY_S` seconds out of date |
+| `departed` | how far files and generations that are gone were read, so that a compressed file of them is recognized; `high` is the offset up to which their bytes are accounted for as read or lost |
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hourmark_producer.files.tracked_file import Position
+from hourmark_producer.files.tracked_file import FilePosition
 
 EVERY_S: Final = 60.0
 DEPARTED_MAX: Final = 1000
@@ -32,9 +32,13 @@ _HIGH: Final = "ALTER TABLE departed ADD COLUMN high INTEGER NOT NULL DEFAULT 0"
 _Change = tuple[str, tuple[Any, ...]]
 
 
-class Stamp(NamedTuple):
-    """Of a packed file that has its end: the same under every name, and another one's after a
-    change.
+class ArchiveStamp(NamedTuple):
+    """Inode, size and modification time, which identify a complete compressed file under any name.
+
+    Attributes:
+        inode: Inode number as a signed 64-bit integer, as SQLite stores it.
+        size: Size in bytes.
+        mtime_ns: Modification time in Unix nanoseconds.
     """
 
     inode: int  # signed, as SQLite's integers are
@@ -42,7 +46,8 @@ class Stamp(NamedTuple):
     mtime_ns: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Stamp:
+    def of(cls, status: os.stat_result) -> ArchiveStamp:
+        """Return the stamp of the file with this status."""
         return cls(
             status.st_ino - (1 << 64) if status.st_ino >> 63 else status.st_ino,
             status.st_size,
@@ -50,41 +55,60 @@ class Stamp(NamedTuple):
         )
 
 
-def add_high(db: sqlite3.Connection) -> None:
-    """Add what versions up to 0.3.0 did not write; they can go on with the table. sqlite3.Error."""
+def migrate_departed_table(db: sqlite3.Connection) -> None:
+    """Add the column `high` to the table `departed` of a checkpoint from version 0.3.0 or earlier.
+
+    Earlier versions can still use the table.
+
+    Raises:
+        sqlite3.Error: The table cannot be changed.
+    """
     if "high" not in {column for _, column, *_ in db.execute("PRAGMA table_info(departed)")}:
         db.execute(_HIGH)
 
 
-def know(stamp: Stamp, file_id: str | None = None) -> _Change:
-    """It needs no look any more, or is read as this file."""
+def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
+    """Return the SQL statement that records a compressed file as examined.
+
+    Args:
+        stamp: Identifies the compressed file.
+        file_id: Id of the tracked file that its content is read as; None if it is not read.
+    """
     return "INSERT OR REPLACE INTO archives VALUES (?,?,?,?)", (*stamp, file_id)
 
 
-def forget(stamps: Iterable[Stamp]) -> list[_Change]:
-    """They are not there any more."""
+def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
+    """Return the SQL statements that remove compressed files which no longer exist."""
     return [
         ("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp))
         for stamp in stamps
     ]
 
 
-def look_at(looked_ms: Mapping[str, int]) -> list[_Change]:
-    """Sources were looked at."""
+def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
+    """Return the SQL statements that save scan times, in Unix milliseconds by source."""
     return [
         ("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms))
         for source, at_ms in looked_ms.items()
     ]
 
 
-def depart(
-    position: Position, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
+def save_departed(
+    position: FilePosition, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
 ) -> list[_Change]:
-    """A file or generation that was read up to there is over.
+    """Return the SQL statements that record how far a file or generation that is gone was read.
 
-    `unread`: where nothing of it could be read, as it was one line without its end: its first
-    bytes, and its size. `high`: its size when what was unread of it was counted as lost, in bytes:
-    what it was packed into is not counted again up to there.
+    Only the latest `DEPARTED_MAX` records are kept.
+
+    Args:
+        position: Up to where it was read.
+        unread: If nothing could be read because its only line had no end: its first bytes and its
+            size.
+        high: Content size in bytes when its unread bytes were counted as lost, so that they are not
+            counted again for the compressed file.
+
+    Returns:
+        No changes if the beginning of the content is unknown.
     """
     head, size = unread
     if position.offset == 0 and not (head and size):  # without its beginning it could be any
@@ -103,21 +127,21 @@ def depart(
     ]
 
 
-def known(db: sqlite3.Connection) -> dict[Stamp, str | None]:
-    """Those that were there, and which files they are read as."""
+def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
+    """Return the recorded compressed files, and the id of the file each is read as, or None."""
     rows = db.execute("SELECT inode, size, mtime_ns, file_id FROM archives")
-    return {Stamp(inode, size, mtime_ns): file_id for inode, size, mtime_ns, file_id in rows}
+    return {ArchiveStamp(inode, size, mtime_ns): file_id for inode, size, mtime_ns, file_id in rows}
 
 
-def looked(db: sqlite3.Connection) -> dict[str, int]:
-    """When each source was last looked at, Unix milliseconds."""
+def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
+    """Return when each source was last scanned, in Unix milliseconds."""
     return dict(db.execute("SELECT source, at_ms FROM looked").fetchall())
 
 
-def departed(db: sqlite3.Connection) -> list[Position]:
-    """Up to where was read what is over."""
+def read_departed(db: sqlite3.Connection) -> list[FilePosition]:
+    """Return how far files and generations that are gone were read."""
     rows = db.execute("SELECT head, offset, anchor, high FROM departed")
     return [
-        Position(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high)
+        FilePosition(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high)
         for head, offset, anchor, high in rows
     ]

@@ -1,13 +1,13 @@
-"""Each source's books, in the checkpoint: bytes seen = acknowledged + in flight + pending + skipped
-+ known lost.
+"""Accounting of every byte: seen = acknowledged + in flight + pending + skipped + known lost.
 
-    totals  per source: bytes acknowledged; skipped, because a setting said so, or they are a copy; and `ended`:
-            bytes of files and generations that are over, and all that is lost
+The table `totals` holds, per source, the bytes that were acknowledged, the bytes that were skipped
+(by a setting, or because they are a copy), and `ended`: bytes of files and generations that are
+gone, and all lost bytes.
 
-Triggers of the database write them in the same transaction as what they count, whoever changes it,
-and so they survive whatever the checkpoint survives. What was seen is `ended`, and of each followed
-file its size. So the two sides of the equation are counted apart: one counts files, the other
-ranges, and a byte that is in neither puts them out of balance.
+Database triggers update the table in the transaction that changes the counted rows, so it is
+consistent after any crash. Bytes seen are `ended` plus the size of each tracked file. The two sides
+are counted independently, one from files and the other from ranges: a byte that is missing from one
+of them unbalances the equation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hourmark_producer.files.fingerprints import Verdict, judge
+from hourmark_producer.files.fingerprints import ShrinkVerdict, judge_shrinks
 from hourmark_producer.files.tracked_file import TrackedFile
 
 _LOOKS: Final = (
@@ -77,8 +77,18 @@ _TRIGGERS: Final = {
 }
 
 
-class Row(NamedTuple):
-    """A followed file. `settled`: None where its account is of another generation."""
+class FileAccountingRow(NamedTuple):
+    """The accounting data of a tracked file in the checkpoint.
+
+    Attributes:
+        file_id: Id of the file.
+        source: Name of its source.
+        generation: Its current generation.
+        offset: Offset of the next byte to cut.
+        missing: Whether it could not be found any more.
+        settled: How many of its shrinks were accounted for; None if its account is of another
+            generation.
+    """
 
     file_id: str
     source: str
@@ -88,8 +98,16 @@ class Row(NamedTuple):
     settled: int | None
 
 
-class Total(NamedTuple):
-    """Of one source, in bytes."""
+class SourceTotals(NamedTuple):
+    """Totals of one source in bytes, as the checkpoint stores them.
+
+    Attributes:
+        acknowledged: Acknowledged by the service.
+        skipped: Not sent because of a setting, or as a copy.
+        ended: Of files and generations that are gone, and all lost bytes.
+        in_flight: In spooled ranges.
+        lost: Known to be lost.
+    """
 
     acknowledged: int = 0
     skipped: int = 0
@@ -98,17 +116,29 @@ class Total(NamedTuple):
     lost: int = 0
 
 
-class Books(NamedTuple):
-    """One moment of the checkpoint."""
+class AccountingSnapshot(NamedTuple):
+    """The accounting of all sources in a checkpoint, as of one moment.
 
-    totals: Mapping[str, Total]
-    files: list[Row]
+    Attributes:
+        totals: Totals by source.
+        files: Accounting data of each tracked file.
+    """
+
+    totals: Mapping[str, SourceTotals]
+    files: list[FileAccountingRow]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Balance:
-    """Of one source, in bytes. `off_by`: what was seen and is nowhere; anything but 0 is a fault of
-    the tailer.
+class SourceBalance:
+    """The accounting equation of one source, in bytes.
+
+    Attributes:
+        seen: Observed in files.
+        acknowledged: Acknowledged by the service.
+        in_flight: In spooled ranges.
+        pending: Not cut yet.
+        skipped: Not sent because of a setting, or as a copy.
+        lost: Known to be lost.
     """
 
     seen: int = 0
@@ -120,13 +150,20 @@ class Balance:
 
     @property
     def off_by(self) -> int:
+        """Bytes seen that are not accounted for. Any value but 0 is a bug of the tailer."""
         return (
             self.seen - self.acknowledged - self.in_flight - self.pending - self.skipped - self.lost
         )
 
 
-def begin(db: sqlite3.Connection) -> None:
-    """Keep books in this checkpoint from now on."""
+def create_accounting(db: sqlite3.Connection) -> None:
+    """Create the table and the triggers of the accounting if they are missing.
+
+    An existing checkpoint is initialized from its files, losses and ranges.
+
+    Raises:
+        sqlite3.Error: Nothing was changed.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
         if not db.execute(
@@ -142,13 +179,19 @@ def begin(db: sqlite3.Connection) -> None:
             db.execute("ROLLBACK")
 
 
-def skip(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
-    """A change of the checkpoint: so many bytes are passed over, and not lost."""
+def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
+    """Return the SQL statement that counts `count` bytes of a source as skipped."""
     return _add("skipped", "?", "?").rstrip(";"), (source, count)
 
 
-def read(db: sqlite3.Connection) -> Books:
-    """Within one transaction, or where nobody else writes. sqlite3.Error."""
+def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
+    """Return the accounting of all sources.
+
+    The caller must hold a transaction or be the only writer.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
+    """
     in_flight = Counter[str]()
     for (text,) in db.execute("SELECT range FROM ranges"):
         fields = json.loads(text)
@@ -163,27 +206,33 @@ def read(db: sqlite3.Connection) -> Books:
         "f.generation THEN settled END "
         "FROM files f LEFT JOIN accounts a USING (file_id)"
     ).fetchall()
-    files = [Row(*row) for row in rows]
+    files = [FileAccountingRow(*row) for row in rows]
     sources = {*totals, *in_flight, *lost, *(row.source for row in files)}
-    made = dict[str, Total]()
+    made = dict[str, SourceTotals]()
     for source in sources:
         acknowledged, skipped, ended = totals.get(source, (0, 0, 0))
-        made[source] = Total(acknowledged, skipped, ended, in_flight[source], lost.get(source, 0))
-    return Books(made, files)
+        made[source] = SourceTotals(
+            acknowledged, skipped, ended, in_flight[source], lost.get(source, 0)
+        )
+    return AccountingSnapshot(made, files)
 
 
-def balances(books: Books, unread: Mapping[str, int]) -> dict[str, Balance]:
-    """By source.
+def compute_balances(
+    books: AccountingSnapshot, unread: Mapping[str, int]
+) -> dict[str, SourceBalance]:
+    """Return the accounting equation of each source.
 
-    `unread`: bytes of files, by id, that are there beyond their offsets, or were and are not
-    settled yet.
+    Args:
+        books: The checkpoint's side.
+        unread: By file id, bytes beyond the file's offset, including destroyed bytes that are not
+            yet counted as lost. Files that are absent count as 0.
     """
     offsets, pending = Counter[str](), Counter[str]()
     for row in books.files:
         offsets[row.source] += row.offset
         pending[row.source] += unread.get(row.file_id, 0)
     return {
-        source: Balance(
+        source: SourceBalance(
             seen=total.ended + offsets[source] + pending[source],
             acknowledged=total.acknowledged,
             in_flight=total.in_flight,
@@ -195,10 +244,20 @@ def balances(books: Books, unread: Mapping[str, int]) -> dict[str, Balance]:
     }
 
 
-def balances_now(look: Callable[[], Books], files: Iterable[TrackedFile]) -> dict[str, Balance]:
-    """Of a running tailer.
+def read_current_balances(
+    look: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
+) -> dict[str, SourceBalance]:
+    """Return the accounting equation of each source of a running tailer.
 
-    What is pending is in its memory, and belongs to the same moment of each file.
+    Checkpoint and memory must agree on the position of each file. If they do not, because a file is
+    being processed, both are read again, at most five times.
+
+    Args:
+        look: Reads the accounting from the checkpoint.
+        files: The tracked files.
+
+    Raises:
+        CheckpointFailed: As raised by `look`.
     """
     books, unread = look(), dict[str, int]()
     for _ in range(_LOOKS):
@@ -213,11 +272,11 @@ def balances_now(look: Callable[[], Books], files: Iterable[TrackedFile]) -> dic
             break
         time.sleep(_BETWEEN_S)
         books = look()
-    return balances(books, unread)
+    return compute_balances(books, unread)
 
 
-def _unread(file: TrackedFile, row: Row) -> int | None:
-    """None where the file has just moved on."""
+def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
+    """Return a file's unread bytes, or None if its row in the checkpoint is out of date."""
     progress, missing = file.progress, file.place.missing
     position = progress.position
     if (row.generation, row.missing) != (position.generation, missing) or row.settled not in (
@@ -227,8 +286,8 @@ def _unread(file: TrackedFile, row: Row) -> int | None:
         return None
     if missing:
         return 0
-    account = file.observed.of(progress)
-    judgement = judge(row.offset, account.shrinks)
+    account = file.observed.account_since(progress)
+    judgement = judge_shrinks(row.offset, account.shrinks)
     return judgement.lost_bytes + max(
-        0, account.high - (0 if judgement.verdict is Verdict.REPLACED else row.offset)
+        0, account.high - (0 if judgement.verdict is ShrinkVerdict.REPLACED else row.offset)
     )

@@ -1,31 +1,30 @@
-"""The checkpoint: what survives kill -9.
+"""The checkpoint: the state that survives kill -9 and power loss.
 
 One SQLite database (WAL, synchronous=FULL) in the state folder.
 
-    meta    format version, host id
-    run     whether one is under way, or ended otherwise than in order
-    files   per file: identity, place, position
-    ranges  the spool: every range that was given a place in the file's order and is not acknowledged yet, with all its fields
-            and its compressed body, or where that lies (`bodies`), so that a retry is the same
-            range byte for byte, even if the file is truncated or gone. They are acknowledged in any
-            order: up to the first that is there a file is acknowledged without gap
-    losses  per source: bytes known lost; never falls
-    unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
-    occasions  the latest losses, with file and time
-    targets    per file that was found by a link: where that led
-    kept       per file that was truncated in part: up to where its generation holds what was read in the one before
-    formers    per file that was truncated: up to where it was read before, so that a copy of that is known
-    accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
-    begun      sources that were looked at: files that appear later are read from their start
-    archives, looked, departed    what is known of packed files, see `archives`
-    forgotten  up to where files were read that are gone, see `forgotten`
-    marks      per file: the latest places up to which it was read, see `marks`
+| table | content |
+|---|---|
+| `meta` | format version, host id |
+| `run` | whether a run is in progress, or ended without a shutdown |
+| `files` | per file: identity, place, position |
+| `ranges` | the spool: every range that was cut and is not acknowledged yet, with all its fields and its compressed body, or the place of the body (`spooled_ranges`). A retry is the same range byte for byte, even if the file is truncated or gone. Ranges are acknowledged in any order: a file is acknowledged without gap up to the first that is left |
+| `losses` | per source: bytes known to be lost; never decreases |
+| `unknown` | per source: number of losses of unknown size; never decreases |
+| `occasions` | the latest losses, with file and time |
+| `targets` | per file found by a symbolic link: the path that it resolves to |
+| `kept` | per partly truncated file: up to where its generation holds bytes that were read in the one before |
+| `formers` | per truncated file: its position before, to recognize a copy of it |
+| `accounts` | per file: what scans observed since it was last examined, so that a restart forgets no loss |
+| `begun` | sources that were scanned: files that appear later are read from their start |
+| `archives`, `looked`, `departed` | compressed files, see `archives` |
+| `forgotten` | positions of files that are gone, see `forgotten` |
+| `marks` | per file: digests at recent offsets, see `marks` |
 
-The order: a range is spooled, and its file's position moved behind it, in one transaction; then it
-is sent; once acknowledged it is deleted, in the transaction that spools the file's next one. So
-after kill -9 a range is sent again as it was, or not at all. Small files share these transactions.
-`commit` returns when the disk has it; changes of several threads that wait at the same time share
-one fsync.
+Order of operations: one transaction spools a range and moves its file's position; then the range is
+sent; once acknowledged it is deleted, in the transaction that spools the file's next range. So
+after kill -9 a range is sent again unchanged, or not at all. Small files share these transactions.
+`commit` returns when the changes are on disk; concurrent commits of several threads share one
+fsync.
 """
 
 from __future__ import annotations
@@ -44,31 +43,37 @@ from typing import Any, Final, TypeVar
 from hourmark.errors import Unavailable
 from hourmark.process.durable import sync_folder
 from hourmark_producer.checkpoint import archives, books, forgotten, integrity, marks
-from hourmark_producer.checkpoint.integrity import what_is_missing
+from hourmark_producer.checkpoint.integrity import find_log_damage
 from hourmark_producer.checkpoint.rows import (
     device_row,
-    file_of,
-    orphan,
+    json_to_range,
+    orphaned_ranges_to_file,
     place_row,
     position_row,
-    range_of,
-    restore,
+    restore_account,
+    row_to_file,
 )
 from hourmark_producer.checkpoint.spooled_ranges import (
     BESIDE,
     FORMAT,
     SEVERAL,
-    Bodies,
     BodyDamaged,
-    allow_several,
-    bodies_of,
-    body_of,
-    bring_in,
-    placed,
-    settled,
+    BodyFile,
+    migrate_ranges_table,
+    move_bodies_into_database,
+    open_bodies,
+    place_large_bodies,
+    read_body,
+    settle_bodies,
 )
 from hourmark_producer.counters import Loss, Losses
-from hourmark_producer.files.tracked_file import Account, Outgoing, Place, Position, TrackedFile
+from hourmark_producer.files.tracked_file import (
+    FileAccount,
+    FileLocation,
+    FilePosition,
+    SpooledRange,
+    TrackedFile,
+)
 
 _LOG_BYTES_MAX: Final = 4 << 20  # of the write-ahead log
 _SCHEMA: Final = """
@@ -118,17 +123,15 @@ _Found = TypeVar("_Found")
 
 
 class CheckpointFailed(Unavailable):
-    """The checkpoint could not be written: nothing was changed, and nothing may be sent that relied
-    on it.
-    """
+    """Raised when the checkpoint cannot be written or read. Nothing was changed."""
 
 
 class CheckpointBroken(Exception):
-    """What lies there is no checkpoint of this version; the message says what is wrong with it."""
+    """Raised when a checkpoint is damaged, incomplete, or of an unsupported version."""
 
 
 def insert_file(file: TrackedFile) -> Change:
-    """A file that was not known before."""
+    """Return the SQL statement that adds a file to the checkpoint."""
     row = (
         file.file_id,
         *device_row(file),
@@ -138,8 +141,8 @@ def insert_file(file: TrackedFile) -> Change:
     return f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row  # noqa: S608
 
 
-def save_place(file: TrackedFile, place: Place) -> Change:
-    """Where a file is now; its identity too, as the device number may have changed."""
+def save_place(file: TrackedFile, place: FileLocation) -> Change:
+    """Return the SQL statement that saves a file's current identity and the given place."""
     row = (*device_row(file), *place_row(place), file.file_id)
     return (
         (
@@ -150,8 +153,8 @@ def save_place(file: TrackedFile, place: Place) -> Change:
     )
 
 
-def save_position(file_id: str, position: Position) -> Change:
-    """How far a file was cut."""
+def save_position(file_id: str, position: FilePosition) -> Change:
+    """Return the SQL statement that saves how far a file was cut into ranges."""
     row = (*position_row(position), file_id)
     return (
         "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
@@ -159,17 +162,25 @@ def save_position(file_id: str, position: Position) -> Change:
     )
 
 
-def forget_file(file_id: str) -> list[Change]:
-    """A file that was deleted and cannot come back."""
+def delete_file(file_id: str) -> list[Change]:
+    """Return the SQL statements that delete a file from all tables, except its spooled ranges."""
     tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
 
-def save_account(file_id: str, position: Position, account: Account | None = None) -> Change:
-    """What looks found of a file since `position` was examined; never put over what was settled
-    later.
+def save_account(
+    file_id: str, position: FilePosition, account: FileAccount | None = None
+) -> Change:
+    """Return the SQL statement that saves what scans observed of a file.
+
+    It does not overwrite an account that was settled later.
+
+    Args:
+        file_id: Id of the file.
+        position: Position at the file's latest examination.
+        account: Observations since then; None for no changes.
     """
-    account = account or Account(position.size_seen, (), position.head)
+    account = account or FileAccount(position.size_seen, (), position.head)
     sql = (
         "INSERT INTO accounts VALUES (?,?,?,?,?,?,?) ON CONFLICT (file_id) DO UPDATE SET "
         "generation=excluded.generation, "
@@ -189,18 +200,18 @@ def save_account(file_id: str, position: Position, account: Account | None = Non
     )
 
 
-def begin_source(source: str) -> Change:
-    """It was looked at."""
+def mark_source_scanned(source: str) -> Change:
+    """Return the SQL statement that records that a source was scanned."""
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
 
 def save_target(file_id: str, path: str) -> Change:
-    """Where the link leads that a file was found by."""
+    """Return the SQL statement that saves the path that a file's symbolic link resolves to."""
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
-def save_former(file_id: str, position: Position) -> Change:
-    """Up to where a file was read when it was truncated."""
+def save_former(file_id: str, position: FilePosition) -> Change:
+    """Return the SQL statement that saves a file's position before a truncation."""
     return "INSERT OR REPLACE INTO formers VALUES (?,?,?,?,?)", (
         file_id,
         position.generation,
@@ -211,13 +222,20 @@ def save_former(file_id: str, position: Position) -> Change:
 
 
 def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
-    """Up to where this generation of a file holds what was left of the one before."""
+    """Return the SQL statement that saves how much of a file was read in its former generation.
+
+    Args:
+        file_id: Id of the file.
+        generation: Its current generation.
+        kept_to: Offset up to which this generation holds bytes that were read in the one before.
+    """
     return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
 
-def note_void(file_id: str, position: Position) -> Change:
-    """As `save_former`, of a file that a look found truncated; not where it has begun anew since:
-    that knows better.
+def save_former_if_current(file_id: str, position: FilePosition) -> Change:
+    """Return the SQL statement that saves a file's position before a detected truncation.
+
+    It has no effect if the file has entered another generation since.
     """
     _, row = save_former(file_id, position)
     at = (file_id, position.generation)
@@ -230,8 +248,8 @@ def note_void(file_id: str, position: Position) -> Change:
     )
 
 
-def lose(loss: Loss) -> list[Change]:
-    """Bytes known lost, and that there may be more."""
+def add_loss(loss: Loss) -> list[Change]:
+    """Return the SQL statements that add a loss to its source's totals and the latest losses."""
     known = (
         "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + "
         "excluded.bytes"
@@ -261,18 +279,33 @@ def lose(loss: Loss) -> list[Change]:
 class Checkpoint:
     """An open checkpoint. Safe to use from several threads."""
 
-    def __init__(self, db: sqlite3.Connection, log: Path, bodies: Bodies) -> None:
-        """`log`: the write-ahead log's path."""
+    def __init__(self, db: sqlite3.Connection, log: Path, bodies: BodyFile) -> None:
+        """Take ownership of an open database; `open` is the usual way to create an instance.
+
+        Args:
+            db: The database.
+            log: Path of its write-ahead log.
+            bodies: The file of large range bodies.
+        """
         self._db = db
         self._log = log
         self._bodies = bodies
-        self._database = threading.Lock()  # held by whoever speaks to it
+        self._database = threading.Lock()  # held while the database is used
         self._waiting: deque[_Ticket] = deque()
 
     @classmethod
     def create(cls, path: Path, host_id: str, *, begun: Sequence[str] = ()) -> None:
-        """A new, empty one: complete and durable under its name, or not there at all. `begun`:
-        these sources are not new.
+        """Create an empty checkpoint, atomically and durably.
+
+        Args:
+            path: Path of the checkpoint. An existing file is replaced.
+            host_id: Id of this host.
+            begun: Names of sources that count as scanned, so that all their files are read from the
+                start.
+
+        Raises:
+            CheckpointFailed: The database cannot be written; nothing is left at `path`.
+            OSError: The file cannot be moved to `path` or synced.
         """
         temporary = path.with_name(f"{path.name}.new")
         temporary.unlink(missing_ok=True)
@@ -281,7 +314,7 @@ class Checkpoint:
             db.executescript(f"BEGIN;{_SCHEMA}{_BEGUN}")
             db.execute("INSERT INTO meta VALUES (?,?)", (FORMAT, host_id))
             for source in begun:
-                db.execute(*begin_source(source))
+                db.execute(*mark_source_scanned(source))
             db.execute("COMMIT")
         except sqlite3.Error as error:
             raise CheckpointFailed(
@@ -295,11 +328,20 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: Path) -> tuple[Checkpoint, str]:
-        """The checkpoint at `path`, and its host id. CheckpointBroken where it is not whole."""
+        """Open the checkpoint at `path` and verify that it is complete.
+
+        Returns:
+            The checkpoint and its host id.
+
+        Raises:
+            CheckpointBroken: It is empty, damaged, incomplete, or of an unsupported format.
+            CheckpointFailed: The disk is full, or the file cannot be read or written.
+            FileNotFoundError: There is no file at `path`.
+        """
         if path.stat().st_size == 0:
             raise CheckpointBroken("it is empty")
         log_is_there = _log_of(path).exists()
-        if log_is_there and (missing := what_is_missing(path)):
+        if log_is_there and (missing := find_log_damage(path)):
             raise CheckpointBroken(missing)
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -326,17 +368,17 @@ class Checkpoint:
                 + marks.SCHEMA
                 + forgotten.SCHEMA
             )
-            allow_several(db)
-            archives.add_high(db)
-            books.begin(db)
+            migrate_ranges_table(db)
+            archives.migrate_departed_table(db)
+            books.create_accounting(db)
             if integrity.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
                     "the last run did not end in order, and its write-ahead log (…-wal) is not "
                     "there: it was removed, or not "
                     "copied along; what was sent last is not known"
                 )
-            bodies = bodies_of(db, _beside(path))
-            integrity.begin_log(db)
+            bodies = open_bodies(db, _beside(path))
+            integrity.restart_log(db)
         except (sqlite3.DatabaseError, OSError, ValueError, BodyDamaged, CheckpointBroken) as error:
             db.close()
             if (
@@ -350,11 +392,14 @@ class Checkpoint:
         return cls(db, _log_of(path), bodies), host_id
 
     def close(self) -> None:
-        """Finish; what was committed stays."""
+        """Close the checkpoint after an orderly run.
+
+        If the final write fails, the database is left open, so that its write-ahead log is kept.
+        """
         with self._database:
             try:
-                bring_in(self._db, self._bodies)
-                integrity.end(self._db)
+                move_bodies_into_database(self._db, self._bodies)
+                integrity.mark_run_ended(self._db)
             except (
                 sqlite3.Error,
                 OSError,
@@ -365,14 +410,18 @@ class Checkpoint:
             self._bodies.close()
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """All changes or none, durable on return. CheckpointFailed: none."""
+        """Apply all changes in one transaction and wait until they are on disk.
+
+        Raises:
+            CheckpointFailed: None of the changes was applied.
+        """
         ticket = _Ticket(changes)
         self._waiting.append(ticket)
         with self._database:
             if not ticket.done:
                 self._write([self._waiting.popleft() for _ in range(len(self._waiting))])
         assert ticket.done, (
-            "whoever holds the database writes every ticket that waits, its own included"
+            "the thread that holds the lock writes every waiting ticket, including its own"
         )
         if ticket.error is not None:
             raise CheckpointFailed(
@@ -385,7 +434,7 @@ class Checkpoint:
         )  # until COMMIT has returned
         changes = [change for ticket in batch for change in ticket.changes]
         try:
-            changes = placed(self._bodies, changes)
+            changes = place_large_bodies(self._bodies, changes)
             self._db.execute("BEGIN IMMEDIATE")
             for change in changes:
                 self._db.execute(*change)
@@ -397,7 +446,7 @@ class Checkpoint:
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            settled(self._bodies, changes, done=error is None)
+            settle_bodies(self._bodies, changes, done=error is None)
             for ticket in batch:
                 ticket.error, ticket.done = error, True
 
@@ -406,18 +455,21 @@ class Checkpoint:
             sqlite3.Error, OSError
         ):  # what was committed is durable; the next commit tries again
             if self._log.stat().st_size > _LOG_BYTES_MAX:
-                integrity.begin_log(self._db)
+                integrity.restart_log(self._db)
 
     def files(self) -> list[TrackedFile]:
-        """Every known file, with its ranges in flight."""
+        """Return every file in the checkpoint, with its ranges in flight.
+
+        Ranges of files that were forgotten are returned with a retired file of their own.
+        """
         with self._database:
-            in_flight = dict[str, tuple[Outgoing, ...]]()
+            in_flight = dict[str, tuple[SpooledRange, ...]]()
             for sequence, file_id, text in self._db.execute(
                 "SELECT sequence, file_id, range FROM ranges ORDER BY sequence"
             ):
                 in_flight[file_id] = (
                     *in_flight.get(file_id, ()),
-                    Outgoing(sequence, range_of(text)),
+                    SpooledRange(sequence, json_to_range(text)),
                 )
             rows = self._db.execute("SELECT * FROM files").fetchall()
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
@@ -429,24 +481,25 @@ class Checkpoint:
                 file_id: (generation, count)
                 for file_id, generation, count in self._db.execute("SELECT * FROM kept")
             }
-            marked = marks.known(self._db)
-        files = [file_of(row, in_flight.pop(row[0], ())) for row in rows]
+            marked = marks.read_marks(self._db)
+        files = [row_to_file(row, in_flight.pop(row[0], ())) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
             file.kept = kept.get(file.file_id, file.kept)
             if file.file_id in formers:
                 generation, offset, anchor, head = formers[file.file_id]
-                file.former = Position(
+                file.former = FilePosition(
                     generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head)
                 )
-            marks.restore(file, marked.get(file.file_id, {}))
+            marks.restore_marks(file, marked.get(file.file_id, {}))
             if file.file_id in accounts:
-                restore(file, *accounts[file.file_id])
-        return files + [orphan(ranges) for ranges in in_flight.values()]
+                restore_account(file, *accounts[file.file_id])
+        return files + [orphaned_ranges_to_file(ranges) for ranges in in_flight.values()]
 
     def begun(self) -> set[str]:
-        """Sources that were looked at; those of which anything is known were, perhaps by a version
-        that did not write it down.
+        """Return the names of the sources that were scanned before.
+
+        Sources with any data count as scanned: early versions did not record it.
         """
         with self._database:
             rows = self._db.execute(
@@ -456,7 +509,7 @@ class Checkpoint:
             return {source for (source,) in rows}
 
     def last_sequence(self) -> int:
-        """The highest sequence number in the spool; 0 where it is empty."""
+        """Return the highest sequence number in the spool, or 0 if it is empty."""
         with self._database:
             (highest,) = self._db.execute(
                 "SELECT coalesce(max(sequence), 0) FROM ranges"
@@ -464,17 +517,24 @@ class Checkpoint:
         return int(highest)
 
     def body(self, sequence: int) -> bytes:
-        """The compressed body of a spooled range."""
+        """Return the compressed body of a spooled range.
+
+        Args:
+            sequence: Sequence number of a range in the spool.
+
+        Raises:
+            CheckpointFailed: It cannot be read or is damaged.
+        """
         try:
             with self._database:
-                return body_of(self._db, self._bodies, sequence)
+                return read_body(self._db, self._bodies, sequence)
         except (sqlite3.Error, OSError, BodyDamaged) as error:
             raise CheckpointFailed(
                 f"the checkpoint cannot be read: {error}; look at the disk"
             ) from error
 
     def losses(self) -> dict[str, Losses]:
-        """By source."""
+        """Return the total losses of each source that has any."""
         with self._database:
             known = dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
             unknown = dict(self._db.execute("SELECT source, occasions FROM unknown").fetchall())
@@ -483,12 +543,23 @@ class Checkpoint:
             for source in known.keys() | unknown.keys()
         }
 
-    def read_books(self) -> books.Books:
-        """Of all sources, as of one moment."""
-        return self.read(books.read)
+    def read_books(self) -> books.AccountingSnapshot:
+        """Return the accounting of all sources, as of one moment.
+
+        Raises:
+            CheckpointFailed: The database cannot be read.
+        """
+        return self.read(books.read_accounting)
 
     def read(self, look: Callable[[sqlite3.Connection], _Found]) -> _Found:
-        """What is in other modules' tables, as of one moment."""
+        """Call a function with the database while no other thread uses it, and return its result.
+
+        Args:
+            look: Reads from the database; it must not write.
+
+        Raises:
+            CheckpointFailed: The function raised sqlite3.Error.
+        """
         try:
             with self._database:
                 return look(self._db)
@@ -498,7 +569,7 @@ class Checkpoint:
             ) from error
 
     def occasions(self) -> list[Loss]:
-        """The latest losses, oldest first."""
+        """Return the latest losses, oldest first, at most `OCCASIONS_MAX`."""
         with self._database:
             rows = self._db.execute(
                 "SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number"

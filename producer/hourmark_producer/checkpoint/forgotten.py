@@ -1,9 +1,9 @@
-"""Files that are gone and forgotten: up to where each was read, in the checkpoint alone.
+"""Positions of files that are no longer tracked, kept only in the checkpoint.
 
-A file that left its source's patterns, or could not be found any more, stays tracked so that it is
-read on should it come back. Once its inode is not in its folder any more it takes no memory and no
-part of a scan; should it come back all the same, from another folder, its row tells where to go on.
-The latest FORGOTTEN_MAX are kept, some hundred bytes each.
+A file that left the patterns of its source, or could not be found, stays tracked so that it is
+continued if it returns. Once its inode has left its folder, it is forgotten and uses neither memory
+nor scan time. If it returns from another folder, it is continued at the position in its row. The
+latest `FORGOTTEN_MAX` are kept, at some hundred bytes each.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sqlite3
 from typing import Any, Final, NamedTuple
 
 from hourmark_producer.checkpoint.rows import device_row
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.tracked_file import Position, TrackedFile
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
 FORGOTTEN_MAX: Final = 10_000
 SCHEMA: Final = """
@@ -26,20 +26,27 @@ CREATE INDEX IF NOT EXISTS forgotten_by_birth ON forgotten (birth_ns, inode);
 _Change = tuple[str, tuple[Any, ...]]
 
 
-class Forgotten(NamedTuple):
-    """A file that is known no more. `position`: up to where it was read."""
+class ForgottenFile(NamedTuple):
+    """A file that is no longer tracked.
+
+    Attributes:
+        file_id: Its id.
+        position: Up to where it was read.
+    """
 
     file_id: str
-    position: Position
+    position: FilePosition
 
 
-def forget(file: TrackedFile) -> list[_Change]:
-    """Return the changes that keep where to go on.
+def save_forgotten(file: TrackedFile) -> list[_Change]:
+    """Return the SQL statements that save the position of a file that will no longer be tracked.
 
-    The file must have a birth time: else its inode may be another's by now.
+    Args:
+        file: The file. It must have a birth time, because otherwise its inode may belong to another
+            file by now.
     """
     assert file.identity.birth_ns, (
-        "a file without a birth time is not told from the next one on its inode"
+        "a file without a birth time cannot be distinguished from the next one with its inode"
     )
     _, inode, birth_ns = device_row(file)
     at = file.progress.position
@@ -55,12 +62,14 @@ def forget(file: TrackedFile) -> list[_Change]:
     ]
 
 
-def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
-    """Return what is known of a file of this inode and birth time; None where nothing is.
+def find_forgotten(db: sqlite3.Connection, identity: FileIdentity) -> ForgottenFile | None:
+    """Return the forgotten file with this inode and birth time; None if there is none.
 
-    Raises sqlite3.Error.
+    The device is not compared, because its number may change when the machine restarts. A file
+    without a birth time is never found.
 
-    The device is not compared: its number may differ after a restart of the machine.
+    Raises:
+        sqlite3.Error: The database cannot be read.
     """
     if not identity.birth_ns:
         return None
@@ -74,7 +83,7 @@ def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
     if row is None:
         return None
     file_id, generation, offset, in_line, anchor, head = row
-    position = Position(
+    position = FilePosition(
         generation=generation,
         offset=offset,
         in_line=bool(in_line),
@@ -82,4 +91,4 @@ def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
         head=bytes(head),
         size_seen=offset,
     )
-    return Forgotten(file_id, position)
+    return ForgottenFile(file_id, position)

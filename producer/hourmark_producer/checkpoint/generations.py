@@ -1,16 +1,16 @@
-"""How often each file was truncated, kept beside the checkpoint, and in a second folder where one
-is configured.
+"""Generations of files, kept next to the checkpoint and in an optional second folder.
 
-Lines are named by file, generation and offset. Where a checkpoint is lost and all is read again, a
-generation must not begin anew with other bytes than it had. So each one's beginning is noted before
-its first range is sent: a file whose head is that of its latest generation is that generation; one
-whose head is not begins the next.
+Lines are identified by file, generation and offset. If the checkpoint is lost and everything is
+read again, a generation must not be used for other bytes than before. So the beginning of each
+generation is recorded before its first range is sent: a file whose head equals that of its latest
+generation is that generation; any other head begins the next one.
 
-    generations  a line of JSON with the host id, then one for each beginning: file id, generation, head's length and digest
+The file `generations` holds a line of JSON with the host id, then one line per beginning: file id,
+generation, length and digest of the head.
 
-A generation after a truncation is noted durably. That of a file as it was found is written, and not
-synced: there are many of them, and only a power cut together with a lost checkpoint and a
-truncation would miss one.
+A generation after a truncation is synced to disk. The first generation of a file is written without
+sync, because there are many: only a power loss together with a lost checkpoint and a truncation
+would miss one.
 """
 
 from __future__ import annotations
@@ -31,27 +31,41 @@ FILES_MAX: Final = 100_000  # the latest
 _NAME: Final = "generations"
 
 
-class Beginning(NamedTuple):
-    """Of a file's latest generation."""
+class GenerationStart(NamedTuple):
+    """The beginning of a file's generation.
+
+    Attributes:
+        generation: Its number.
+        length: Length of the head in bytes, at most `HEAD_BYTES`.
+        digest: BLAKE2b digest of the head (8 bytes) in hexadecimal.
+    """
 
     generation: int
     length: int
     digest: str
 
     @classmethod
-    def of(cls, generation: int, content: bytes) -> Beginning:
-        """`content`: from its start on."""
+    def of(cls, generation: int, content: bytes) -> GenerationStart:
+        """Return the beginning of a generation whose content starts with `content`."""
         head = content[:HEAD_BYTES]
         return cls(generation, len(head), hashlib.blake2b(head, digest_size=8).hexdigest())
 
 
 class Generations:
-    """Those of one host. Safe to use from several threads."""
+    """The generations of all files of one host. Safe to use from several threads."""
 
     def __init__(self, folders: Sequence[Path], host_id: str) -> None:
-        """ConfigError where a folder cannot be used, or is another host's."""
+        """Read the records of all folders, merge them and write the result to each.
+
+        Args:
+            folders: Existing folders that hold the file `generations`, or will.
+            host_id: Id of this host.
+
+        Raises:
+            ConfigError: A folder cannot be read or written, or belongs to another host.
+        """
         self._lock = threading.Lock()
-        self._known: dict[str, Beginning] = {}
+        self._known: dict[str, GenerationStart] = {}
         self._host_id = host_id
         self._appended = 0  # lines, since the files were written as a whole
         self._paths = [folder / _NAME for folder in folders]
@@ -66,21 +80,39 @@ class Generations:
                     "user may write"
                 ) from error
 
-    def of(self, file_id: str, head: bytes) -> int:
-        """The generation of a file that the checkpoint does not know, and that begins so."""
+    def find_generation(self, file_id: str, head: bytes) -> int:
+        """Return the generation of a file that the checkpoint does not contain.
+
+        Args:
+            file_id: Id of the file.
+            head: Its first bytes.
+
+        Returns:
+            The recorded generation if it begins with the same bytes, the next one if not, or 0 if
+                no generation of the file is recorded.
+        """
         with self._lock:
             known = self._known.get(file_id)
         if known is None:
             return 0
         is_it = (
             len(head) >= known.length
-            and Beginning.of(known.generation, head[: known.length]) == known
+            and GenerationStart.of(known.generation, head[: known.length]) == known
         )
         return known.generation + (not is_it)
 
     def note(self, file_id: str, generation: int, content: bytes) -> None:
-        """A generation that begins so is about to be sent. OSError: it must not be."""
-        beginning = Beginning.of(generation, content)
+        """Record the beginning of a generation whose first range is about to be sent.
+
+        Args:
+            file_id: Id of the file.
+            generation: Its generation.
+            content: Content of the file from its start.
+
+        Raises:
+            OSError: The record cannot be written, and the range must not be sent.
+        """
+        beginning = GenerationStart.of(generation, content)
         with self._lock:
             if self._known.get(file_id) == beginning:
                 return
@@ -97,10 +129,6 @@ class Generations:
                 self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Keep the latest FILES_MAX beginnings, here and in the files.
-
-        Raises OSError as `write_durably`.
-        """
         for file_id in list(self._known)[:-FILES_MAX]:
             del self._known[file_id]
         for path in self._paths:
@@ -112,7 +140,7 @@ class Generations:
             if isinstance(fields, dict):
                 _check_owner(path, fields, self._host_id)
             elif isinstance(fields, list) and len(fields) == 4:
-                file_id, beginning = fields[0], Beginning(*fields[1:])
+                file_id, beginning = fields[0], GenerationStart(*fields[1:])
                 if (
                     file_id not in self._known
                     or self._known[file_id].generation <= beginning.generation
@@ -126,8 +154,8 @@ class Generations:
         return first + b"".join(_line(file_id, beginning) for file_id, beginning in latest)
 
 
-def owner(folder: Path) -> str | None:
-    """The host id that this folder was used by; None where it is new."""
+def read_owner(folder: Path) -> str | None:
+    """Return the host id that used this folder for its generations; None if there is none."""
     for fields in _lines(folder / _NAME):
         if isinstance(fields, dict):
             return str(fields.get("host_id"))
@@ -142,16 +170,13 @@ def _check_owner(path: Path, fields: dict[str, object], host_id: str) -> None:
         )
 
 
-def _line(file_id: str, beginning: Beginning) -> bytes:
+def _line(file_id: str, beginning: GenerationStart) -> bytes:
     return (
         b"\n" + json.dumps([file_id, *beginning], separators=(",", ":")).encode()
     )  # a torn one does not spoil the next
 
 
 def _lines(path: Path) -> Iterator[object]:
-    """What can be read: a kill may have torn the last, and nothing but a lost checkpoint depends on
-    it.
-    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:

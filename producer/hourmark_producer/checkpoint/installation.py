@@ -1,10 +1,9 @@
-"""The state folder of one tailer: lock and host id (`hourmark.state_folder`), and
-`checkpoint.sqlite` (`checkpoint`).
+"""The state folder of one tailer: its lock, its host id, and `checkpoint.sqlite`.
 
-What must not happen silently is a start from zero: every line would be sent again. So a tailer that
-has a host id but no checkpoint in order refuses to start, unless it is told `--reread`. The
-checkpoint is made before the host id, whole or not at all, so that a first start killed at any
-moment is no such case.
+A tailer must not silently start from zero, because every line would be sent again. So a tailer with
+a host id but without a usable checkpoint refuses to start unless `--reread` is given. The
+checkpoint is created atomically and before the host id, so that a first start can be killed at any
+moment.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from hourmark.errors import UsageError
 from hourmark.process.durable import sync_folder
 from hourmark.records.ranges import new_host_id
 from hourmark.state_folder import StateFolder
-from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken, lose
-from hourmark_producer.checkpoint.generations import owner
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken, add_loss
+from hourmark_producer.checkpoint.generations import read_owner
 from hourmark_producer.counters import Loss
 
 REREAD_REPEATS: Final = (
@@ -36,9 +35,11 @@ CHECKPOINT: Final = "checkpoint.sqlite"
 _LOG = logging.getLogger(__name__)
 
 
-def locked(state_dir: Path) -> IO[bytes]:
-    """Hold the state folder until this is closed; UsageError names the process that holds it
-    already.
+def lock_state_folder(state_dir: Path) -> IO[bytes]:
+    """Lock the state folder until the returned file is closed.
+
+    Raises:
+        UsageError: Another process holds the lock; the message names it.
     """
     return StateFolder(state_dir, "tailer").lock()
 
@@ -46,15 +47,26 @@ def locked(state_dir: Path) -> IO[bytes]:
 def open_installation(
     state_dir: Path, *, reread: bool, sources: Sequence[str] = (), second: Path | None = None
 ) -> tuple[Checkpoint, str]:
-    """The checkpoint and the host id; a first start makes both.
+    """Open the checkpoint of a state folder; create it, and the host id, on the first start.
 
-    UsageError where going on would repeat what was sent.
+    If the checkpoint was lost and `reread` is given, an unknown loss is recorded for each source.
 
-    Where one is lost, and all is read again, of each of these sources it is unknown what was lost
-    with it. `second`: the folder that knows the host id where the first is gone.
+    Args:
+        state_dir: The state folder.
+        reread: Whether to read all files again if the checkpoint is missing or broken.
+        sources: Names of the configured sources.
+        second: Folder with a second copy of the generations, which also names the host id.
+
+    Returns:
+        The checkpoint and the host id.
+
+    Raises:
+        UsageError: The checkpoint is missing or broken and `reread` is not given, or it belongs to
+            another host.
+        CheckpointFailed: The checkpoint cannot be read or written.
     """
     folder = StateFolder(state_dir, "tailer")
-    host_id = folder.host_id() or (owner(second) if second is not None else None)
+    host_id = folder.host_id() or (read_owner(second) if second is not None else None)
     path, anew = state_dir / CHECKPOINT, False
     if not path.exists():
         if host_id is not None and not reread:
@@ -92,13 +104,17 @@ def _doubt(checkpoint: Checkpoint, path: Path, sources: Sequence[str]) -> None:
         Loss(source=source, path=str(path), at_ms=at_ms, bytes=0, unknown=1, what=what)
         for source in sources
     ]
-    checkpoint.commit([change for loss in losses for change in lose(loss)])
+    checkpoint.commit([change for loss in losses for change in add_loss(loss)])
 
 
 def _open(
     path: Path, sources: Sequence[str], *, reread: bool, host_id: str | None
 ) -> tuple[Checkpoint, str, bool]:
-    """Also whether it was broken, and was made again."""
+    """Open the checkpoint, or replace a broken one if `reread` is given.
+
+    Returns:
+        The checkpoint, its host id, and whether it was replaced.
+    """
     try:
         return *Checkpoint.open(path), False
     except CheckpointBroken as error:
@@ -132,6 +148,5 @@ def _aside(path: Path) -> Path:
 
 
 def _remove_journals(path: Path) -> None:
-    """A write-ahead log belongs to the one database it was written for, and so do bodies."""
     for suffix in ("-wal", "-shm", "-bodies"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

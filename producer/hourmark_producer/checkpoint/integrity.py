@@ -1,29 +1,26 @@
-"""Whether the checkpoint is whole: its write-ahead log, and the mark of a run.
+"""Checks that the checkpoint and its write-ahead log are complete.
 
-Whether a write-ahead log is whole. What SQLite cannot read ends the log for it, without a word.
+SQLite reads its write-ahead log up to the first frame with a wrong checksum and takes that for the
+end. This is right for a commit that a power loss tore, but a flipped bit in the middle silently
+discards all later commits. Two facts reveal this:
 
-SQLite reads its log up to the first frame whose checksum is wrong, and takes that for the end:
-right for a commit that a power cut tore, but a flipped bit in the middle takes every later commit
-with it, and the checkpoint would be an older state, whole and in order. Two things tell:
+- The wal-index (`-shm`) contains the number of committed frames. It survives kill -9 and is written
+  after the log is synced, so the log never holds fewer frames. SQLite rebuilds it when it opens a
+  database.
+- If the wal-index is missing, or older than a power loss: a commit is synced before the next one is
+  written, so at most one can be torn. If more than one follows the end that SQLite sees, the log is
+  damaged. Frames with other salts are ignored: they remain from a previous log in the same file.
 
-- The wal-index (…-shm) says how many frames were committed. It outlives kill -9, and is written
-  after the log is synced: the log never holds fewer. SQLite makes it anew when it opens a database.
-- Without it, or with one from before a power cut: a commit is synced before the next one is
-  written, so at most one may be torn. Where more than one follows the end that SQLite sees, the log
-  was damaged. Frames of other salts are none of its own: where SQLite began its log anew in place,
-  as with 0.2.0, those of the one before stand behind the end.
+The log is therefore read here before SQLite opens the database, which would change the evidence. It
+is a few MB at most, and exists only after a kill. Formats: https://sqlite.org/walformat.html,
+sections 2.1, 4.1 and 4.2.
 
-So the log is read here first, without SQLite, which would change what tells. It is some MB at most,
-and there after a kill only. Formats: https://sqlite.org/walformat.html, sections 2.1, 4.1 and 4.2.
-
-Whether a run of the tailer is under way, marked in its checkpoint so that a lost write-ahead log is
-noticed.
-
-A run's newest commits are in the log alone. Without it the database is an older state, whole and in
-order, and going on from there would send other ranges under old places. So the database itself says
-LOGGED, "there is more in the log", while the log's first commit says ALL. Who opens it and reads
-LOGGED, where there was no log, knows that it was lost. Where another program closed the database in
-order, and so moved the log into it, ALL is read: nothing is lost.
+A lost write-ahead log is detected by a mark in the table `run`. The newest commits of a run are
+only in the log; without it the database is an older but consistent state, and continuing from there
+would send other ranges under the same ids. So the database itself contains the mark LOGGED ("the
+log contains more"), and the first commit in the log changes it to ALL. If LOGGED is read and there
+was no log, the log was lost. If another program closed the database and moved the log into it, ALL
+is read, and nothing was lost.
 """
 
 from __future__ import annotations
@@ -48,10 +45,14 @@ _TORN_MAX: Final = 1  # commits
 _DAMAGED: Final = "was damaged: what was sent last is not known"
 
 
-class Index(NamedTuple):
-    """What a wal-index says.
+class WalIndexHeader(NamedTuple):
+    """The header of a wal-index.
 
-    `this_boot`: it was written by a process of this boot, so it is no older than the log.
+    Attributes:
+        frames: Number of committed frames.
+        salts: Salts of the log that it belongs to.
+        this_boot: Whether it was written since the machine booted, so that it is not older than the
+            log.
     """
 
     frames: int
@@ -59,8 +60,15 @@ class Index(NamedTuple):
     this_boot: bool
 
 
-class Frame(NamedTuple):
-    """One page as it was written."""
+class WalFrame(NamedTuple):
+    """A frame of a write-ahead log: one page of the database.
+
+    Attributes:
+        is_commit: Whether it ends a transaction.
+        salts: Salts of the log that it belongs to.
+        checksum: Cumulative checksum up to this frame.
+        content: The bytes that the checksum covers.
+    """
 
     is_commit: bool
     salts: bytes
@@ -68,11 +76,16 @@ class Frame(NamedTuple):
     content: bytes  # all that is summed
 
 
-def what_is_missing(path: Path) -> str:
-    """Why the log of the database at `path`, which nobody has open, is not whole; empty where it
-    is.
+def find_log_damage(path: Path) -> str:
+    """Return why the write-ahead log of a database is incomplete; empty if it is complete.
+
+    Args:
+        path: Path of the database. No process may have it open, and the log must exist.
+
+    Raises:
+        OSError: The log cannot be read.
     """
-    log, index = path.with_name(f"{path.name}-wal").read_bytes(), read_index(path)
+    log, index = path.with_name(f"{path.name}-wal").read_bytes(), read_wal_index(path)
     order = "=" if len(log) < _LOG_HEADER.size else ">" if log[3] & 1 else "<"
     frames = list(_frames(log))
     recovered = _recovered(log, frames, order)
@@ -91,8 +104,8 @@ def what_is_missing(path: Path) -> str:
     return ""
 
 
-def read_index(path: Path) -> Index | None:
-    """The wal-index of the database at `path`; None where there is none in order."""
+def read_wal_index(path: Path) -> WalIndexHeader | None:
+    """Return the wal-index of the database at `path`; None if it is missing or invalid."""
     try:
         with path.with_name(f"{path.name}-shm").open("rb") as file:
             content = file.read(2 * _INDEX_BYTES)
@@ -110,11 +123,10 @@ def read_index(path: Path) -> Index | None:
     if version != _VERSION or not is_initialized:
         return None
     booted_s = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return Index(frames, salts, this_boot=changed_s > booted_s)
+    return WalIndexHeader(frames, salts, this_boot=changed_s > booted_s)
 
 
-def _is_of(index: Index, log: bytes, frames: list[Frame]) -> bool:
-    """Whether it is this log's, and not that of an earlier one."""
+def _is_of(index: WalIndexHeader, log: bytes, frames: list[WalFrame]) -> bool:
     if len(log) < _LOG_HEADER.size:
         return index.this_boot
     return index.salts == _LOG_HEADER.unpack_from(log)[4] or any(
@@ -122,7 +134,7 @@ def _is_of(index: Index, log: bytes, frames: list[Frame]) -> bool:
     )
 
 
-def _frames(log: bytes) -> Iterator[Frame]:
+def _frames(log: bytes) -> Iterator[WalFrame]:
     if len(log) < _LOG_HEADER.size:
         return
     page_bytes = _LOG_HEADER.unpack_from(log)[2]
@@ -132,13 +144,11 @@ def _frames(log: bytes) -> Iterator[Frame]:
     for at in range(_LOG_HEADER.size, len(log) - size + 1, size):
         _, pages, salts, first, second = _FRAME_HEADER.unpack_from(log, at)
         content = log[at : at + 8] + log[at + _FRAME_HEADER.size : at + size]
-        yield Frame(pages != 0, salts, (first, second), content)
+        yield WalFrame(pages != 0, salts, (first, second), content)
 
 
-def _recovered(log: bytes, frames: list[Frame], order: str) -> int:
-    """How many frames SQLite reads: up to the last commit before the first frame that is not
-    whole.
-    """
+def _recovered(log: bytes, frames: list[WalFrame], order: str) -> int:
+    """Return how many frames SQLite reads: all up to the last commit before a bad frame."""
     salts = _salts(log, order)
     if salts is None:
         return 0
@@ -152,7 +162,6 @@ def _recovered(log: bytes, frames: list[Frame], order: str) -> int:
 
 
 def _salts(log: bytes, order: str) -> bytes | None:
-    """Of the log's own frames; None where its header is not whole."""
     if len(log) < _LOG_HEADER.size:
         return None
     magic, version, _, _, salts, *checksum = _LOG_HEADER.unpack_from(log)
@@ -164,9 +173,10 @@ def _salts(log: bytes, order: str) -> bytes | None:
     )
 
 
-def _runs(frames: list[Frame], order: str) -> Iterator[list[Frame]]:
-    """Frames that were written one after another, by their checksums; each with the one before,
-    which may be the bad one.
+def _runs(frames: list[WalFrame], order: str) -> Iterator[list[WalFrame]]:
+    """Yield runs of frames whose checksums continue each other.
+
+    Each run is preceded by the frame before it, which may be the damaged one.
     """
     begin = 0
     for at in range(1, len(frames) + 1):
@@ -175,7 +185,7 @@ def _runs(frames: list[Frame], order: str) -> Iterator[list[Frame]]:
             begin = at
 
 
-def _follows(before: Frame, frame: Frame, order: str) -> bool:
+def _follows(before: WalFrame, frame: WalFrame, order: str) -> bool:
     return (
         before.salts == frame.salts
         and _sum(before.checksum, frame.content, order) == frame.checksum
@@ -195,22 +205,29 @@ _ENDED, _LOGGED, _ALL = 0, 1, 2
 
 
 def log_was_lost(db: sqlite3.Connection, *, log_is_there: bool) -> bool:
-    """`log_is_there`: before this connection was made, which makes one."""
+    """Return whether the database expects a write-ahead log that was not there.
+
+    Args:
+        db: The open database.
+        log_is_there: Whether the log existed before this connection was opened, which creates it.
+    """
     (mark,) = db.execute("SELECT coalesce(max(under_way), 0) FROM run").fetchone()
     return mark == _LOGGED and not log_is_there
 
 
-def begin_log(db: sqlite3.Connection) -> None:
-    """Move the log into the database, and begin a new one. sqlite3.Error where the disk is full:
-    all is as it was then.
+def restart_log(db: sqlite3.Connection) -> None:
+    """Move the write-ahead log into the database and start a new log.
+
+    Raises:
+        sqlite3.Error: The disk is full or cannot be written; no commit is lost.
     """
     _put(db, _LOGGED)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     _put(db, _ALL)
 
 
-def end(db: sqlite3.Connection) -> None:
-    """The run ends in order: closing the database moves the log into it."""
+def mark_run_ended(db: sqlite3.Connection) -> None:
+    """Mark the run as ended in order. Closing the database then moves the log into it."""
     _put(db, _ENDED)
 
 

@@ -1,11 +1,9 @@
-"""Marks: what stood before the latest places up to which a file was read, so that a copy that holds
-less than that is known.
+"""Digests of the bytes before recent positions of a file, which identify shorter copies of it.
 
-copytruncate copies a log and then truncates it; what is written and read in between is not in the
-copy. The anchor at the position says nothing of such a copy, but a place that was read to a little
-earlier does.
-
-marks  per file and generation, of the latest ones: the first bytes, and the latest places, each with a digest of the bytes before
+copytruncate copies a log and then truncates it. Bytes that are written and read in between are not
+in the copy, so the anchor at the position does not match the copy, but the bytes at an earlier
+position do. The table `marks` holds, per file and generation, the first bytes and the latest
+positions, each with a digest of the bytes before it.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
-from hourmark_producer.files.tracked_file import Position, TrackedFile
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
 MARKS_MAX: Final = 24
 _NEAR: Final = (
@@ -35,10 +33,15 @@ CREATE TABLE IF NOT EXISTS marks (
 _Change = tuple[str, tuple[Any, ...]]
 
 
-def next_marks(before: Position, body: bytes | memoryview, anchor: bytes) -> bytes:
-    """After one more range.
+def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) -> bytes:
+    """Return the marks after one more range was cut.
 
-    `anchor`: its last bytes, and those before. The first range has places within it, too.
+    The first range of a file also gets marks at positions within it.
+
+    Args:
+        before: Position before the range, with the marks so far.
+        body: Bytes of the range.
+        anchor: The bytes just before the end of the range.
     """
     near, far = (
         range(HEAD_BYTES, 2 * ANCHOR_BYTES, _NEAR),
@@ -55,10 +58,16 @@ def next_marks(before: Position, body: bytes | memoryview, anchor: bytes) -> byt
     return (before.marks + b"".join(marks))[-MARKS_MAX * _MARK.size :]
 
 
-def is_marked(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> bool:
-    """Whether content of this size has, before the last place that is in it, what was read there.
+def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> bool:
+    """Return whether content matches the last mark that lies within it.
 
-    `read`: offset, count.
+    Args:
+        marks: Marks of a position.
+        size: Size of the content in bytes.
+        read: Returns content bytes for an offset and a count.
+
+    Returns:
+        False if no mark lies within the content.
     """
     places = [place for place in _MARK.iter_unpack(marks) if place[0] <= size]
     if not places:
@@ -68,8 +77,8 @@ def is_marked(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> boo
     return bool(_digest(read(start, offset - start)) == digest)
 
 
-def save_marks(file_id: str, position: Position) -> _Change:
-    """Those of a position."""
+def save_marks(file_id: str, position: FilePosition) -> _Change:
+    """Return the SQL statement that saves the marks of a file's position."""
     return "INSERT OR REPLACE INTO marks VALUES (?,?,?,?)", (
         file_id,
         position.generation,
@@ -78,22 +87,25 @@ def save_marks(file_id: str, position: Position) -> _Change:
     )
 
 
-def forget_older(file_id: str, generation: int) -> _Change:
-    """It is over; some before it are kept, too."""
+def delete_old_marks(file_id: str, generation: int) -> _Change:
+    """Return the SQL statement that deletes old marks of a file when a generation ends.
+
+    Marks of this generation and of the `GENERATIONS_MAX` before it are kept.
+    """
     return "DELETE FROM marks WHERE file_id=? AND generation<?", (
         file_id,
         generation - GENERATIONS_MAX,
     )
 
 
-def known(db: sqlite3.Connection) -> dict[str, dict[int, Position]]:
-    """By file and generation, as far as marks tell positions: without their anchors."""
-    found = dict[str, dict[int, Position]]()
+def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
+    """Return positions without anchors, as saved marks describe them, by file id and generation."""
+    found = dict[str, dict[int, FilePosition]]()
     for file_id, generation, head, marks in db.execute(
         "SELECT file_id, generation, head, marks FROM marks ORDER BY generation"
     ):
         offset, _ = _MARK.unpack(marks[-_MARK.size :])
-        position = Position(
+        position = FilePosition(
             generation=generation,
             offset=offset,
             size_seen=offset,
@@ -104,8 +116,13 @@ def known(db: sqlite3.Connection) -> dict[str, dict[int, Position]]:
     return found
 
 
-def restore(file: TrackedFile, marked: dict[int, Position]) -> None:
-    """What was known of it by the run before."""
+def restore_marks(file: TrackedFile, marked: dict[int, FilePosition]) -> None:
+    """Add saved marks to a file that was read from the checkpoint.
+
+    Args:
+        file: The file, whose position, former and older positions are completed.
+        marked: Its positions by generation. The entries that are used are removed.
+    """
     now, former = file.progress.position, file.former
     if (here := marked.pop(now.generation, None)) and here.offset == now.offset:
         file.progress = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""What rows of the checkpoint say, as the objects that they stand for."""
+"""Conversion between rows of the checkpoint and domain objects."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from hourmark.records.ranges import LATER_FIELDS, ByteRange, Part
 from hourmark_producer.files.fingerprints import Shrink
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     NEVER,
-    Account,
-    Outgoing,
-    Place,
-    Position,
-    Progress,
+    FileAccount,
+    FileLocation,
+    FilePosition,
+    FileProgress,
+    SpooledRange,
     TrackedFile,
 )
 
@@ -24,7 +24,7 @@ _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
 
 def device_row(file: TrackedFile) -> tuple[int, int, int]:
-    """Device, inode, birth time."""
+    """Return device, inode and birth time of a file as signed 64-bit integers for SQLite."""
     # SQLite's integers are signed; device and inode numbers are not
     device, inode = (
         value - (1 << 64) if value >> 63 else value
@@ -33,13 +33,13 @@ def device_row(file: TrackedFile) -> tuple[int, int, int]:
     return device, inode, file.identity.birth_ns
 
 
-def place_row(place: Place) -> tuple[str, bytes, bytes, int]:
-    """Source, path, latest name, whether it is missing."""
+def place_row(place: FileLocation) -> tuple[str, bytes, bytes, int]:
+    """Return source, path, latest path and the missing flag as columns of the table `files`."""
     return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
 
 
-def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
-    """As much of it as format 1 began with."""
+def position_row(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
+    """Return the fields of a position that are columns of the table `files`."""
     return (
         position.generation,
         position.offset,
@@ -49,8 +49,13 @@ def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
     )
 
 
-def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFile:
-    """A known file, with its ranges on their way."""
+def row_to_file(row: tuple[Any, ...], in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
+    """Return the tracked file of a row of the table `files`.
+
+    Args:
+        row: All columns of the row.
+        in_flight: The file's spooled ranges.
+    """
     (
         file_id,
         device,
@@ -68,10 +73,10 @@ def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFil
     ) = row
     return TrackedFile(
         file_id=file_id,
-        identity=Identity(device % (1 << 64), inode % (1 << 64), birth_ns),
-        place=Place(source, os.fsdecode(path), os.fsdecode(seen_at), bool(missing)),
-        progress=Progress(
-            position=Position(
+        identity=FileIdentity(device % (1 << 64), inode % (1 << 64), birth_ns),
+        place=FileLocation(source, os.fsdecode(path), os.fsdecode(seen_at), bool(missing)),
+        progress=FileProgress(
+            position=FilePosition(
                 generation=generation,
                 offset=offset,
                 in_line=bool(in_line),
@@ -84,7 +89,7 @@ def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFil
     )
 
 
-def restore(
+def restore_account(
     file: TrackedFile,
     generation: int,
     settled: int,
@@ -93,7 +98,19 @@ def restore(
     shrinks: str,
     head: bytes,
 ) -> None:
-    """Go on with the account of the run before."""
+    """Restore a file's account and head from its row in the table `accounts`.
+
+    Does nothing if the row is of another generation.
+
+    Args:
+        file: The file, which is modified.
+        generation: Generation of the account.
+        settled: How many shrinks of the file were accounted for.
+        doubted: 1 if it was logged that the lines of the file are all equal.
+        high: Largest content size since the last shrink, in bytes.
+        shrinks: The shrinks in JSON.
+        head: First bytes of the content.
+    """
     progress = file.progress
     if generation != progress.position.generation:  # a version without accounts has gone on since
         return
@@ -109,20 +126,20 @@ def restore(
         Shrink(high, low, other, bytes.fromhex("".join(head)))
         for high, low, other, *head in json.loads(shrinks)
     )
-    account = Account(high if seen else max(high, position.offset), seen, bytes(head))
+    account = FileAccount(high if seen else max(high, position.offset), seen, bytes(head))
     file.observed = dataclasses.replace(NEVER, account=account, base_s=progress.examined_at_s)
     file.saved = account
 
 
-def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
-    """Ranges whose file was deleted and forgotten."""
+def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
+    """Return a retired file for spooled ranges of a file that was forgotten."""
     sent = in_flight[-1].range
     return TrackedFile(
         file_id=sent.file_id,
-        identity=Identity(0, 0, 0),
-        place=Place(sent.source, sent.path, sent.path),
-        progress=Progress(
-            position=Position(generation=sent.generation, offset=sent.end, size_seen=sent.end),
+        identity=FileIdentity(0, 0, 0),
+        place=FileLocation(sent.source, sent.path, sent.path),
+        progress=FileProgress(
+            position=FilePosition(generation=sent.generation, offset=sent.end, size_seen=sent.end),
             in_flight=in_flight,
             quiet_to=sent.end,
         ),
@@ -130,9 +147,11 @@ def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
     )
 
 
-def fields_of(sent: ByteRange) -> dict[str, Any]:
-    """What came after 0.2.0 only where it says something: else a version before can go on with the
-    spool.
+def range_to_fields(sent: ByteRange) -> dict[str, Any]:
+    """Return the fields of a range for JSON.
+
+    Fields added after version 0.2.0 are included only if they are set, so that earlier versions can
+    still read the spool.
     """
     fields = {name: getattr(sent, name) for name in _FIELDS} | {
         "part": sent.part.value
@@ -140,7 +159,7 @@ def fields_of(sent: ByteRange) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in LATER_FIELDS} | sent.extras
 
 
-def range_of(text: str) -> ByteRange:
-    """A spooled range."""
+def json_to_range(text: str) -> ByteRange:
+    """Return the range of a JSON text from the table `ranges`."""
     fields = json.loads(text)
     return ByteRange(**fields | {"part": Part(fields["part"])})

@@ -1,19 +1,15 @@
-"""The ranges that are spooled, and the file of their larger bodies.
+"""The spooled ranges in the table `ranges`, and the file of their large bodies.
 
-The larger bodies of spooled ranges, in a file beside the checkpoint, whose rows say where in it.
+SQLite writes each body page by page and twice: to its log, and from there to the database. For a
+backlog this used more CPU than the rest of the spool. So bodies of at least `BESIDE_BYTES` are
+stored in a file next to the database, and the row contains their location. Smaller ones stay in the
+database, where they need no second fsync.
 
-SQLite writes what it is given page by page, and twice: into its log, and from there into the
-database. For ranges of a backlog that took more CPU than all else that a spool needs. Small ones
-stay in the database: they need no second fsync there.
+A body is synced before the transaction that refers to it, and its space is reused only after the
+transaction that removes the range is durable. So no row ever refers to missing bytes, even after a
+power loss. When a checkpoint is closed in order, all bodies are moved back into the database.
 
-A body is synced before the transaction that names its place, and the place is given to another only
-once the transaction that took the range out is durable. So no row ever names what is not there,
-whenever the power goes. A checkpoint that is closed in order has all bodies in its database again.
-
-The checkpoint's table `ranges`: what is on its way, with bodies that are in a row or beside the
-database.
-
-`meta.format` says what a version needs to be able to go on with it.
+`meta.format` states which versions can read the spool.
 """
 
 from __future__ import annotations
@@ -28,11 +24,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import zstandard
 
 from hourmark.process.durable import sync_folder
-from hourmark_producer.checkpoint.rows import fields_of
+from hourmark_producer.checkpoint.rows import range_to_fields
 
 if TYPE_CHECKING:
     from hourmark_producer.checkpoint.database import Change
-    from hourmark_producer.files.tracked_file import Outgoing
+    from hourmark_producer.files.tracked_file import SpooledRange
 
 BESIDE_BYTES: Final = 32 << 10  # a body of so much goes into the file
 _BLOCK_BYTES: Final = 4096  # no two bodies share one: writing one leaves the others alone
@@ -40,11 +36,17 @@ _ENDING_BYTES: Final = 4  # zstd ends a frame with the checksum of what is in it
 
 
 class BodyDamaged(Exception):
-    """What lies at its place is not the body that was put there."""
+    """Raised when the stored bytes are not the range body that was written there."""
 
 
 class Extent(NamedTuple):
-    """Where a body lies, and how it ends."""
+    """The location of a range body in the file, and its last bytes.
+
+    Attributes:
+        at: Offset of its first byte.
+        size: Size in bytes.
+        ending: Its last bytes, for verification.
+    """
 
     at: int
     size: int
@@ -52,7 +54,7 @@ class Extent(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Extent:
-        """As `str` wrote it. ValueError."""
+        """Parse the format of `str(extent)`. Raises ValueError if the text is malformed."""
         at, size, ending = text.split(":")
         return cls(int(at), int(size), bytes.fromhex(ending))
 
@@ -60,11 +62,22 @@ class Extent(NamedTuple):
         return f"{self.at}:{self.size}:{self.ending.hex()}"
 
 
-class Bodies:
-    """The file, open. Used by whoever holds the checkpoint's database."""
+class BodyFile:
+    """The file of large range bodies next to the checkpoint.
+
+    Not thread-safe: the caller must hold the lock of the checkpoint.
+    """
 
     def __init__(self, path: Path, taken: Mapping[int, Extent]) -> None:
-        """`taken`: by sequence number. OSError."""
+        """Open the file, or create it.
+
+        Args:
+            path: Path of the file.
+            taken: Locations in use, by sequence number of the range.
+
+        Raises:
+            OSError: The file cannot be opened.
+        """
         is_new = not path.exists()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._taken = dict(taken)
@@ -75,12 +88,26 @@ class Bodies:
             os.ftruncate(self._descriptor, 0)
 
     def close(self) -> None:
-        """Let go of the file; a thread that is late writes into no other that has its number."""
+        """Close the file.
+
+        Later writes of other threads fail instead of reaching another file with the same
+        descriptor.
+        """
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
 
     def put(self, bodies: Mapping[int, bytes]) -> dict[int, Extent]:
-        """Where they lie now, durably. OSError: nowhere."""
+        """Write bodies to free space and sync them to disk.
+
+        Args:
+            bodies: Compressed bodies by sequence number.
+
+        Returns:
+            Their locations by sequence number.
+
+        Raises:
+            OSError: Nothing was stored.
+        """
         placed = dict[int, Extent]()
         for sequence, body in bodies.items():
             placed[sequence] = Extent(
@@ -92,29 +119,50 @@ class Bodies:
         self._taken |= placed
         return placed
 
-    def settled(self, left: Collection[int]) -> None:
-        """A transaction is durable, in which these ranges were taken out; what was in doubt before
-        it never came to be.
+    def free(self, removed: Collection[int]) -> None:
+        """Free the space of ranges that a durable transaction removed.
+
+        Space of earlier failed transactions is freed as well.
+
+        Args:
+            removed: Sequence numbers of the removed ranges.
         """
-        for sequence in (*left, *self._doubted):
+        for sequence in (*removed, *self._doubted):
             self._taken.pop(sequence, None)
         self._doubted.clear()
 
-    def doubt(self, put: Collection[int]) -> None:
-        """The transaction that names these failed: none of it is seen again, but until the next it
-        may be on the disk.
+    def keep_reserved(self, sequences: Collection[int]) -> None:
+        """Keep the space of ranges reserved whose transaction failed.
+
+        Their rows may still be on disk until the next durable transaction.
+
+        Args:
+            sequences: Sequence numbers of the ranges.
         """
-        self._doubted |= set(put)
+        self._doubted |= set(sequences)
 
     def get(self, extent: Extent) -> bytes:
-        """OSError, BodyDamaged."""
+        """Return the compressed body at a location.
+
+        Raises:
+            BodyDamaged: The bytes there do not have the expected size or ending.
+            OSError: The file cannot be read.
+        """
         body = os.pread(self._descriptor, extent.size, extent.at)
         if len(body) != extent.size or body[-_ENDING_BYTES:] != extent.ending:
             raise BodyDamaged(f"a range's body is not at byte {extent.at}, where it was written")
         return body
 
     def check(self, lengths: Mapping[int, int]) -> None:
-        """That all are whole, of so many bytes inflated. OSError, BodyDamaged."""
+        """Verify that every stored body decompresses to its expected size.
+
+        Args:
+            lengths: Decompressed sizes in bytes, by sequence number.
+
+        Raises:
+            BodyDamaged: A body is missing or damaged.
+            OSError: The file cannot be read.
+        """
         for sequence, extent in self._taken.items():
             try:
                 is_whole = (
@@ -127,7 +175,7 @@ class Bodies:
                 raise BodyDamaged(f"a range's body at byte {extent.at} is not as it was written")
 
     def _room(self, size: int, placed: Collection[Extent]) -> int:
-        """The first place that is free for it."""
+        """Return the offset of the first free space of at least `size` bytes."""
         at = 0
         for extent in sorted((*self._taken.values(), *placed)):
             if extent.at - at >= size:
@@ -157,32 +205,42 @@ _IS_SEVERAL: Final = "SELECT 1 FROM ranges GROUP BY file_id HAVING count(*) > 1"
 _BESIDE: Final = "SELECT sequence, body FROM ranges WHERE typeof(body)='text'"
 
 
-def spool(outgoing: Outgoing, body: bytes) -> Change:
-    """A range on its way, with its compressed body."""
-    fields = fields_of(outgoing.range)
+def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
+    """Return the SQL statement that adds a range with its compressed body to the spool."""
+    fields = range_to_fields(outgoing.range)
     return _SPOOL, (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
 
 
-def unspool(sequence: int) -> Change:
-    """A range that was acknowledged."""
+def remove_from_spool(sequence: int) -> Change:
+    """Return the SQL statement that removes an acknowledged range from the spool."""
     return _UNSPOOL, (sequence,)
 
 
-def note_several() -> Change:
-    """Of a file more than one range is about to be on its way."""
+def mark_several_per_file() -> Change:
+    """Return the SQL statement that marks the checkpoint as holding several ranges of one file.
+
+    Versions that support only one range per file then refuse to open it.
+    """
     return _NOTE_FORMAT, (SEVERAL, SEVERAL)
 
 
-def bodies_of(db: sqlite3.Connection, path: Path) -> Bodies:
-    """Those beside the database.
+def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
+    """Open and verify the bodies that are stored next to the database.
 
-    OSError, ValueError, BodyDamaged: not all of them are there as they were written.
+    Args:
+        db: The checkpoint's database.
+        path: Path of the file of bodies.
+
+    Raises:
+        BodyDamaged: A body is missing or damaged.
+        ValueError: A location in the database is malformed.
+        OSError: The file cannot be opened or read.
     """
     taken = {sequence: Extent.read(text) for sequence, text in db.execute(_BESIDE)}
     lengths = (
         "SELECT sequence, json_extract(range, '$.end') - json_extract(range, '$.start') FROM ranges"
     )
-    bodies = Bodies(path, taken)
+    bodies = BodyFile(path, taken)
     try:
         bodies.check(dict(db.execute(lengths).fetchall()))
     except BaseException:
@@ -191,8 +249,19 @@ def bodies_of(db: sqlite3.Connection, path: Path) -> Bodies:
     return bodies
 
 
-def placed(bodies: Bodies, changes: Sequence[Change]) -> list[Change]:
-    """The same changes, with large bodies beside the database by now. OSError."""
+def place_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
+    """Write the large bodies among spooled ranges to their file, and return the adapted changes.
+
+    Args:
+        bodies: The file of bodies.
+        changes: Changes of one transaction.
+
+    Returns:
+        The changes, in which large bodies are replaced by their locations.
+
+    Raises:
+        OSError: No body was stored.
+    """
     extents = bodies.put(
         {row[0]: row[3] for sql, row in changes if sql is _SPOOL and len(row[3]) >= BESIDE_BYTES}
     )
@@ -209,23 +278,41 @@ def placed(bodies: Bodies, changes: Sequence[Change]) -> list[Change]:
     ]
 
 
-def settled(bodies: Bodies, changes: Sequence[Change], *, done: bool) -> None:
-    """`done`: they are durable; else none of them is."""
+def settle_bodies(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
+    """Update the file of bodies after a transaction.
+
+    Args:
+        bodies: The file of bodies.
+        changes: Changes of the transaction.
+        done: Whether the transaction is durable; otherwise it was rolled back.
+    """
     if done:
-        bodies.settled([row[0] for sql, row in changes if sql is _UNSPOOL])
+        bodies.free([row[0] for sql, row in changes if sql is _UNSPOOL])
     else:
-        bodies.doubt([row[0] for sql, row in changes if sql is _SPOOL])
+        bodies.keep_reserved([row[0] for sql, row in changes if sql is _SPOOL])
 
 
-def body_of(db: sqlite3.Connection, bodies: Bodies, sequence: int) -> bytes:
-    """A spooled one, compressed. sqlite3.Error, OSError, BodyDamaged."""
+def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:
+    """Return the compressed body of a spooled range, from the database or the file of bodies.
+
+    Raises:
+        BodyDamaged: The body is damaged.
+        OSError: The file of bodies cannot be read.
+        sqlite3.Error: The database cannot be read.
+    """
     (body,) = db.execute("SELECT body FROM ranges WHERE sequence=?", (sequence,)).fetchone()
     return bodies.get(Extent.read(body)) if isinstance(body, str) else bytes(body)
 
 
-def bring_in(db: sqlite3.Connection, bodies: Bodies) -> None:
-    """All into the database, which is whole alone then, and of the least format. sqlite3.Error,
-    OSError, BodyDamaged: not.
+def move_bodies_into_database(db: sqlite3.Connection, bodies: BodyFile) -> None:
+    """Move all bodies into the database and set the oldest format that can represent the spool.
+
+    Afterwards the database is complete without the file of bodies.
+
+    Raises:
+        BodyDamaged: A body is damaged; nothing was changed.
+        OSError: The file of bodies cannot be read; nothing was changed.
+        sqlite3.Error: The database cannot be written; nothing was changed.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -244,8 +331,14 @@ def bring_in(db: sqlite3.Connection, bodies: Bodies) -> None:
             db.execute("ROLLBACK")
 
 
-def allow_several(db: sqlite3.Connection) -> None:
-    """Ranges of a file: a version before this one allowed a single one."""
+def migrate_ranges_table(db: sqlite3.Connection) -> None:
+    """Migrate the table `ranges` of an early version, which allowed only one range per file.
+
+    Its triggers are dropped with the old table; the caller must create them again.
+
+    Raises:
+        sqlite3.Error: The database cannot be changed.
+    """
     (made,) = db.execute(
         "SELECT sql FROM sqlite_master WHERE type='table' AND name='ranges'"
     ).fetchone()

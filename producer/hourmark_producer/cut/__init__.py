@@ -1,1 +1,1 @@
-"""Where files are cut into byte ranges."""
+"""Where files are cut into ranges. Pure functions."""

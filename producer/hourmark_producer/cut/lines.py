@@ -1,16 +1,16 @@
-"""Where a file is cut into ranges. Pure: it sees bytes through `read` and keeps nothing.
+"""Cuts a file of lines into ranges. Pure: bytes are read through a callable, and no state is kept.
 
-What holds for the ranges of one generation of a file, taken in order:
+Guarantees for the ranges of one generation of a file, in order:
 
-- together they are the file's bytes, without gap or overlap, up to the last LF or the last full
-  chunk;
-- a range of lines ends with LF, and has at most `range_bytes` unless it is one longer line;
-- a line over `line_bytes_max` (without its LF) goes in pieces of at most that, the last of which
-  ends with its LF;
-- an unterminated last line is never sent, unless it is already over the limit: then a full piece of
-  it is.
+- Together they are the file's bytes without gap or overlap, up to the last LF or the last full
+  chunk.
+- A range of lines ends with LF, and has at most `range_bytes` unless it is a single longer line.
+- A line over `line_bytes_max` (without its LF) is sent in chunks of at most that size, the last of
+  which ends with its LF.
+- An unterminated last line is not sent, unless it is already over the limit: then a full chunk of
+  it is sent.
 
-So memory is bounded by `line_bytes_max`, whatever is in the file. Nothing is done per line.
+Memory is bounded by `line_bytes_max`, whatever the file contains. There is no work per line.
 """
 
 from __future__ import annotations
@@ -21,21 +21,27 @@ from typing import NamedTuple, Protocol
 from hourmark.records.ranges import Part
 
 _LF = b"\n"
-_TAIL_BYTES = 4096  # looked at first: most lines are shorter
+_TAIL_BYTES = 4096  # searched first, as most lines are shorter
 
 
-class Read(Protocol):
-    """Bytes of the file from the current position on."""
+class ReadBytes(Protocol):
+    """Callable that reads bytes of a file relative to the current position."""
 
     def __call__(self, skip: int, count: int) -> bytes:
-        """`count` bytes after skipping `skip`; fewer only where the file ends."""
+        """Return `count` bytes after skipping `skip` bytes; fewer only at the end of the file."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """Sizes in bytes. A range never holds more than one line's limit, so that no line in it can be
-    over that.
+class RangeLimits:
+    """Size limits of ranges and lines, in bytes.
+
+    The constructor raises ValueError unless `range_bytes` is between 1 and `line_bytes_max`, so
+    that no line within a range can exceed the limit.
+
+    Attributes:
+        range_bytes: Maximum size of a range of several lines.
+        line_bytes_max: Maximum size of a line without its LF; a longer one is sent in chunks.
     """
 
     range_bytes: int
@@ -49,57 +55,77 @@ class Limits:
             )
 
 
-class Whole(Protocol):
-    """The same from the current position on, into memory that is used again: what comes back holds
-    until the next call.
-    """
+class ReadIntoBuffer(Protocol):
+    """Callable that reads bytes from the current position into a reused buffer."""
 
     def __call__(self, count: int) -> memoryview:
-        """As `Read`."""
+        """Return the next `count` bytes, fewer only at the end of the file.
+
+        The result is valid until the next call.
+        """
         ...
 
 
-class Cut(NamedTuple):
-    """The next bytes to ship. `part` CHUNK means: what follows is still the same line."""
+class RangeCut(NamedTuple):
+    """The next bytes to send.
+
+    Attributes:
+        body: The bytes.
+        part: Whether they are whole lines or a chunk. After `Part.CHUNK` the same line continues.
+    """
 
     body: bytes | memoryview
     part: Part
 
 
-class Pending(NamedTuple):
-    """Nothing to ship yet: the next `searched` bytes are all there is, and hold no line end."""
+class NoCompleteLine(NamedTuple):
+    """The result when there is nothing to send yet.
+
+    Attributes:
+        searched: Number of bytes after the position that are present and contain no line end.
+    """
 
     searched: int
 
 
-def cut(
-    read: Read, limits: Limits, *, in_line: bool, searched: int = 0, whole: Whole | None = None
-) -> Cut | Pending:
-    """The next cut.
+def cut_lines(
+    read: ReadBytes,
+    limits: RangeLimits,
+    *,
+    in_line: bool,
+    searched: int = 0,
+    whole: ReadIntoBuffer | None = None,
+) -> RangeCut | NoCompleteLine:
+    """Return the next range of a file of lines.
 
-    `in_line`: the last one was a CHUNK. `searched`: so many bytes are known to hold no LF.
+    Args:
+        read: Reads relative to the current position.
+        limits: Size limits.
+        in_line: Whether the previous range was a `Part.CHUNK`.
+        searched: Number of bytes after the position that are known to contain no LF.
+        whole: Reads into a reused buffer, which avoids a copy; None if the file can only be read
+            forward, as a compressed one.
 
-    `whole`: it may be read as if it were in memory; else from the front, as what is packed.
+    Returns:
+        The next bytes to send, or `NoCompleteLine` if no line is complete.
     """
     if searched and (pending := _still_pending(read, limits, searched)):
         return pending
     if in_line:
         return _one_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
     if whole is not None and (body := _full(read, whole, limits.range_bytes)):
-        return Cut(body, Part.LINES)
+        return RangeCut(body, Part.LINES)
     window = read(0, limits.range_bytes)
     last = window.rfind(_LF)
     if last >= 0:
-        return Cut(window[: last + 1], Part.LINES)
+        return RangeCut(window[: last + 1], Part.LINES)
     if len(window) < limits.range_bytes:
-        return Pending(len(window))
+        return NoCompleteLine(len(window))
     return _one_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
 
 
-def _full(read: Read, whole: Whole, size: int) -> memoryview | None:
-    """As many lines as there is room for, read once and as they are: cutting a range off what was
-    read would copy it.
-    """
+def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | None:
+    """Return as many whole lines as fit, read once without a copy; None if that is not possible."""
     skipped = max(0, size - _TAIL_BYTES)
     tail = read(skipped, size - skipped)
     last = tail.rfind(_LF)
@@ -111,19 +137,28 @@ def _full(read: Read, whole: Whole, size: int) -> memoryview | None:
     )  # unless it was truncated meanwhile
 
 
-def _still_pending(read: Read, limits: Limits, searched: int) -> Pending | None:
-    """A slowly growing line is not read from its start each time."""
+def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCompleteLine | None:
+    """Return `NoCompleteLine` if the line still has no LF and is not too long."""
     fresh = read(searched, max(0, limits.line_bytes_max - searched))
     seen = searched + len(fresh)
-    return Pending(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
+    return NoCompleteLine(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
 
 
-def _one_line(read: Read, limits: Limits, size_max: int, ends: Part) -> Cut | Pending:
-    """A line, or the rest of one: with its LF at most `size_max` bytes, or else a piece of it."""
+def _one_line(
+    read: ReadBytes, limits: RangeLimits, size_max: int, ends: Part
+) -> RangeCut | NoCompleteLine:
+    """Return the rest of the current line, or a chunk of it if it is longer than `size_max` bytes.
+
+    Args:
+        read: Reads relative to the current position.
+        limits: Size limits.
+        size_max: Maximum number of bytes, including the LF.
+        ends: The part to report if the line ends within them.
+    """
     window = read(0, size_max)
     first = window.find(_LF)
     if first >= 0:
-        return Cut(window[: first + 1], ends)
+        return RangeCut(window[: first + 1], ends)
     if len(window) == size_max:
-        return Cut(window[: limits.line_bytes_max], Part.CHUNK)
-    return Pending(len(window))
+        return RangeCut(window[: limits.line_bytes_max], Part.CHUNK)
+    return NoCompleteLine(len(window))

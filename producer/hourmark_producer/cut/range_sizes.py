@@ -1,11 +1,10 @@
-"""How large the next ranges of a tailer may be: as `range_bytes` says, or less where services are
-slow or refuse that much.
+"""The size limit for the next ranges of a tailer, which adapts to the services.
 
-A range holds what there is, so under light load ranges are small by themselves, and nothing waits
-for more. With a backlog they are as large as they may be, because each has its price. Where an
-answer takes long, half of what it was for is enough; so it is where that was too large for every
-service. Answers that come soon let it grow again, but never to what was too large: such a range
-waits until its service takes it, and no second one is to. Ranges that were cut stay as they are.
+Ranges contain what is available, so they are small under light load and nothing waits. With a
+backlog they are as large as allowed, because each range has a fixed cost. If a response takes
+longer than `SLOW_S`, or the range was too large for every service, the limit drops to half of that
+range. Fast responses raise it again, but never to a size that was too large: such a range waits
+until a service accepts it, and no second one should. Ranges that were already cut keep their size.
 """
 
 from __future__ import annotations
@@ -14,16 +13,21 @@ import dataclasses
 import threading
 from typing import Final
 
-from hourmark_producer.cut.lines import Limits
+from hourmark_producer.cut.lines import RangeLimits
 
 SLOW_S: Final = 5.0  # a claim, and with it an hour, waits as long as the oldest range
 QUICK_S: Final = 1.0
 
 
 class RangeSizes:
-    """Safe to use from several threads."""
+    """The current size limit of ranges. Safe to use from several threads.
 
-    def __init__(self, most: Limits, least_bytes: int) -> None:
+    Args:
+        most: The configured limits.
+        least_bytes: Lower bound of the range size in bytes.
+    """
+
+    def __init__(self, most: RangeLimits, least_bytes: int) -> None:
         self._most = most
         self._least_bytes = min(least_bytes, most.range_bytes)
         self._limits = most
@@ -31,12 +35,17 @@ class RangeSizes:
         self._lock = threading.Lock()
 
     @property
-    def limits(self) -> Limits:
-        """Of the next range."""
+    def limits(self) -> RangeLimits:
+        """Limits for the next range."""
         return self._limits
 
-    def acknowledged(self, count: int, seconds: float) -> None:
-        """A range of `count` bytes was, after so long."""
+    def record_acknowledged(self, count: int, seconds: float) -> None:
+        """Adapt the limit to an acknowledged range.
+
+        Args:
+            count: Size of the range in bytes.
+            seconds: Time until the acknowledgement.
+        """
         if count > self._taken_bytes:
             self._taken_bytes = self._most.range_bytes  # what was too large is no more
         if seconds > SLOW_S:
@@ -44,15 +53,21 @@ class RangeSizes:
         elif seconds < QUICK_S and count > self._limits.range_bytes // 2:
             self._set(2 * self._limits.range_bytes)
 
-    def failed(self, count: int, seconds: float) -> None:
-        """A range of `count` bytes was not taken, after so long; at once says nothing
-        about sizes.
+    def record_failure(self, count: int, seconds: float) -> None:
+        """Adapt the limit to a failed request. A fast failure does not change it.
+
+        Args:
+            count: Size of the range in bytes.
+            seconds: Time until the failure.
         """
         if seconds > SLOW_S:
             self._set(min(self._limits.range_bytes, count // 2))
 
-    def too_large(self, count: int) -> None:
-        """No service takes a range of `count` bytes: none as large is made until one is taken."""
+    def record_too_large(self, count: int) -> None:
+        """Lower the limit after all services rejected a range of `count` bytes as too large.
+
+        Ranges stay smaller until a service accepts a larger one.
+        """
         self._taken_bytes = min(self._taken_bytes, count // 2)
         self._set(self._limits.range_bytes)
 

@@ -1,28 +1,25 @@
-"""Where files are cut whose records are more than one line, and files of container logs.
+"""Cuts files whose records span several lines, and container logs. Pure, like `lines`.
 
-Where a file is cut whose records are more than one line. Pure, as `cutting` is, and with the same
-limits.
+The size limits are those of `lines`.
 
-A record is a line that begins one, and the lines after it that do not; so it is known to be whole
-only by the next. What holds beside what `cutting` says, for the ranges of one generation in order:
+A record is a line that begins one and the following lines that do not. It is known to be complete
+only when the next record begins. In addition to the guarantees of `lines`, for the ranges of one
+generation in order:
 
-- a range ends where a record does, or after a flush: then its last record is as far as it was
-  written by then;
-- so a range begins with a record, whatever its first line looks like, and the range alone tells
-  where the others begin;
-- a record over `line_bytes_max` (without its last LF) goes in pieces, the last of which ends where
-  it does;
-- the search goes backwards from a range's end: nothing is done for most lines.
+- A range ends where a record ends, or after a flush; then its last record is as far as it was
+  written by then.
+- A range therefore begins with a record, whatever its first line looks like, and the range alone
+  determines where the others begin.
+- A record over `line_bytes_max` (without its last LF) is sent in chunks, the last of which ends
+  where the record does.
+- The search goes backwards from the end of a range, so most lines are not examined.
 
-Memory is bounded by two of `line_bytes_max`: a record, and the line after it.
+Memory is bounded by twice `line_bytes_max`: a record and the line after it.
 
-Where a container log is cut. Pure, as `cutting` is, and with the same limits.
-
-Beside what `cutting` says: nothing is cut between a partial line and its end, of either stream.
-Where something is partial for more than `line_bytes_max`, what there is goes in pieces of whole
-lines, up to the next full line; and what is partial when the file has long not grown is sent as far
-as it goes: the runtime may have gone on in the next file. What comes after it is a record of its
-own.
+In a container log (CRI format), no cut is made between a partial line and its end, of either
+stream. If lines are partial for more than `line_bytes_max`, they are sent in chunks of whole lines
+up to the next full line. If the file has not grown for long, partial lines are sent as they are,
+because the runtime may have continued in the next file; what follows is a new record.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from typing import Final
 
 from hourmark.records.cri import first_clean_end, first_full_end, last_clean_end
 from hourmark.records.ranges import Part
-from hourmark_producer.cut.lines import Cut, Limits, Pending, Read
+from hourmark_producer.cut.lines import NoCompleteLine, RangeCut, RangeLimits, ReadBytes
 
 _LF: Final = b"\n"
 _BLOCK_BYTES: Final = 4096  # searched first, from the end; then twice as much, and so on
@@ -43,11 +40,19 @@ Starts = Callable[
 
 
 def cut_records(
-    read: Read, limits: Limits, starts: Starts, *, in_record: bool, flush: bool
-) -> Cut | Pending:
-    """The next cut.
+    read: ReadBytes, limits: RangeLimits, starts: Starts, *, in_record: bool, flush: bool
+) -> RangeCut | NoCompleteLine:
+    """Return the next range of a file whose records span several lines.
 
-    `in_record`: the last one was a CHUNK. `flush`: what is there has long been all.
+    Args:
+        read: Reads relative to the current position.
+        limits: Size limits.
+        starts: Yields the offsets at which records begin within a range of bytes.
+        in_record: Whether the previous range was a `Part.CHUNK`.
+        flush: Whether the file has not grown for long, so that its last record is sent as it is.
+
+    Returns:
+        The next bytes to send, or `NoCompleteLine` if no record is known to be complete.
     """
     if in_record:
         return _one_record(
@@ -55,14 +60,14 @@ def cut_records(
         )
     window = read(0, limits.range_bytes)
     if end := _last_start(window, starts):
-        return Cut(window[:end], Part.LINES)
+        return RangeCut(window[:end], Part.LINES)
     if len(window) < limits.range_bytes:
         return _unended_record(window, Part.LINES, flush=flush)
     return _one_record(read, limits, starts, limits.line_bytes_max + 1, Part.LINES, flush=flush)
 
 
 def _last_start(window: bytes, starts: Starts) -> int:
-    """Where the last record begins that is not the first; 0 if none does."""
+    """Return where the last record begins that is not the first; 0 if there is none."""
     first, stop, size = window.find(_LF) + 1, window.rfind(_LF) + 1, _BLOCK_BYTES
     while first < stop:
         at = max(first, window.rfind(_LF, 0, max(0, stop - size)) + 1)
@@ -72,38 +77,42 @@ def _last_start(window: bytes, starts: Starts) -> int:
     return 0
 
 
-def _unended_record(window: bytes, ends: Part, *, flush: bool) -> Cut | Pending:
-    """All there is, and no record begins in it."""
+def _unended_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoCompleteLine:
+    """Return all whole lines if `flush` is set, otherwise `NoCompleteLine`."""
     whole = window.rfind(_LF) + 1
     if flush and whole:
-        return Cut(window[:whole], ends)
-    return Pending(0 if whole else len(window))  # whole lines that wait are work to be done
+        return RangeCut(window[:whole], ends)
+    return NoCompleteLine(0 if whole else len(window))  # whole lines that wait are work to be done
 
 
 def _one_record(
-    read: Read, limits: Limits, starts: Starts, size_max: int, ends: Part, *, flush: bool
-) -> Cut | Pending:
-    """A record, or the rest of one: with its last LF at most `size_max` bytes, or else a piece of
-    it.
+    read: ReadBytes, limits: RangeLimits, starts: Starts, size_max: int, ends: Part, *, flush: bool
+) -> RangeCut | NoCompleteLine:
+    """Return the rest of the current record, or a chunk of it if it is too long.
+
+    Args:
+        read: Reads relative to the current position.
+        limits: Size limits.
+        starts: Yields the offsets at which records begin.
+        size_max: Maximum number of bytes, including the last LF.
+        ends: The part to report if the record ends within them.
+        flush: Whether to send an incomplete record as it is.
     """
     window = read(0, size_max)
     first, whole = window.find(_LF) + 1, window.rfind(_LF) + 1
     if first and (end := next(starts(window, first, whole), 0)):
-        return Cut(window[:end], ends)
+        return RangeCut(window[:end], ends)
     full = len(window) == size_max
     next_begins = _begins(read, limits, starts, whole) if first else False
     if next_begins:
-        return Cut(window[:whole], ends)
+        return RangeCut(window[:whole], ends)
     if full and next_begins is not None:
-        return Cut(window[: limits.line_bytes_max], Part.CHUNK)
+        return RangeCut(window[: limits.line_bytes_max], Part.CHUNK)
     return _unended_record(window, ends, flush=flush)
 
 
-def _begins(read: Read, limits: Limits, starts: Starts, at: int) -> bool | None:
-    """Whether the line there begins a record; of an over-long line its first piece tells.
-
-    None: it is not all there yet.
-    """
+def _begins(read: ReadBytes, limits: RangeLimits, starts: Starts, at: int) -> bool | None:
+    """Return whether the line at `at` begins a record; None if too little of it is there."""
     window = read(0, at + limits.line_bytes_max + 1)[at:]  # never ahead of what may be read again
     end = window.find(_LF) + 1
     if not end and len(window) <= limits.line_bytes_max:
@@ -112,43 +121,51 @@ def _begins(read: Read, limits: Limits, starts: Starts, at: int) -> bool | None:
 
 
 def cut_cri(
-    read: Read, limits: Limits, *, in_piece: bool, at_line: bool, flush: bool
-) -> Cut | Pending:
-    """The next cut.
+    read: ReadBytes, limits: RangeLimits, *, in_piece: bool, at_line: bool, flush: bool
+) -> RangeCut | NoCompleteLine:
+    """Return the next range of a container log in CRI format.
 
-    `in_piece`: the last one was a CHUNK, `at_line`: which ended with a line. `flush`: as of
-    `record_cutting`.
+    Args:
+        read: Reads relative to the current position.
+        limits: Size limits.
+        in_piece: Whether the previous range was a `Part.CHUNK`.
+        at_line: Whether that chunk ended with a line end.
+        flush: Whether the file has not grown for long, so that partial lines are sent as they are.
+
+    Returns:
+        The next bytes to send, or `NoCompleteLine` if no record is complete.
     """
     if in_piece:
         return _rest(read, limits, at_line=at_line, flush=flush)
     window = _lines(read(0, limits.range_bytes))
     if end := last_clean_end(window):
-        return Cut(window[:end], Part.LINES)
+        return RangeCut(window[:end], Part.LINES)
     everything = read(0, limits.line_bytes_max + 1)
     window = _lines(everything)
     if window and (end := first_clean_end(window)):
-        return Cut(window[:end], Part.LINES)
+        return RangeCut(window[:end], Part.LINES)
     return _unended_cri_line(everything, limits, Part.LINES, flush=flush)
 
 
-def _rest(read: Read, limits: Limits, *, at_line: bool, flush: bool) -> Cut | Pending:
-    """What follows a piece, up to the end of what it is of, as far as can be told."""
+def _rest(
+    read: ReadBytes, limits: RangeLimits, *, at_line: bool, flush: bool
+) -> RangeCut | NoCompleteLine:
     everything = read(0, limits.line_bytes_max)
     window = _lines(everything)
     if window and (end := first_full_end(window) if at_line else window.find(_LF) + 1):
-        return Cut(window[:end], Part.LAST_CHUNK)
+        return RangeCut(window[:end], Part.LAST_CHUNK)
     return _unended_cri_line(everything, limits, Part.LAST_CHUNK, flush=flush)
 
 
 def _unended_cri_line(
-    everything: bytes, limits: Limits, ends: Part, *, flush: bool
-) -> Cut | Pending:
+    everything: bytes, limits: RangeLimits, ends: Part, *, flush: bool
+) -> RangeCut | NoCompleteLine:
     whole = _lines(everything[: limits.line_bytes_max])
     if len(everything) >= limits.line_bytes_max + (ends is Part.LINES):
-        return Cut(whole or everything[: limits.line_bytes_max], Part.CHUNK)
+        return RangeCut(whole or everything[: limits.line_bytes_max], Part.CHUNK)
     if flush and whole:
-        return Cut(whole, ends)
-    return Pending(0 if whole else len(everything))
+        return RangeCut(whole, ends)
+    return NoCompleteLine(0 if whole else len(everything))
 
 
 def _lines(window: bytes) -> bytes:

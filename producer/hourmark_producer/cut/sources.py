@@ -1,9 +1,4 @@
-"""How a source's files are cut, and what a container's path says of its ranges.
-
-What the path of a container's log says of it, as Kubernetes names them. Pure.
-
-Where a file is cut, and what its ranges say, as its source is configured.
-"""
+"""Cuts files as their source is configured, and adds fields of a container's path to ranges."""
 
 from __future__ import annotations
 
@@ -12,9 +7,16 @@ from typing import Final
 
 from hourmark.config.groups import TailedSource
 from hourmark.records.ranges import encode_range_fields
-from hourmark_producer.cut.lines import Cut, Limits, Pending, Read, Whole, cut
+from hourmark_producer.cut.lines import (
+    NoCompleteLine,
+    RangeCut,
+    RangeLimits,
+    ReadBytes,
+    ReadIntoBuffer,
+    cut_lines,
+)
 from hourmark_producer.cut.records import cut_cri, cut_records
-from hourmark_producer.files.tracked_file import Position
+from hourmark_producer.files.tracked_file import FilePosition
 
 _NAME: Final = r"[a-z0-9.-]{1,253}"  # of Kubernetes' objects
 _CONTAINERS: Final = re.compile(
@@ -34,29 +36,46 @@ NAMES: Final = (
 
 
 def container_fields(path: str) -> dict[str, str]:
-    """`pod`, `namespace`, `container`, and `container_id` or `pod_uid`; nothing of another path."""
+    """Return the Kubernetes names that the path of a container log contains.
+
+    Returns:
+        `pod`, `namespace`, `container`, and `container_id` or `pod_uid`; empty for any other path.
+    """
     match = _CONTAINERS.fullmatch(path) or _PODS.fullmatch(path)
     return {} if match is None else match.groupdict()
 
 
-def cut_of(
+def cut_for_source(
     source: TailedSource,
-    read: Read,
-    limits: Limits,
-    position: Position,
+    read: ReadBytes,
+    limits: RangeLimits,
+    position: FilePosition,
     *,
     searched: int = 0,
-    whole: Whole | None = None,
+    whole: ReadIntoBuffer | None = None,
     flush: bool = False,
-) -> Cut | Pending:
-    """The next cut. `searched`, `whole`: as of `cutting`. `flush`: what is there has long
-    been all.
+) -> RangeCut | NoCompleteLine:
+    """Return the next range of a file, by the rules of its source.
+
+    Args:
+        source: Configuration of the source: lines, records of several lines, or CRI.
+        read: Reads relative to the position.
+        limits: Size limits.
+        position: The file's position.
+        searched: Number of bytes after the position that are known to contain no LF. Used for lines
+            only.
+        whole: Reads into a reused buffer, which avoids a copy. Used for lines only.
+        flush: Whether the file has not grown for long, so that an incomplete record is sent as it
+            is.
+
+    Returns:
+        The next bytes to send, or `NoCompleteLine` if nothing is complete.
     """
     if source.format == "cri":
         at_line = position.anchor.endswith(b"\n")
         return cut_cri(read, limits, in_piece=position.in_line, at_line=at_line, flush=flush)
     if source.record_start is None:
-        return cut(read, limits, in_line=position.in_line, searched=searched, whole=whole)
+        return cut_lines(read, limits, in_line=position.in_line, searched=searched, whole=whole)
     from hourmark.records.record_start import (
         compile_record_start,  # where such a source is: hosts without one need no RE2
     )
@@ -71,12 +90,20 @@ def cut_of(
 
 
 def joins_lines(source: TailedSource) -> bool:
-    """Whether a record may be more than one line."""
+    """Return whether a record of this source may span several lines."""
     return source.record_start is not None or source.format == "cri"
 
 
-def extras_of(source: TailedSource, path: str) -> dict[str, str]:
-    """What the ranges of a file say beyond where it is; `path`: where it was found first."""
+def range_extras(source: TailedSource, path: str) -> dict[str, str]:
+    """Return the optional fields of a file's ranges: record start, static fields and format.
+
+    Args:
+        source: Configuration of the source.
+        path: Path under which the file was found first.
+
+    Returns:
+        Only the fields that are not empty.
+    """
     cri = source.format == "cri"
     fields = source.fields | (container_fields(path) if cri else {})
     extras = {

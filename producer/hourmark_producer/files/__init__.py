@@ -1,1 +1,1 @@
-"""What the tailer knows of one file: its identity, its fingerprints, its names, its progress."""
+"""State of one file: identity, fingerprints, patterns, position and schedule."""

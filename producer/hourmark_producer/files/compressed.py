@@ -1,13 +1,11 @@
-"""Compressed files: their plain content as a stream, and files that end too early.
+"""Streaming decompression of log files in gzip, bzip2, xz and zstd format.
 
-The plain content of a packed file, in a stream: gzip, bzip2, xz, zstd, of one part or several.
+Memory is bounded: content is decompressed in blocks of 64 KiB, with dictionaries of at most
+`WINDOW_BYTES_MAX`. The decompressed size is limited by the size of the file
+(`decompressed_bytes_max`), which stops decompression bombs. Nothing is written to disk.
 
-Memory is bounded whatever is in the file: a block at a time, and no dictionary over
-`WINDOW_BYTES_MAX`. What a stream gives is bounded by the file's size (`plain_max`), so that a bomb
-ends it. Nothing is written anywhere.
-
-Packed files without an end: still being written, or cut off. Which one, only time tells; whoever
-asks next goes on waiting.
+A compressed file without an end may still be written to, or may have been cut off. Only time tells
+which: `UnfinishedFiles` measures for how long a file has not changed.
 """
 
 from __future__ import annotations
@@ -34,13 +32,14 @@ _RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
 _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
-class CutOff(Exception):
-    """It ends before its end: still being written, or never finished."""
+class CompressedFileIncomplete(Exception):
+    """Raised when a compressed file ends early: it is still being written, or incomplete."""
 
 
-class Damaged(Exception):
-    """It is no file of this form, or not as it was written; or what it holds is out of all
-    proportion.
+class CompressedFileDamaged(Exception):
+    """Raised when a compressed file cannot be decompressed.
+
+    It has another format, is corrupt, or its content exceeds the allowed size.
     """
 
 
@@ -48,24 +47,41 @@ class _Stream(Protocol):
     def read1(self, size: int, /) -> bytes: ...
 
 
-class Plain:
-    """The plain content of an open file, from its start on. Owns the descriptor."""
+class DecompressedReader:
+    """Reader of the decompressed content of an open file. Owns the descriptor."""
 
     def __init__(self, descriptor: int, name: str) -> None:
-        """`name` tells the form by its end. Damaged, CutOff, OSError: as `read`."""
+        """Take ownership of an open file and select the decompressor by the file name.
+
+        Args:
+            descriptor: The file, open for reading. `close` closes it.
+            name: File name or path; `.gz`, `.bz2` and `.zst` select the format, any other is read
+                as xz.
+
+        Raises:
+            OSError: The file cannot be accessed.
+        """
         self._file = os.fdopen(descriptor, "rb")
-        self._left = plain_max(os.fstat(descriptor).st_size)
+        self._left = decompressed_bytes_max(os.fstat(descriptor).st_size)
         self._stream = _stream(self._file, name)
 
     def read(self, count: int) -> bytes:
-        """The next bytes, `count` at most; none at the end, where checksums were compared.
+        """Return the next decompressed bytes, or `b""` at the end of the content.
 
-        CutOff, Damaged, OSError.
+        Checksums of the format have been verified when `b""` is returned.
+
+        Args:
+            count: Maximum number of bytes; fewer may be returned before the end.
+
+        Raises:
+            CompressedFileIncomplete: The file ends before the end of its compressed content.
+            CompressedFileDamaged: The content is corrupt or exceeds the allowed size.
+            OSError: The file cannot be read.
         """
         try:
             block = self._stream.read1(min(count, _BLOCK_BYTES))
         except EOFError as error:
-            raise CutOff("it ends before its end") from error
+            raise CompressedFileIncomplete("it ends before its end") from error
         except (
             zlib.error,
             gzip.BadGzipFile,
@@ -73,22 +89,22 @@ class Plain:
             zstandard.ZstdError,
             ValueError,
         ) as error:
-            raise Damaged(str(error)) from error
+            raise CompressedFileDamaged(str(error)) from error
         except OSError as error:
             if error.errno is None:  # bz2's way to say that the content is wrong
-                raise Damaged(str(error)) from error
+                raise CompressedFileDamaged(str(error)) from error
             raise
         self._left -= len(block)
         if self._left < 0:
-            raise Damaged(f"it holds more than {RATIO_MAX} times its size")
+            raise CompressedFileDamaged(f"it holds more than {RATIO_MAX} times its size")
         return block
 
     def close(self) -> None:
         self._file.close()
 
 
-def plain_max(size: int) -> int:
-    """How many bytes a packed file of this size may hold."""
+def decompressed_bytes_max(size: int) -> int:
+    """Return the largest decompressed size allowed for a compressed file of `size` bytes."""
     return _FREE_BYTES + RATIO_MAX * size
 
 
@@ -101,8 +117,6 @@ def _stream(file: IO[bytes], name: str) -> _Stream:
 
 
 class _Zstd:
-    """Of several frames."""
-
     def __init__(self, file: IO[bytes]) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
         self._file, self._reader = file, decompressor.stream_reader(file, read_across_frames=True)
@@ -115,7 +129,7 @@ class _Zstd:
 
 
 class _Xz:
-    """As lzma.LZMAFile, with a limit for memory."""
+    """Reader of xz content with a memory limit, which `lzma.LZMAFile` lacks."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -137,7 +151,6 @@ class _Xz:
                 return block
 
     def _begin(self) -> bool:
-        """The next part, where there is one; padding between parts is zeros."""
         rest = self._rest if self._decompressor is None else self._decompressor.unused_data
         while not (rest := rest.lstrip(b"\0")):
             rest = self._file.read(_BLOCK_BYTES)
@@ -153,7 +166,7 @@ class _Xz:
 
 
 def _check_frames(descriptor: int) -> None:
-    """EOFError if the last frame of zstd is not finished: the reader ends there as if it were."""
+    """Raise EOFError if the last zstd frame is incomplete, which its reader ignores."""
     at, size = 0, os.fstat(descriptor).st_size
     if not size:
         raise EOFError
@@ -164,8 +177,10 @@ def _check_frames(descriptor: int) -> None:
 
 
 def _end_of_frame(descriptor: int, at: int, size: int) -> int:
-    """Where the frame ends that begins there (RFC 8878, 3.1); after the file if it is not
-    finished.
+    """Return the offset at which the zstd frame at `at` ends (RFC 8878 section 3.1).
+
+    Returns:
+        The end of the frame, or a value greater than `size` if the frame is incomplete.
     """
     header = os.pread(descriptor, _FRAME_HEADER_MAX, at)
     if len(header) < 8:
@@ -187,18 +202,19 @@ def _end_of_frame(descriptor: int, at: int, size: int) -> int:
 _KNOWN_MAX: Final = 256
 
 
-class Unfinished:
-    """By inode: how it was when it was looked at first, and since when it is so.
-
-    Safe to use from several threads.
-    """
+class UnfinishedFiles:
+    """Record of how long compressed files without an end have not changed. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[tuple[int, int], tuple[tuple[int, int], float]] = {}
 
     def unchanged_s(self, status: os.stat_result) -> float:
-        """How long it has been as it is, as far as anybody looked."""
+        """Return for how many seconds a file has had its current size and modification time.
+
+        The time is measured from the first call with this size and time: the first call for a file
+        returns 0. Files are identified by device and inode; the latest 256 are remembered.
+        """
         now_s, key, stamp = (
             self._clock.monotonic_s(),
             (status.st_dev, status.st_ino),

@@ -1,13 +1,13 @@
-"""A look into an open file: its fingerprints, then its size.
+"""Examination of an open file: its fingerprints first, then its size.
 
-In this order: what is truncated in between is then shorter than it was, and never longer than what
-the fingerprints are of.
+This order matters: if the file is truncated in between, the size is too small for the fingerprints
+and the truncation is detected. In the other order it could be missed.
 
-The size of a file's *content* does not count the NULs that it ends with: a writer that allocates
-its file ahead (fallocate, or a memory-mapped file, as log4j2's MemoryMappedFileAppender) writes
-lines in their place later. Neither size nor time of the file tells when (a mapped page changes the
-time once, not with each write), so each scan reads such a file again from the first of these NULs
-on. NULs that are followed by other bytes are content.
+The content of a file ends before its trailing NUL bytes. A writer that preallocates its file
+(fallocate, or a memory-mapped file such as log4j2's MemoryMappedFileAppender) replaces the NULs
+with lines later. Neither the size nor the modification time shows when (a mapped page changes the
+time once, not with each write), so each scan reads such a file from its first trailing NUL on. NULs
+that are followed by other bytes are content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 from typing import Final, NamedTuple
 
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.tracked_file import Fingerprints, Position
+from hourmark_producer.files.tracked_file import FilePosition, Fingerprints
 
 _NUL: Final = b"\0"
 _BLOCK_BYTES: Final = 1 << 16
@@ -26,19 +26,35 @@ _NULS: Final = bytes(
 )  # compared as a whole: to strip NULs takes a hundred times as long
 
 
-class Look(NamedTuple):
-    """What was found. `size`: of the content, in bytes, without the NULs at the end."""
+class Examination(NamedTuple):
+    """The result of examining an open file.
+
+    Attributes:
+        found: The fingerprints.
+        status: The file's status, taken after the fingerprints.
+        size: Size of the content in bytes, without trailing NULs.
+    """
 
     found: Fingerprints
     status: os.stat_result
     size: int
 
 
-def look_into(descriptor: int, position: Position) -> Look:
-    """Return what an open file that was read up to `position` holds now; raise OSError as pread(2).
+def examine(descriptor: int, position: FilePosition) -> Examination:
+    """Examine an open file that was read up to `position`.
 
-    Where the bytes before the position are no longer there, nothing of the file is known, and its
-    content is searched for from its start.
+    If the bytes before the position have changed, the end of the content is searched for from the
+    start of the file.
+
+    Args:
+        descriptor: The file, open for reading.
+        position: Up to where the file was read, with its fingerprints.
+
+    Returns:
+        Current fingerprints, status and content size.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     while True:
         anchored = is_anchored(descriptor, position)
@@ -48,16 +64,20 @@ def look_into(descriptor: int, position: Position) -> Look:
         found = Fingerprints(head[:size], anchored)
         # NULs in the head may have been read before a line was written in their place
         if not found.head.endswith(_NUL) or read_at(descriptor, 0, len(found.head)) == found.head:
-            return Look(found, status, size)
+            return Examination(found, status, size)
 
 
 def content_end(descriptor: int, size: int, start: int) -> int:
-    """Return where the NULs begin that a file ends with; `size` where it ends with none.
+    """Return the offset of the first trailing NUL byte of a file, or `size` if there is none.
 
-    Args: descriptor: The open file. Raises OSError as pread(2). size: The file's size in bytes.
-        start: Not searched before this offset; returned where all bytes behind it are NULs. Nothing
-        is read where `size` is
-            not beyond it.
+    Args:
+        descriptor: The file, open for reading.
+        size: The file's size in bytes.
+        start: Offset before which the file is not searched. It is returned if all bytes from it on
+            are NULs. If `size` is not greater, nothing is read.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     if size <= start or os.pread(descriptor, 1, size - 1) != _NUL:
         return size
@@ -72,9 +92,7 @@ def content_end(descriptor: int, size: int, start: int) -> int:
 
 
 def _hole_begin(descriptor: int, start: int, end: int) -> int:
-    """Return the end of the last data before `end` as far as the file system knows it, else `end`:
-    holes need not be read.
-    """
+    """Return where the hole that ends at `end` begins; `end` if the file system knows none."""
     at = start
     try:
         while at < end:
@@ -87,16 +105,30 @@ def _hole_begin(descriptor: int, start: int, end: int) -> int:
     return end
 
 
-def is_anchored(descriptor: int, position: Position) -> bool:
-    """Whether the bytes before the position still stand."""
+def is_anchored(descriptor: int, position: FilePosition) -> bool:
+    """Return whether the file still contains the bytes that were read just before the position.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     length = len(position.anchor)
     return read_at(descriptor, position.offset - length, length) == position.anchor
 
 
 def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
-    """As much as there is room for, from `offset`; less only at the end of the file.
+    """Read from an offset into a buffer until it is full or the file ends.
 
-    What comes back is the room's.
+    Args:
+        descriptor: The file, open for reading.
+        offset: Offset of the first byte.
+        room: The buffer.
+
+    Returns:
+        The filled part of the buffer, without a copy; empty if `offset` is at or after the end of
+            the file.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     done = 0
     while done < len(room) and (count := os.preadv(descriptor, [room[done:]], offset + done)):
@@ -105,8 +137,12 @@ def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
 
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
-    """`count` bytes from `offset`, fewer only at the end of the file: pread may stop early, at 2
-    GiB and on signals.
+    """Return `count` bytes from `offset`, or fewer if the file ends before.
+
+    Unlike pread(2) it continues after a short read, which occurs on signals and at 2 GiB.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     blocks: list[bytes] = []
     while count and (block := os.pread(descriptor, count, offset)):

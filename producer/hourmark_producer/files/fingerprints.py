@@ -1,14 +1,13 @@
-"""What sizes and a few bytes of a file say about its past. Pure.
+"""What the sizes and a few bytes of a file reveal about truncation and replacement. Pure functions.
 
-A size alone is no proof: a file truncated and grown again between two looks is as long as before,
-and where no birth time is known an inode may be another file's by now. So two fingerprints are
-kept: the *head*, the first bytes as they were found, and with the position its *anchor*, the bytes
-just before it. Where one is no longer there, what follows is not the continuation of what was
-known.
+A size alone proves nothing: a file that was truncated and has grown again may be as long as before,
+and without a birth time an inode may belong to another file. So two fingerprints are kept: the
+*head*, the first bytes of the file, and the *anchor*, the bytes just before the position. If one of
+them has changed, the content is not a continuation of what was read.
 
-Each look compares with the one before. What a *shrink* destroyed is known as far as it had been
-seen: the largest size seen before it, less what was read. What was written between that look and
-the truncation is unknown, and said to be.
+Each scan is compared with the one before. The loss of a *shrink* is the largest size that was seen
+before it, minus what was read. Bytes that were written between the last scan and the truncation are
+an unknown loss.
 """
 
 from __future__ import annotations
@@ -22,13 +21,17 @@ ANCHOR_BYTES: Final = 256
 HEAD_BYTES: Final = 256
 # Of content that begins so, and was read here to there: how many of its bytes were read elsewhere,
 # or will be.
-Find = Callable[[bytes, int], int]
+FindElsewhere = Callable[[bytes, int], int]
 
 
 class Shrink(NamedTuple):
-    """Bytes that were seen are not there any more.
+    """A truncation or replacement of a file's content, detected between two scans.
 
-    Sizes: the largest seen before it, and the one that the next look found.
+    Attributes:
+        high: Largest content size seen before it, in bytes.
+        low: Content size at the scan that detected it, in bytes.
+        other: Whether a fingerprint changed: then none of the former content is left.
+        head: First bytes of the former content.
     """
 
     high: int
@@ -37,51 +40,72 @@ class Shrink(NamedTuple):
     head: bytes = b""  # what began it until then
 
 
-class Verdict(enum.Enum):
-    """What happened to a file since it was last examined."""
+class ShrinkVerdict(enum.Enum):
+    """What happened to a file's content since the file was last examined.
+
+    SAME: it only grew. SHORTENED: unread bytes were lost, the position is still valid. REPLACED:
+    the position is invalid, and a new generation of the file begins at offset 0.
+    """
 
     SAME = "same"
     SHORTENED = "shortened"  # lost unread bytes, but not the position
     REPLACED = "replaced"  # the position is void: a new generation begins at 0
 
 
-class Judgement(NamedTuple):
-    """A verdict, and how many unread bytes are known to have been destroyed."""
+class ShrinkJudgement(NamedTuple):
+    """A verdict, and the number of unread bytes that are known to be destroyed."""
 
-    verdict: Verdict
+    verdict: ShrinkVerdict
     lost_bytes: int
 
 
-def nowhere(_head: bytes, _read_to: int) -> int:
-    """Nothing is elsewhere, or nobody looks."""
+def find_nothing(_head: bytes, _read_to: int) -> int:
+    """Return 0: no content of the file is read from another file."""
     return 0
 
 
-def judge(
-    offset: int, shrinks: Sequence[Shrink], find: Find = nowhere, kept_to: int = 0
-) -> Judgement:
-    """Return what these shrinks mean.
+def judge_shrinks(
+    offset: int, shrinks: Sequence[Shrink], find: FindElsewhere = find_nothing, kept_to: int = 0
+) -> ShrinkJudgement:
+    """Return what shrinks mean for a file's position, and how many unread bytes they destroyed.
 
-    What came after one that voids the position is unread from its start.
+    Args:
+        offset: Offset up to which the file was read before the first shrink.
+        shrinks: The shrinks in order of time.
+        find: Called with the head of lost content and the offset up to which it was read; returns
+            how many of its bytes are read from other files.
+        kept_to: Offset up to which the file holds bytes that were read in its former generation.
+            They do not count as lost.
 
-    Args: offset: Up to where the file was read before the first of the shrinks. shrinks: In their
-        order. find: Returns how much of some content is read elsewhere. kept_to: Up to there the
-        file holds what was left of the generation before, all of which was read: it is not lost.
+    Returns:
+        The verdict and the number of bytes; `ShrinkVerdict.SAME` and 0 if there are no shrinks.
     """
-    verdict, lost, read_to = Verdict.SAME, 0, offset
+    verdict, lost, read_to = ShrinkVerdict.SAME, 0, offset
     for high, low, other, head in shrinks:
         if other or low < read_to:
-            lost += unread(high, read_to, head, find, kept_to)
-            verdict, read_to, kept_to = Verdict.REPLACED, 0, 0
+            lost += count_unread_bytes(high, read_to, head, find, kept_to)
+            verdict, read_to, kept_to = ShrinkVerdict.REPLACED, 0, 0
         else:
-            lost += min(high - low, unread(high, read_to, head, find, kept_to))
-            verdict = Verdict.REPLACED if verdict is Verdict.REPLACED else Verdict.SHORTENED
-    return Judgement(verdict, lost)
+            lost += min(high - low, count_unread_bytes(high, read_to, head, find, kept_to))
+            verdict = (
+                ShrinkVerdict.REPLACED
+                if verdict is ShrinkVerdict.REPLACED
+                else ShrinkVerdict.SHORTENED
+            )
+    return ShrinkJudgement(verdict, lost)
 
 
-def unread(high: int, read_to: int, head: bytes, find: Find, kept_to: int = 0) -> int:
-    """Return how many bytes of content of this size are read nowhere. `kept_to`: as `judge`
-    has it.
+def count_unread_bytes(
+    high: int, read_to: int, head: bytes, find: FindElsewhere, kept_to: int = 0
+) -> int:
+    """Return how many bytes of some content were read neither here nor in another file.
+
+    Args:
+        high: Size of the content in bytes.
+        read_to: Offset up to which it was read.
+        head: Its first bytes.
+        find: Returns how many of its bytes are read from other files, as for `judge_shrinks`.
+        kept_to: Offset up to which it holds bytes that were read in the former generation.
     """
     if high <= max(read_to, kept_to):
         return 0
@@ -89,13 +113,14 @@ def unread(high: int, read_to: int, head: bytes, find: Find, kept_to: int = 0) -
 
 
 def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
-    """The anchor after `body` was read on from `anchor`."""
+    """Return the anchor after reading `body`, given the anchor before it."""
     return (anchor + bytes(body[-ANCHOR_BYTES:]))[-ANCHOR_BYTES:]
 
 
-def are_alike(head: bytes, anchor: bytes) -> bool:
-    """Whether a file's lines are one line over and over: then no fingerprint tells a truncation
-    from growth.
+def are_lines_equal(head: bytes, anchor: bytes) -> bool:
+    """Return whether the lines in these two pieces of a file are more than two and all equal.
+
+    Fingerprints cannot distinguish a truncation of such a file from growth.
     """
     lines = [*head.split(b"\n")[:-1], *anchor.split(b"\n")[1:-1]]
     return len(lines) > 2 and len(set(lines)) == 1

@@ -1,4 +1,4 @@
-"""What a rotated, copied or packed file may have been called before (pure)."""
+"""Names that a rotated, copied or compressed file may have had before. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ DATE_DIGITS: Final = 6  # at least, as in 202611
 
 
 def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
-    """As rotation names files: without the number, or the date, at its end or before its extension,
-    and without its packing.
+    """Yield the names that a file may have had before rotation added a number or a date.
 
-    `digits_min`: behind another separator than a dot. `app-2.log` may as well be the log of another
-    program.
+    The number is removed at the end of the name or before its extension, after removing a suffix
+    such as `.gz`: `app.log` for `app.log.1`, `app-20261124.log` or `app.log.1.gz`.
+
+    Args:
+        path: Path of the file.
+        digits_min: Minimum number of digits after a separator other than a dot. `app-2.log` may
+            also be the log of another program.
     """
     folder, slash, name = path.rpartition("/")
     for packing in PACKED:
@@ -37,7 +41,11 @@ def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
 
 
 def former_names(path: str) -> Iterator[str]:
-    """As anybody does: also without whatever else stands at its end, behind a separator."""
+    """Yield all names that a file may have had before it was rotated or copied.
+
+    In addition to `without_numbers`, whatever follows any separator is removed: `app.log` for
+    `app.log.backup`. The same name may be yielded more than once.
+    """
     for at in range(len(path) - 1, path.rfind("/") + 1, -1):
         if path[at] in _SEPARATORS:
             yield path[:at]

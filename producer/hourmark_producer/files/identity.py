@@ -1,8 +1,7 @@
-"""Which file an open descriptor is: device, inode and birth time, from statx(2).
+"""Identity of an open file: device, inode and birth time from statx(2).
 
-The birth time tells a file from a later one that was given the same inode. Some file systems do not
-keep it; then it is 0, and only size and content can tell (see
-`hourmark_producer.files.fingerprints`).
+The birth time distinguishes a file from a later one with the same inode. File systems without birth
+times report 0; then only size and content can tell (`hourmark_producer.files.fingerprints`).
 """
 
 from __future__ import annotations
@@ -16,10 +15,13 @@ _AT_EMPTY_PATH: Final = 0x1000
 _STATX_BTIME: Final = 0x800
 
 
-class Identity(NamedTuple):
-    """What makes a file this file, whatever its name.
+class FileIdentity(NamedTuple):
+    """Identity of a file, independent of its name.
 
-    `birth_ns`: Unix nanoseconds, 0 where unknown.
+    Attributes:
+        device: Device number.
+        inode: Inode number.
+        birth_ns: Birth time in Unix nanoseconds, or 0 if unknown.
     """
 
     device: int
@@ -33,10 +35,14 @@ _MASK_AND_BIRTH: Final = struct.Struct("=I76xqI")
 _STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 
 
-def identify(descriptor: int) -> Identity:
-    """The identity of an open file; OSError as of fstat(2)."""
+def identify(descriptor: int) -> FileIdentity:
+    """Return the identity of an open file.
+
+    Raises:
+        OSError: As of fstat(2).
+    """
     status = os.fstat(descriptor)
-    return Identity(status.st_dev, status.st_ino, _birth_ns(descriptor))
+    return FileIdentity(status.st_dev, status.st_ino, _birth_ns(descriptor))
 
 
 def _birth_ns(descriptor: int) -> int:

@@ -1,19 +1,12 @@
-"""The files that a source's patterns match and do not exclude, and folders that could not be
-listed.
+"""The files that the glob patterns of a source match, and the folders that could not be listed.
 
-Files by globs, and what could not be looked at.
+Unlike `glob` of the standard library, a folder that is missing or unreadable is reported as a
+problem, because a source that was not fully scanned must not be reported as caught up.
 
-Python's own `glob` passes over folders it may not read; here that is a problem to be named, because
-a source that was not fully seen must not be called caught up; nor may one be whose folder is not
-there. A pattern is absolute; `*`, `?`, `[…]` match within a name, `**` any folders (it does not
-enter symbolic links, which may turn in circles). Hidden names match only where the pattern begins
-with a dot. Names of compressed files are passed over: they are old logs, packed by rotation.
-Whether one holds the rest of a followed file is another question
-(`hourmark_producer.history.remainders`).
-
-Which paths globs name, those of a source's `exclude` above all (pure).
-
-`*`, `?`, `[…]` match within a name, hidden ones too; `**` any folders.
+Patterns are absolute. `*`, `?` and `[...]` match within a name, `**` matches any number of folders
+and does not follow symbolic links. Names that begin with a dot match only if the pattern does so,
+too, except in `exclude`. Compressed files are listed separately: they are rotated logs. Whether one
+holds the remainder of a tracked file is decided by `hourmark_producer.history.remainders`.
 """
 
 from __future__ import annotations
@@ -30,13 +23,21 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-PACKED: Final = (".gz", ".bz2", ".xz", ".zst")  # their content can be looked at
+PACKED: Final = (".gz", ".bz2", ".xz", ".zst")  # formats that can be decompressed here
 COMPRESSED: Final = (*PACKED, ".lz4", ".Z")
 
 
 @dataclasses.dataclass(slots=True)
-class Findings:
-    """What one look at a source's patterns found."""
+class PatternFindings:
+    """The result of scanning the patterns of one source.
+
+    Attributes:
+        files: Status of each regular file that matches, by path; symbolic links are followed.
+        problems: Error of each path that could not be scanned.
+        compressed: Matching paths with the suffix of a compressed file.
+        folders: Folders that were listed or in which a file was looked up.
+        unsettled: Whether a folder changed during the scan, so that a file may have been missed.
+    """
 
     files: dict[str, os.stat_result] = dataclasses.field(
         default_factory=dict
@@ -50,20 +51,20 @@ class Findings:
     unsettled: bool = False
 
 
-class Pattern:
-    """One absolute glob. ValueError where it is not absolute."""
+class PathPattern:
+    """One absolute glob pattern. The constructor raises ValueError if it is not absolute."""
 
     def __init__(self, pattern: str) -> None:
         if not pattern.startswith("/"):
             raise ValueError(f"{pattern!r} is not absolute")
         self._parts = [part for part in pattern.split("/") if part]
 
-    def look(self, findings: Findings) -> None:
-        """Add what matches now to `findings`."""
+    def look(self, findings: PatternFindings) -> None:
+        """Add the files that match now, and the problems, to `findings`."""
         self._descend("", 0, findings, literal=True)
 
     def _descend(
-        self, folder: str, index: int, findings: Findings, *, literal: bool = False
+        self, folder: str, index: int, findings: PatternFindings, *, literal: bool = False
     ) -> None:
         while index < len(self._parts) - 1 and not glob.has_magic(self._parts[index]):
             folder = f"{folder}/{self._parts[index]}"
@@ -82,7 +83,7 @@ class Pattern:
             matches = _matcher(part)
             if literal:
                 _name_missing(folder or "/", findings)
-            for entry in entries(folder or "/", findings):
+            for entry in list_folder(folder or "/", findings):
                 if not matches(entry.name):
                     continue
                 if last:
@@ -91,14 +92,14 @@ class Pattern:
                     self._descend(entry.path, index + 1, findings)
 
     def _descend_all(
-        self, folder: str, index: int, findings: Findings, *, literal: bool = False
+        self, folder: str, index: int, findings: PatternFindings, *, literal: bool = False
     ) -> None:
         if literal:
             _name_missing(folder or "/", findings)
         last = index == len(self._parts) - 1
         if not last:
             self._descend(folder, index + 1, findings)
-        for entry in entries(folder or "/", findings):
+        for entry in list_folder(folder or "/", findings):
             if entry.name.startswith("."):
                 continue
             if _is_folder(entry, findings, follow=False):
@@ -106,7 +107,7 @@ class Pattern:
             elif last:
                 self._add(entry.path, findings, listed=not entry.is_symlink())
 
-    def _add(self, path: str, findings: Findings, *, listed: bool) -> None:
+    def _add(self, path: str, findings: PatternFindings, *, listed: bool) -> None:
         if path in findings.files:
             return
         if path.endswith(COMPRESSED):
@@ -129,27 +130,28 @@ class Pattern:
                 findings.files[path] = status
 
 
-def look(patterns: list[Pattern]) -> Findings:
-    """Everything that matches one of the patterns now."""
-    findings = Findings()
+def scan_patterns(patterns: list[PathPattern]) -> PatternFindings:
+    """Return the files that match at least one of the patterns now, and the problems."""
+    findings = PatternFindings()
     for pattern in patterns:
         pattern.look(findings)
     return findings
 
 
-def _name_missing(folder: str, findings: Findings) -> None:
-    """A folder that a pattern names, and that is not there, was not looked at: perhaps it is not
-    mounted, or mistyped.
-    """
+def _name_missing(folder: str, findings: PatternFindings) -> None:
+    """Record a problem if a folder that a pattern names literally cannot be accessed."""
     try:
         os.stat(folder)  # noqa: PTH116
     except OSError as error:
         findings.problems[folder] = error
 
 
-def entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder; nothing where it is not there, or where a problem says why it cannot be
-    listed.
+def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[str]]:
+    """List a folder, and yield its entries.
+
+    A folder that does not exist yields nothing. If it cannot be listed for another reason, nothing
+    is yielded and the error is added to `findings.problems`. If it changed meanwhile,
+    `findings.unsettled` is set.
     """
     findings.folders.add(folder)
     try:
@@ -167,8 +169,16 @@ def entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
 
 
 def check_mounted(folder: str, device: int) -> None:
-    """OSError where an empty folder is not on the device that its file was on: what was mounted
-    there is not.
+    """Raise OSError if a folder is on another device than expected: its file system is not mounted.
+
+    Does nothing if the folder does not exist.
+
+    Args:
+        folder: An empty folder in which a file is missing.
+        device: Device number that the file had.
+
+    Raises:
+        OSError: ENXIO if the device differs; otherwise as of stat(2).
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if os.stat(folder).st_dev != device:  # noqa: PTH116
@@ -179,7 +189,7 @@ def check_mounted(folder: str, device: int) -> None:
             )
 
 
-def _is_folder(entry: os.DirEntry[str], findings: Findings, *, follow: bool) -> bool:
+def _is_folder(entry: os.DirEntry[str], findings: PatternFindings, *, follow: bool) -> bool:
     try:
         return entry.is_dir(follow_symlinks=follow)
     except OSError as error:
@@ -190,16 +200,16 @@ def _is_folder(entry: os.DirEntry[str], findings: Findings, *, follow: bool) -> 
 
 @functools.lru_cache(maxsize=1000)
 def _matcher(part: str) -> Callable[[str], bool]:
-    """Whether a name matches a part of a pattern."""
+    """Return a predicate that matches a name with one component of a pattern."""
     expression = re.compile(fnmatch.translate(part))
     hidden = part.startswith(".")
     return lambda name: (hidden or not name.startswith(".")) and expression.match(name) is not None
 
 
-def is_named_by(path: str, globs: Sequence[str]) -> bool:
-    """Whether one of the globs is this absolute path.
+def matches_any_glob(path: str, globs: Sequence[str]) -> bool:
+    """Return whether at least one of the globs matches this absolute path.
 
-    A glob without a slash is of the name, in any folder.
+    A glob without a slash is matched with the file name alone, in any folder.
     """
     names = _names(path)
     return any(

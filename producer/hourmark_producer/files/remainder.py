@@ -1,9 +1,8 @@
-"""What is left of a file that vanished, or was truncated: looked for in packed files and copies,
-then read from one of them.
+"""The remainder of a file that vanished or was truncated, read from a compressed file or a copy.
 
-A position is an offset into plain content, so a packed file is inflated once to compare it and to
-learn its size, and once more while the rest is read: forward only, and with no more in memory than
-the longest line.
+Positions are offsets of the uncompressed content. So a compressed file is decompressed once for
+comparison and once more while its remainder is read, forward only. At most the longest line is held
+in memory.
 """
 
 from __future__ import annotations
@@ -13,15 +12,23 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
 from hourmark_producer.files.examination import read_at
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES
 
 _BLOCK_BYTES: Final = 1 << 16
 
 
-class Stage(enum.Enum):
-    """How far it came."""
+class RemainderStage(enum.Enum):
+    """The state of a search for the remainder of a file.
+
+    LOOKING: candidates are being compared. READING: the remainder was found and is being read.
+    FINISHED: it was read to its end. NOWHERE: no candidate holds it.
+    """
 
     LOOKING = "looking"
     READING = "reading"
@@ -29,8 +36,15 @@ class Stage(enum.Enum):
     NOWHERE = "nowhere"
 
 
-class Known(NamedTuple):
-    """What is known of the content that is looked for."""
+class KnownContent(NamedTuple):
+    """What is known of the content of a file that vanished or was truncated.
+
+    Attributes:
+        head: Its first bytes.
+        offset: Offset up to which it was read.
+        anchor: The bytes just before that offset.
+        high: Largest content size that was seen, in bytes.
+    """
 
     head: bytes
     offset: int
@@ -38,10 +52,13 @@ class Known(NamedTuple):
     high: int  # the largest size that was seen
 
 
-class Content(NamedTuple):
-    """What was found in place of it.
+class CandidateContent(NamedTuple):
+    """The content of a candidate file that matches the content that is searched for.
 
-    `readable`: its size, as far as it can be had; NOTHING: nothing of it.
+    Attributes:
+        readable: Number of bytes that can be read, or `NOTHING` if none can.
+        flaw: Why the content is incomplete; empty if it is complete.
+        grows: Whether the compressed file has no end (yet).
     """
 
     readable: int
@@ -52,10 +69,21 @@ class Content(NamedTuple):
 NOTHING: Final = -1
 
 
-def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content | None:
-    """Read all of it; None where it is something else.
+def compare_content(
+    plain: DecompressedReader, known: KnownContent, pause: Callable[[], object]
+) -> CandidateContent | None:
+    """Decompress a candidate to its end and compare it with known content.
 
-    `pause` is called now and then, and may raise. OSError.
+    Args:
+        plain: The candidate, from its start.
+        known: The content that is searched for.
+        pause: Called after each block; it may raise to stop the comparison.
+
+    Returns:
+        The size and completeness of the candidate's content, or None if the content is different.
+
+    Raises:
+        OSError: The candidate cannot be read.
     """
     size, end, head, before, flaw, grows, damaged = (
         0,
@@ -79,20 +107,22 @@ def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content 
                 end = size + len(left)
             size += len(block)
             pause()
-    except CutOff as error:
+    except CompressedFileIncomplete as error:
         flaw, grows = str(error), True
-    except Damaged as error:
+    except CompressedFileDamaged as error:
         flaw, damaged = str(error), True
     is_it = head == known.head and size >= known.offset
     if not is_it and not flaw:
         return None
     if not flaw and size < known.high:
         flaw = f"it holds {size} bytes, and {known.high} had been seen"
-    return Content(max(end, known.offset) if is_it and not damaged else NOTHING, flaw, grows)
+    return CandidateContent(
+        max(end, known.offset) if is_it and not damaged else NOTHING, flaw, grows
+    )
 
 
-class Unpacked:
-    """An open plain file, read on from `start`; as `Plain`, which it stands in for.
+class PlainFileReader:
+    """Reader of an uncompressed file from an offset, with the interface of `DecompressedReader`.
 
     Owns the descriptor.
     """
@@ -101,12 +131,16 @@ class Unpacked:
         self._descriptor, self._at = descriptor, start
 
     def read(self, count: int) -> bytes:
+        """Return the next bytes, at most `count`; `b""` at the end. Raises OSError."""
         block = os.pread(self._descriptor, count, self._at)
         self._at += len(block)
         return block
 
-    def holds(self, known: Known) -> Content | None:
-        """As `compare`; a plain file need not be read for that."""
+    def holds(self, known: KnownContent) -> CandidateContent | None:
+        """Return the candidate's size if it begins with the known content, or None if it does not.
+
+        Compares only the head and the bytes before the offset. Raises OSError.
+        """
         size, length = os.fstat(self._descriptor).st_size, len(known.anchor)
         if (
             size < known.offset
@@ -114,62 +148,94 @@ class Unpacked:
             or read_at(self._descriptor, known.offset - length, length) != known.anchor
         ):
             return None
-        return Content(size)
+        return CandidateContent(size)
 
     def close(self) -> None:
         os.close(self._descriptor)
 
 
-class Rest:
-    """One file's. Its stage is moved by the file's worker; the scanner reads it."""
+class Remainder:
+    """Search for the remainder of one file, and its reader once it was found.
+
+    The worker that has the file changes the stage; the scanner only reads it.
+
+    Attributes:
+        candidates: Inodes of files that may hold the remainder, by path.
+        truncated_at: Size of the content before a truncation; None if the file vanished.
+        head: First bytes of the content before a truncation.
+        stage: State of the search.
+        found_in: Path of the file that holds the remainder; empty until it was found.
+        flaw: Why the remainder is incomplete or was not found.
+    """
 
     def __init__(
         self, candidates: Mapping[str, int], *, truncated_at: int | None = None, head: bytes = b""
     ) -> None:
-        """`candidates`: inodes of packed files and copies, by path, the likeliest first: a rotation
-        gives paths to others.
+        """Begin a search among candidate files.
 
-        `truncated_at`, `head`: what it was before, where the file is still there.
+        Args:
+            candidates: Inodes of compressed files and copies by path, most likely first. The inode
+                is needed because a rotation may give a path to another file.
+            truncated_at: For a file that was truncated, the size of its content before.
+            head: For a file that was truncated, the first bytes of its content before.
         """
         self.candidates = candidates
         self.truncated_at = truncated_at
         self.head = head
-        self.stage = Stage.LOOKING
+        self.stage = RemainderStage.LOOKING
         self.found_in = ""
         self.flaw = ""  # why not all of it, or nothing, can be had
-        self._plain: Plain | Unpacked | None = None
+        self._plain: DecompressedReader | PlainFileReader | None = None
         self._readable = 0
         self._start, self._window = 0, b""  # of plain content
 
     @property
-    def reads_in(self) -> int | None:
-        """The inode of what it is read from."""
-        return self.candidates.get(self.found_in) if self.stage is Stage.READING else None
+    def reading_inode(self) -> int | None:
+        """The inode of the file that the remainder is read from; None if none is being read."""
+        return self.candidates.get(self.found_in) if self.stage is RemainderStage.READING else None
 
     @property
     def readable(self) -> int:
-        """How far it is read there."""
+        """Number of bytes of the content that can be read; 0 until the remainder was found."""
         return self._readable
 
     def begin(
-        self, found_in: str, plain: Plain | Unpacked, content: Content, start: int = 0
+        self,
+        found_in: str,
+        plain: DecompressedReader | PlainFileReader,
+        content: CandidateContent,
+        start: int = 0,
     ) -> None:
-        """It is found. `plain`: from `start` on."""
+        """Start reading the remainder from the file that holds it.
+
+        Args:
+            found_in: Path of that file.
+            plain: Its reader, which is closed with this object.
+            content: Its size and completeness.
+            start: Offset of the reader's first byte.
+        """
         self.close()
         self.found_in, self.flaw = found_in, content.flaw
         self._plain, self._readable, self._start, self._window = plain, content.readable, start, b""
-        self.stage = Stage.READING
+        self.stage = RemainderStage.READING
 
-    def end(self, stage: Stage, flaw: str = "") -> None:
-        """Nothing more is read from it."""
+    def end(self, stage: RemainderStage, flaw: str = "") -> None:
+        """Close the reader and set the final stage, and the flaw if one is given."""
         self.flaw = flaw or self.flaw
         self.close()
         self.stage = stage
 
     def read_at(self, offset: int, count: int, pause: Callable[[], object]) -> bytes:
-        """Plain bytes; never from before an offset that was asked for earlier.
+        """Return bytes of the content from an offset; fewer than `count` only at its end.
 
-        OSError where it is not what it was.
+        Args:
+            offset: Offset of the first byte, not lower than one that was requested or forgotten
+                before.
+            count: Number of bytes.
+            pause: Called after each block; it may raise to stop reading.
+
+        Raises:
+            OSError: The file was changed since it was compared, or cannot be read.
         """
         assert self._plain is not None and offset >= self._start, "it is read forward only"
         end = min(offset + count, self._readable)
@@ -179,16 +245,16 @@ class Rest:
                     min(_BLOCK_BYTES, self._readable - self._start - len(self._window))
                 )
                 if not block:
-                    raise CutOff("it ends before its end")
+                    raise CompressedFileIncomplete("it ends before its end")
                 self._window += block
                 self._forget(min(offset, self._start + len(self._window)))
                 pause()
-        except (CutOff, Damaged) as error:
+        except (CompressedFileIncomplete, CompressedFileDamaged) as error:
             raise OSError(f"{self.found_in} was changed while it was read: {error}") from error
         return self._window[offset - self._start : max(offset, end) - self._start]
 
     def forget_before(self, offset: int) -> None:
-        """What lies before is not asked for again."""
+        """Release the buffered bytes before this offset; they cannot be read again."""
         self._forget(min(offset, self._start + len(self._window)))
 
     def _forget(self, offset: int) -> None:
@@ -197,7 +263,7 @@ class Rest:
             self._start = offset
 
     def close(self) -> None:
-        """Let go of the packed file."""
+        """Close the reader, if there is one."""
         if self._plain is not None:
             self._plain.close()
             self._plain = None

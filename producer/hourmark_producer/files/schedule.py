@@ -1,6 +1,4 @@
-"""Whose step is next: a queue of files, each in it at most once, and at most one worker at a
-file.
-"""
+"""A queue of files with work to do: each file at most once, and at most one worker per file."""
 
 from __future__ import annotations
 
@@ -15,10 +13,10 @@ from hourmark_producer.files.tracked_file import TrackedFile
 
 
 class Schedule:
-    """Files that have something to do. Safe to use from several threads.
+    """The queue of files that have work to do. Safe to use from several threads.
 
-    A file is idle, ready, busy (a worker has it) or waits for a time. `add` of a file that is not
-    idle is remembered: it becomes ready again after its step.
+    A file is idle, ready, busy (a worker has it) or waiting for a time. If a file that is not idle
+    is added, it becomes ready again after its current step.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -35,12 +33,12 @@ class Schedule:
         self._closed = False
 
     def add(self, file: TrackedFile) -> None:
-        """There is something to do."""
+        """Make a file ready, or ready again after its current step."""
         with self._changed:
             self._add(file)
 
     def wake(self, file: TrackedFile, at_s: float) -> None:
-        """`add` it at that time (monotonic), whatever becomes of it until then."""
+        """Add a file at a monotonic time in seconds, regardless of its state until then."""
         with self._changed:
             heapq.heappush(self._wakes, (at_s, next(self._number), file))
             self._changed.notify()
@@ -55,7 +53,13 @@ class Schedule:
         self._changed.notify()
 
     def take(self) -> TrackedFile | None:
-        """Wait for a file; the caller must end with `done` or `retry`. None: closed."""
+        """Wait for a ready file and make it busy.
+
+        The caller must end the step with `done` or `retry`.
+
+        Returns:
+            The file, or None once the schedule is closed.
+        """
         with self._changed:
             while not self._closed:
                 now_s = self._clock.monotonic_s()
@@ -77,11 +81,17 @@ class Schedule:
     def take_more(
         self, fits: Callable[[TrackedFile], bool], most: int, share: int
     ) -> list[TrackedFile]:
-        """Take those that are next, without waiting, as `take` does.
+        """Take further ready files from the front of the queue without waiting.
 
-        Args: fits: Which files to take; the first that does not fit ends it. most: No more than so
-            many. share: No more than one in so many of the files that are ready: the others are
-            left to other workers.
+        The caller must end the step of each with `done` or `retry`.
+
+        Args:
+            fits: Returns whether to take a file. Taking stops at the first file that does not fit.
+            most: Maximum number of files.
+            share: Take at most one of this many ready files; the others are left to other workers.
+
+        Returns:
+            The files that were taken, possibly none.
         """
         with self._changed:
             taken = list[TrackedFile]()
@@ -94,7 +104,12 @@ class Schedule:
             return taken
 
     def done(self, file: TrackedFile, *, more: bool) -> None:
-        """The step is over; `more`: the next may follow at once, after the others had theirs."""
+        """End the step of a busy file.
+
+        Args:
+            file: The file.
+            more: Whether it is ready for another step, after all files that are ready now.
+        """
         with self._changed:
             self._busy.discard(file)
             if more or file in self._again:
@@ -104,7 +119,7 @@ class Schedule:
                 self._held.discard(file)
 
     def retry(self, file: TrackedFile, after_s: float) -> None:
-        """The step failed: once more, later."""
+        """End the failed step of a busy file, and make it ready again after `after_s` seconds."""
         with self._changed:
             self._busy.discard(file)
             heapq.heappush(
@@ -113,12 +128,16 @@ class Schedule:
             self._changed.notify()
 
     def is_idle(self, file: TrackedFile) -> bool:
-        """Whether no worker has the file or will get it. It stays so until the next `add`."""
+        """Return whether the file is idle. An idle file stays idle until the next `add`."""
         with self._changed:
             return file not in self._held
 
     def unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
-        """Do this while no worker has the file; whether none had it."""
+        """Call `action` while no worker has the file.
+
+        Returns:
+            False, without a call, if a worker has the file.
+        """
         with self._changed:
             if file in self._busy:
                 return False
@@ -126,8 +145,10 @@ class Schedule:
             return True
 
     def touched(self, *, forget: bool = False) -> set[TrackedFile]:
-        """Files that have a step before them, or had one since they were forgotten; `forget`: from
-        now on they are.
+        """Return the files that are not idle, or that were added since the last call with `forget`.
+
+        Args:
+            forget: Reset the record of added files.
         """
         with self._changed:
             touched = self._touched | self._held
@@ -136,7 +157,7 @@ class Schedule:
             return touched
 
     def close(self) -> None:
-        """Let `take` return None, now and ever after."""
+        """Make `take` return None from now on, in all threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What a scan came to."""
+"""A tracked file: its location, position, progress and latest observation; and all of them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hourmark.records.ranges import ByteRange
-from hourmark_producer.files.fingerprints import Shrink, Verdict, judge
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.fingerprints import Shrink, ShrinkVerdict, judge_shrinks
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
 
 if TYPE_CHECKING:
-    from hourmark_producer.files.remainder import Rest
+    from hourmark_producer.files.remainder import Remainder
 
 
-class Place(NamedTuple):
+class FileLocation(NamedTuple):
     """Where a file is.
 
-    `path` is where it was found first, and is what ranges name; `seen_at` is its latest name.
+    Attributes:
+        source: Name of the source that the file belongs to.
+        path: Path under which it was found first. Ranges name the file by it.
+        seen_at: Its latest path.
+        missing: Whether it could not be found any more. It is followed again if it returns.
     """
 
     source: str
@@ -29,8 +33,22 @@ class Place(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """The next byte to cut, and what must stand before it."""
+class FilePosition:
+    """The next byte of a file to cut into a range, and fingerprints of the bytes before it.
+
+    Attributes:
+        generation: How many times the file's content began again, by truncation or replacement.
+        offset: Offset of the next byte in this generation.
+        in_line: Whether the previous range ended within a line, as a chunk of a line over the
+            limit.
+        anchor: The bytes just before the offset, see `hourmark_producer.files.fingerprints`.
+        size_seen: Largest content size known of this generation; unread bytes up to it are lost if
+            the file is gone.
+        head: First bytes of the file.
+        settled: How many times shrinks of this file were accounted for.
+        doubted: Whether it was logged that the lines of the file are all equal.
+        marks: Digests at recent offsets, see `hourmark_producer.checkpoint.marks`.
+    """
 
     generation: int = 0
     offset: int = 0
@@ -44,8 +62,14 @@ class Position:
     marks: bytes = b""  # see `hourmark_producer.checkpoint.marks`
 
 
-class Outgoing(NamedTuple):
-    """A spooled range. `acknowledged`: the service has it, the checkpoint does not say so yet."""
+class SpooledRange(NamedTuple):
+    """A spooled range of a file.
+
+    Attributes:
+        sequence: Its number in the spool.
+        range: The range, without its bytes.
+        acknowledged: Whether the service has acknowledged it, and the checkpoint still contains it.
+    """
 
     sequence: int
     range: ByteRange
@@ -53,16 +77,25 @@ class Outgoing(NamedTuple):
 
     @property
     def bytes(self) -> int:
+        """Size of the range in bytes."""
         return self.range.end - self.range.start
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """One moment of a file's way."""
+class FileProgress:
+    """How far a file was read and acknowledged, as one consistent snapshot.
 
-    position: Position = Position()
+    Attributes:
+        position: The next byte to cut.
+        in_flight: Spooled ranges, in the order of the file within each generation.
+        quiet_to: Offset up to which no line ends after the position.
+        examined_scan: Number of the scan whose observation was examined last.
+        examined_at_s: When that was, in monotonic seconds; -1 if never in this run.
+    """
+
+    position: FilePosition = FilePosition()
     in_flight: tuple[
-        Outgoing, ...
+        SpooledRange, ...
     ] = ()  # in the order of the file, as far as they are of one generation
     quiet_to: int = 0  # no line ends between the position and here
     examined_scan: int = -1  # the scan whose observation was examined last
@@ -70,7 +103,7 @@ class Progress:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether it was never examined, in this run or before."""
+        """Whether the file was never examined, in this run or an earlier one."""
         return (
             self.examined_at_s < 0
             and self.position.offset == self.position.generation == 0
@@ -79,90 +112,104 @@ class Progress:
 
 
 class Fingerprints(NamedTuple):
-    """What a look into a file found; see `hourmark_producer.files.fingerprints`.
+    """Fingerprints of an open file. Sizes must be taken after them, never before.
 
-    Sizes are taken after them, never before.
+    Attributes:
+        head: First bytes of the content.
+        anchored: Whether the bytes before the position are unchanged.
     """
 
     head: bytes
     anchored: bool
 
 
-class Account(NamedTuple):
-    """What looks found of a file since it was last examined.
+class FileAccount(NamedTuple):
+    """What scans observed of a file since it was last examined. Saved durably in the checkpoint.
 
-    It is durable, so that a stop forgets nothing that was known.
-
-    `high`: the largest size since the last of `shrinks`. `head`: the first bytes at the latest
-    look.
+    Attributes:
+        high: Largest content size since the last shrink, in bytes.
+        shrinks: Truncations and replacements, in order of time.
+        head: First bytes of the content at the latest scan.
     """
 
     high: int
     shrinks: tuple[Shrink, ...] = ()
     head: bytes = b""
 
-    def next(self, size: int, found: Fingerprints | None, position: Position) -> Account:
-        """After another look.
+    def next(self, size: int, found: Fingerprints | None, position: FilePosition) -> FileAccount:
+        """Return the account after another scan.
 
-        `position`: up to where it was read before all this; its anchor says nothing once it is
-        void.
+        Args:
+            size: Content size in bytes.
+            found: Fingerprints, or None if the file was not opened.
+            position: Position up to which the file was read at its last examination.
         """
         head, other = self.head[:size], False
         if found is not None:
-            void = judge(position.offset, self.shrinks).verdict is Verdict.REPLACED
+            void = judge_shrinks(position.offset, self.shrinks).verdict is ShrinkVerdict.REPLACED
             other = not found.head.startswith(head) or (not found.anchored and not void)
             head = found.head[:size]
         if other or size < self.high:
-            return Account(size, (*self.shrinks, Shrink(self.high, size, other, self.head)), head)
-        return Account(max(self.high, size), self.shrinks, head)
+            return FileAccount(
+                size, (*self.shrinks, Shrink(self.high, size, other, self.head)), head
+            )
+        return FileAccount(max(self.high, size), self.shrinks, head)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What scans saw of a file.
+class FileObservation:
+    """What scans observed of a file, as of the latest scan.
 
-    The account is relative to the examination that ended at `base_s`: once there was another, it
-    says nothing.
+    Attributes:
+        size: Size of the content in bytes, without trailing NULs; -1 if never observed.
+        mtime_ns: Modification time in Unix nanoseconds.
+        account: Observations since the examination that ended at `base_s`; invalid after a later
+            one.
+        base_s: Monotonic seconds at which that examination ended.
+        allocated: Size of the file in bytes, including trailing NULs.
     """
 
     # of the content: without the NULs at the end, see `hourmark_producer.files.examination`
     size: int
     mtime_ns: int
-    account: Account
+    account: FileAccount
     base_s: float
     allocated: int = -1  # the file's size
 
-    def of(self, progress: Progress) -> Account:
-        """The account since the examination that this is the progress of."""
+    def account_since(self, progress: FileProgress) -> FileAccount:
+        """Return the account since the latest examination, which `progress` records.
+
+        Returns an account without changes if this observation is older than that examination.
+        """
         if self.base_s == progress.examined_at_s:
             return self.account
-        return Account(progress.position.size_seen, (), progress.position.head)
+        return FileAccount(progress.position.size_seen, (), progress.position.head)
 
     def next(
         self,
         status: os.stat_result,
         at_s: float,
-        progress: Progress,
+        progress: FileProgress,
         found: Fingerprints | None,
         size: int | None = None,
-    ) -> Observation:
-        """Return the observation after another look.
+    ) -> FileObservation:
+        """Return the observation after another scan.
 
         Args:
-            status: Of the file.
-            at_s: When the look began, monotonic seconds.
-            progress: The file's.
-            found: Fingerprints, where it was looked into.
-            size: Of its content, where it was looked into.
+            status: The file's status.
+            at_s: When the scan of the file began, in monotonic seconds.
+            progress: The file's progress.
+            found: Fingerprints, or None if the file was not opened.
+            size: Content size in bytes, or None if the file was not opened.
         """
-        account = self.of(progress)
+        account = self.account_since(progress)
         if size is None:
             size = (
                 self.size if self.stamp == (status.st_size, status.st_mtime_ns) else status.st_size
             )
         if at_s > progress.examined_at_s:  # else the examination may have been the later look
             account = account.next(size, found, progress.position)
-        return Observation(
+        return FileObservation(
             size=size,
             mtime_ns=status.st_mtime_ns,
             account=account,
@@ -171,32 +218,63 @@ class Observation:
         )
 
     @property
-    def has_room(self) -> bool:
-        """Whether the file ends with NULs: what is written there changes neither its size nor,
-        perhaps, its time.
+    def ends_with_nuls(self) -> bool:
+        """Whether the file ends with NULs.
+
+        Lines that are written in their place do not change its size, and perhaps not its time.
         """
         return self.allocated > self.size
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Differs where a file has changed; but see `has_room`."""
+        """File size and modification time. A write within trailing NULs may change neither."""
         return self.allocated, self.mtime_ns
 
 
-NEVER = Observation(size=-1, mtime_ns=-1, account=Account(0), base_s=-2.0)
+NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.0)
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class TrackedFile:
-    """One followed file."""
+    """One tracked file and all state of it that is kept in memory.
+
+    Attributes:
+        file_id: Id that ranges name, made from the identity when the file was first seen.
+        identity: Current identity.
+        place: Source and paths.
+        progress: How far it was read and acknowledged.
+        descriptor: The open file, or None while it is closed.
+        held_since_s: Monotonic seconds at which it was last opened.
+        observed: What scans observed.
+        due: Number of the scan that last detected a change.
+        changed_at_s: Monotonic seconds of that scan.
+        deleted: Whether it is open and has no name left.
+        retired: Whether nothing more will be read from it.
+        unfound: Number of consecutive scans that did not find it.
+        failures: Number of consecutive failures of its current step.
+        window: How many of its ranges may be in flight; grows with each acknowledgement.
+        target: Path that its latest name resolves to if that is a symbolic link; otherwise empty.
+        other_names: Further names of the same file, by hard or symbolic links.
+        rest: Search for the remainder of a file that vanished or was truncated.
+        former: Position in the previous generation, to recognize a copy of it.
+        older: Positions in generations before that, without their anchors.
+        saved: The account that the checkpoint contains.
+        flush_at_s: Monotonic seconds at which an unfinished record is sent as it is.
+        nuls: Generation, offset up to which NULs were seen, and monotonic seconds of their first
+            sighting.
+        kept: Generation, and offset up to which it holds bytes that were read in the one before.
+        counted_from: Number of completed scans when a loss was first about to be counted.
+        suspected: Whether it is a compressed file that may be unread; it is not in the checkpoint
+            yet.
+    """
 
     file_id: str
-    identity: Identity  # as of now; the file id was made from it when the file was first seen
-    place: Place
-    progress: Progress = dataclasses.field(default_factory=Progress)
+    identity: FileIdentity  # as of now; the file id was made from it when the file was first seen
+    place: FileLocation
+    progress: FileProgress = dataclasses.field(default_factory=FileProgress)
     descriptor: int | None = None
     held_since_s: float = 0.0  # monotonic: when it was opened last
-    observed: Observation = NEVER
+    observed: FileObservation = NEVER
     due: int = -1  # the scan that saw a change last
     changed_at_s: float = 0.0
     deleted: bool = False  # no name is left
@@ -207,12 +285,12 @@ class TrackedFile:
     window: int = 1
     target: str = ""  # where its latest name leads, if that is a link
     other_names: tuple[str, ...] = ()  # that it was seen under beside, as a hard link or a link
-    rest: Rest | None = (
+    rest: Remainder | None = (
         None  # it vanished, or was truncated: what was unread of it may be in another file
     )
-    former: Position | None = None  # of the generation before: a copy of it may yet be found
-    older: tuple[Position, ...] = ()  # of some before that, without their anchors
-    saved: Account | None = None  # what the checkpoint has of its account
+    former: FilePosition | None = None  # of the generation before: a copy of it may yet be found
+    older: tuple[FilePosition, ...] = ()  # of some before that, without their anchors
+    saved: FileAccount | None = None  # what the checkpoint has of its account
     flush_at_s: float | None = (
         None  # monotonic: when a record that waits for its end is sent as it is
     )
@@ -232,48 +310,42 @@ class TrackedFile:
 
     @property
     def kept_to(self) -> int:
-        """Up to which byte its generation may hold what was read in the one before, as it was
-        truncated in part.
-        """
+        """Offset up to which this generation holds bytes that were read in the one before, or 0."""
         generation, kept_to = self.kept
         return kept_to if generation == self.progress.position.generation else 0
 
     @property
     def is_packed(self) -> bool:
-        """Whether it was never seen before it was packed, and is read as what is in there."""
+        """Whether the file was compressed before it was first seen, and is read decompressed."""
         return self.place.path.endswith(PACKED)
 
     @property
     def is_blank(self) -> bool:
-        """Whether it was never seen to hold anything."""
+        """Whether no content of the file was ever observed."""
         progress = self.progress  # one consistent moment
-        account = self.observed.of(progress)
+        account = self.observed.account_since(progress)
         nothing = progress.position.offset == progress.position.generation == account.high == 0
         return nothing and not (account.shrinks or progress.in_flight)
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing can be read from it: what was not read is counted as lost."""
+        """Whether the file is retired or missing, so that its unread bytes count as lost."""
         return self.retired or self.place.missing
 
     @property
     def is_settled(self) -> bool:
-        """Whether what was last seen of it was examined, and nothing of it is on its way."""
+        """Whether the latest change was examined and no range of the file is in flight."""
         progress = self.progress  # one consistent moment
         return not progress.in_flight and progress.examined_scan >= self.due
 
     @property
     def is_read(self) -> bool:
-        """Whether all that was last seen of it was examined, and is acknowledged or waits for the
-        end of its line.
-        """
+        """Whether all observed content is acknowledged, except an unterminated last line."""
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
-    def is_at_rest(self) -> bool:
-        """Whether it is here, and nothing seen of it is left to do: a look that finds it as it was
-        has nothing to add.
-        """
+    def is_up_to_date(self) -> bool:
+        """Whether the file is present, unchanged and completely acknowledged."""
         progress, size = self.progress, self.observed.size  # one consistent moment
         position = progress.position
         return (
@@ -288,27 +360,31 @@ class TrackedFile:
                 or self.retired
             )
             and self.rest is None
-            and not self.observed.has_room
+            and not self.observed.ends_with_nuls
         )
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that are not yet acknowledged, an unterminated last line included."""
+        """Number of bytes that are not acknowledged, including an unterminated last line."""
         progress = self.progress
-        seen = self.observed.size if self.observed.size >= 0 else self.observed.of(progress).high
+        seen = (
+            self.observed.size
+            if self.observed.size >= 0
+            else self.observed.account_since(progress).high
+        )
         known = max(seen, progress.position.size_seen)
         unread = 0 if self.is_gone else max(0, known - progress.position.offset)
         return unread + sum(sent.bytes for sent in progress.in_flight)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the descriptor, and the search for a remainder, if there are any."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
-        self.drop_rest()
+        self.drop_remainder()
 
-    def drop_rest(self) -> None:
-        """It is here after all, or its rest is read."""
+    def drop_remainder(self) -> None:
+        """Close and discard the search for a remainder, if there is one."""
         if self.rest is not None:
             self.rest.close()
             self.rest = None
@@ -318,8 +394,13 @@ _Index = dict[tuple[int, int], TrackedFile]
 _OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name each day
 
 
-class Files:
-    """All followed files, by id and by inode. Changed by the scanner alone."""
+class TrackedFiles:
+    """All tracked files, indexed by id, identity and name. Modified only by the scanning thread.
+
+    Attributes:
+        looks: Number of completed full scans.
+        packed: Compressed files that are read or examined.
+    """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
         self.looks = 0  # at everything, that are over
@@ -338,7 +419,7 @@ class Files:
         return len(self._by_id)
 
     def add(self, file: TrackedFile) -> None:
-        """Follow one more."""
+        """Track another file."""
         self._by_id[file.file_id] = file
         if file.is_packed:
             self.packed.add(file)
@@ -347,15 +428,15 @@ class Files:
             self._index(file)
 
     def has(self, file_id: str) -> bool:
-        """Whether one of this id is known."""
+        """Return whether a file with this id is tracked."""
         return file_id in self._by_id
 
-    def first_seen_at(self, path: str) -> Iterator[TrackedFile]:
-        """Files whose first name this was, or another one beside; the latest first."""
+    def with_name(self, path: str) -> Iterator[TrackedFile]:
+        """Yield files first found at this path or with it as another name, latest first."""
         return reversed(self._by_name.get(path, ()))
 
-    def also_at(self, file: TrackedFile, path: str) -> None:
-        """It has another name beside its own."""
+    def add_other_name(self, file: TrackedFile, path: str) -> None:
+        """Record another name of a file. Only the latest 8 names are kept."""
         if path == file.place.path or path in file.other_names:
             return
         if len(file.other_names) == _OTHER_NAMES_MAX:
@@ -364,14 +445,17 @@ class Files:
         self._by_name.setdefault(path, []).append(file)
 
     def retire(self, file: TrackedFile) -> None:
-        """Nothing more will be read from it; it stays as long as a range of it is on its way."""
+        """Close a file from which nothing more will be read.
+
+        It stays in the collection until `remove`, as ranges of it may be in flight.
+        """
         file.retired = True
         file.close()
         self._unname(file, file.place.path, *file.other_names)
         self._unindex(file)
 
     def remove(self, file: TrackedFile) -> None:
-        """Forget one."""
+        """Stop tracking a file."""
         self._by_id.pop(file.file_id, None)
         self.packed.discard(file)
         self._unname(file, file.place.path, *file.other_names)
@@ -386,19 +470,18 @@ class Files:
                 self._by_name.pop(name, None)
 
     def at_inode(self, device: int, inode: int) -> TrackedFile | None:
-        """The file last known to have this inode."""
+        """Return the tracked file that last had this inode, or None."""
         return self._by_inode.get((device, inode))
 
     def is_displaced(self, file: TrackedFile) -> bool:
-        """Whether its inode is another file's by now."""
+        """Return whether another tracked file has this file's inode now."""
         return self.at_inode(file.identity.device, file.identity.inode) is not file
 
-    def match(self, identity: Identity) -> TrackedFile | None:
-        """The file that this is.
+    def match(self, identity: FileIdentity) -> TrackedFile | None:
+        """Return the tracked file with this identity, or None.
 
-        Where birth times are known they decide. A device number may differ after a restart of the
-        machine: then a file that is not open now and agrees in inode and birth time, to the
-        nanosecond, is the same.
+        Birth times decide if both are known. The device number may change when the machine
+        restarts, so a file that is not open also matches by inode and birth time alone.
         """
         here = self.at_inode(identity.device, identity.inode)
         if here is not None and (
@@ -410,14 +493,13 @@ class Files:
         )
         return elsewhere if elsewhere is not None and elsewhere.descriptor is None else None
 
-    def moved(self, file: TrackedFile, identity: Identity) -> None:
-        """The same file under another device number."""
+    def update_identity(self, file: TrackedFile, identity: FileIdentity) -> None:
+        """Update a file's identity after its device number or birth time changed."""
         self._unindex(file)
         file.identity = identity
         self._index(file)
 
     def _indexes(self, file: TrackedFile) -> Iterator[tuple[_Index, tuple[int, int]]]:
-        """Each index that knows it, and by which key."""
         if file.is_packed:  # the archive's own inode is no file's that is followed
             return
         device, inode, birth_ns = file.identity
@@ -437,9 +519,15 @@ class Files:
 
 
 @dataclasses.dataclass(slots=True)
-class Seen:
-    """`complete`: the names of the sources that were fully seen. `problems`: path → why not, per
-    source.
+class ScanResult:
+    """The result of a scan of all sources.
+
+    Attributes:
+        complete: Names of the sources that were scanned completely.
+        problems: Error of each path that could not be scanned, by source.
+        folders: Folders that were listed or in which a file was looked up.
+        active_files: Files that are not at rest, see `TrackedFile.is_up_to_date`.
+        has_waiting: Whether files wait to be opened because too many are open.
     """
 
     complete: set[str] = dataclasses.field(default_factory=set)
@@ -447,11 +535,13 @@ class Seen:
     folders: set[str] = dataclasses.field(
         default_factory=set
     )  # that were listed, or where a file was looked for
-    astir: list[TrackedFile] = dataclasses.field(default_factory=list)  # all but those at rest
+    active_files: list[TrackedFile] = dataclasses.field(
+        default_factory=list
+    )  # all but those at rest
     has_waiting: bool = False  # files wait for their turn to be opened
 
     def all_problems(self) -> dict[str, OSError]:
-        """Of all sources, by path."""
+        """Return the problems of all sources by path."""
         return {
             path: problem
             for problems in self.problems.values()

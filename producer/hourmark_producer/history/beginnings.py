@@ -1,14 +1,15 @@
-"""Where reading begins, and what is left out: `read_from`, `exclude` and `ignore_older_seconds` of
-a source.
+"""Where reading of a new file begins, and which files are excluded.
 
-Files that are there at a source's first look begin where `read_from` says; what is passed over is
-counted as skipped. Files that appear later begin at their start. That a source was looked at is
-written in the same transaction as the files that were found, with their positions: so a kill
-changes nothing that was decided, and decides nothing anew. A look that was kept from seeing
-anything is none; but a folder that is not there yet was seen: what is made in it later is new.
+Implements the settings `read_from`, `exclude` and `ignore_older_seconds` of a source.
 
-`exclude` and `ignore_older_seconds` decide whether a file begins to be followed. One that the
-checkpoint knows is finished.
+Files that exist when a source is first scanned begin where `read_from` says; the bytes before count
+as skipped. Files that appear later begin at their start. The first scan of a source is recorded in
+the same transaction as the files that it found and their positions, so a kill does not change these
+decisions. A scan that failed to list anything does not count as the first; a scan of a folder that
+does not exist yet does, so files created there later are new.
+
+`exclude` and `ignore_older_seconds` only decide whether a file begins to be tracked. A file that is
+in the checkpoint is read to its end.
 """
 
 from __future__ import annotations
@@ -23,20 +24,28 @@ from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.books import skip
+from hourmark_producer.checkpoint.books import count_skipped
 from hourmark_producer.checkpoint.database import Change
 from hourmark_producer.files.examination import read_at
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
-from hourmark_producer.files.patterns import Findings, is_named_by
-from hourmark_producer.files.tracked_file import Position, TrackedFile
+from hourmark_producer.files.patterns import PatternFindings, matches_any_glob
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
 _BLOCK_BYTES: Final = 1 << 16
 _NAMED_MAX: Final = 5
 _LOG = logging.getLogger(__name__)
 
 
-def check(source: TailedSource, where: str) -> None:
-    """ConfigError names the setting."""
+def check_source(source: TailedSource, where: str) -> None:
+    """Validate `exclude` and `read_from` of a source.
+
+    Args:
+        source: Configuration of the source.
+        where: Name of its group, for error messages.
+
+    Raises:
+        ConfigError: A value is not allowed; the message names the setting.
+    """
     for glob in source.exclude:
         if not glob or ("/" in glob and not glob.startswith("/")):
             raise ConfigError(
@@ -55,83 +64,111 @@ def check(source: TailedSource, where: str) -> None:
             )
 
 
-class Beginnings:
-    """Those of all sources. Used by the scanning thread."""
+class StartPositions:
+    """Start positions and exclusions for all sources. Used only by the scanning thread."""
 
     def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
-        """`begun`: sources that were looked at before."""
+        """Create the rules of all sources.
+
+        Args:
+            sources: Configurations of the sources.
+            begun: Names of sources that were scanned before.
+            clock: Determines the age of files.
+        """
         self._sources = {source.name: source for source in sources}
         self._begun = set(begun)
-        self._written = set[str]()  # looked at in this scan
+        self._written = set[str]()  # first scanned in this scan
         self._seen: str | None = None
         self._left_out: dict[str, dict[str, tuple[int, int]]] = {}  # inodes by path, by source
         self._clock = clock
 
     def next_scan(self) -> None:
-        """A scan begins.
+        """Start a scan. Sources that were recorded as scanned count as such from now on.
 
-        What was written before counts from now on: a repeated look is still the first.
+        Within one scan, a repeated look at a source still counts as the first.
         """
         self._begun |= self._written
 
-    def saw(self, source: str, findings: Findings) -> None:
-        """What the latest look found; files that `written_with` is told of are of it."""
+    def record_scan(self, source: str, findings: PatternFindings) -> None:
+        """Record the result of scanning a source.
+
+        `changes_for` and `committed` then refer to this source.
+        """
         self._seen = source if _was_seen(findings) else None
         if left_out := self._left_out.get(source):
             self._left_out[source] = {
                 path: inode for path, inode in left_out.items() if path in findings.files
             }
 
-    def leaves_out(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Whether a file that is not known is not followed."""
+    def should_exclude(self, source: str, path: str, status: os.stat_result) -> bool:
+        """Return whether the settings of a source exclude a file that is not tracked."""
         settings = self._sources[source]
         oldest_s = settings.ignore_older_seconds
         is_old = oldest_s is not None and status.st_mtime < self._clock.now_ms() / 1000 - oldest_s
         return is_old or self.excludes(source, path)
 
     def excludes(self, source: str, path: str) -> bool:
-        """Whether `exclude` names this path."""
-        return is_named_by(path, self._sources[source].exclude)
+        """Return whether the setting `exclude` of a source matches this path."""
+        return matches_any_glob(path, self._sources[source].exclude)
 
-    def leave_out(self, source: str, path: str, status: os.stat_result) -> None:
-        """It was opened, and is not known: it need not be opened again."""
+    def record_excluded(self, source: str, path: str, status: os.stat_result) -> None:
+        """Record that an untracked file is excluded, so that it need not be opened again.
+
+        Logs the first five excluded paths of a source.
+        """
         left_out = self._left_out.setdefault(source, {})
         if path not in left_out and len(left_out) < _NAMED_MAX:
             _LOG.info("source %s: %s is left out, by exclude or ignore_older_seconds", source, path)
         left_out[path] = (status.st_dev, status.st_ino)
 
-    def was_left_out(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Whether it was left out before, and still is."""
+    def is_known_excluded(self, source: str, path: str, status: os.stat_result) -> bool:
+        """Return whether a file was recorded as excluded and still is."""
         inode = self._left_out.get(source, {}).get(path)
-        return inode == (status.st_dev, status.st_ino) and self.leaves_out(source, path, status)
+        return inode == (status.st_dev, status.st_ino) and self.should_exclude(source, path, status)
 
-    def position(self, source: str, descriptor: int, generation: int) -> Position:
-        """Where a new file begins."""
+    def position(self, source: str, descriptor: int, generation: int) -> FilePosition:
+        """Return the position at which a new file is read first.
+
+        Args:
+            source: Name of its source.
+            descriptor: The open file.
+            generation: Its generation.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         read_from = self._sources[source].read_from
         if source in self._begun or read_from == "start":
-            return Position(generation=generation)
+            return FilePosition(generation=generation)
         if (
             read_from != "end"
             and os.fstat(descriptor).st_mtime >= datetime.fromisoformat(read_from).timestamp()
         ):
-            return Position(generation=generation)
+            return FilePosition(generation=generation)
         return at_last_line(descriptor, generation)
 
-    def written_with(self, added: Iterable[TrackedFile]) -> list[Change]:
-        """What is written together with these new files."""
+    def changes_for(self, added: Iterable[TrackedFile]) -> list[Change]:
+        """Return SQL statements to commit with the new files of the latest scanned source.
+
+        They save positions after the start, count the bytes before as skipped, and record the first
+        scan of the source.
+        """
         made: list[Change] = []
         for file in filter(_begins_later, added):
             position = file.progress.position
             made += [
                 changes.save_account(file.file_id, position),
-                skip(file.place.source, position.offset),
+                count_skipped(file.place.source, position.offset),
             ]
         if self._seen is not None and self._seen not in self._begun | self._written:
-            made.append(changes.begin_source(self._seen))
+            made.append(changes.mark_source_scanned(self._seen))
         return made
 
     def committed(self, added: Iterable[TrackedFile]) -> None:
-        """All that is durable."""
+        """Record that new files and the changes of `changes_for` are durable.
+
+        Logs how many bytes of each file are skipped.
+        """
         if self._seen is not None:
             self._written.add(self._seen)
         for file in filter(_begins_later, added):
@@ -143,17 +180,24 @@ class Beginnings:
             )
 
 
-def at_last_line(descriptor: int, generation: int) -> Position:
-    """The start of its last line that has no end yet: what is being written comes whole.
+def at_last_line(descriptor: int, generation: int) -> FilePosition:
+    """Return the position after the last line end of a file.
 
-    Its end where all lines have one.
+    A line that is being written is therefore read completely later.
+
+    Args:
+        descriptor: The open file.
+        generation: Its generation.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     offset = _last_line(descriptor)
     start = max(0, offset - ANCHOR_BYTES)
     head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, offset - start)
     if len(anchor) < offset - start:  # truncated at this moment: what it holds now is new
-        return Position(generation=generation)
-    return Position(
+        return FilePosition(generation=generation)
+    return FilePosition(
         generation=generation, offset=offset, anchor=anchor, size_seen=offset, head=head
     )
 
@@ -170,12 +214,11 @@ def _last_line(descriptor: int) -> int:
 
 
 def _begins_later(file: TrackedFile) -> bool:
-    """Whether a new file does not begin at its start."""
     return file.progress.position.offset > 0
 
 
-def _was_seen(findings: Findings) -> bool:
-    """Whether this was a look: something was found, or nothing kept it from being found."""
+def _was_seen(findings: PatternFindings) -> bool:
+    """Return whether the scan found files, or failed only because folders do not exist."""
     not_there = (FileNotFoundError, NotADirectoryError)
     return bool(findings.files) or all(
         isinstance(problem, not_there) for problem in findings.problems.values()

@@ -1,17 +1,16 @@
-"""Copies that `copytruncate` leaves beside a log: their content was read already and is skipped.
+"""Copies that `copytruncate` creates next to a log. Their content was read and is skipped.
 
-Copies: what copytruncate leaves beside a log, under a name that the pattern matches too. Their
-lines were sent already.
+A copy is an unread file that meets two conditions. Its name is the current or first name of another
+tracked file with a suffix (`app.log`, `app.log.1`). Its content matches that file: the same head,
+and the same bytes before the offset up to which that file was read, now or before it was truncated;
+or before the copy's own end, if the file was read further since.
 
-A copy is a file that was not read yet, whose name is another followed file's, or was that one's
-first, with more behind it (`app.log` → `app.log.1`), and whose content is that file's: the same
-head, and the same bytes before the place up to which that one was read, now or before it was last
-truncated; or before its own end, where that one was read on since. It waits until something of that
-one was read, and, unless that was truncated, until nobody has written to it for a while: both may
-grow. Lines that are all alike prove nothing, and are sent again rather than passed over. Where that
-file is gone, or has begun anew, nobody else will send what it had not: the copy is read from there.
+The decision waits until part of the original was read and, unless the original was truncated, until
+neither file is being written, as both may still grow. Lines that are all equal prove nothing: such
+a file is sent again rather than skipped. If the original is gone or has a new generation, the copy
+is read from the offset at which reading of the original stopped.
 
-What of a copy was sent already, or will be, is passed over: written down, counted and said.
+Skipped bytes are saved in the checkpoint, counted and logged.
 """
 
 from __future__ import annotations
@@ -25,25 +24,29 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.books import skip
+from hourmark_producer.checkpoint.books import count_skipped
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.checkpoint.marks import is_marked
+from hourmark_producer.checkpoint.marks import matches_last_mark
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import content_end, read_at
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_alike
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_lines_equal
 from hourmark_producer.files.former_names import former_names
-from hourmark_producer.files.remainder import Stage
-from hourmark_producer.files.tracked_file import Files, Position, TrackedFile
+from hourmark_producer.files.remainder import RemainderStage
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile, TrackedFiles
 from hourmark_producer.files.waits import RetryLater
 
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
 _TAIL_BYTES: Final = 1 << 16
 
 
-class Looked(NamedTuple):
-    """What may be a copy.
+class CopyCandidate(NamedTuple):
+    """A file that may be a copy.
 
-    `is_new`, `growing`: found, or written to, a moment ago. `read`: offset, count.
+    Attributes:
+        size: Its size in bytes.
+        read: Returns its bytes for an offset and a count.
+        is_new: Whether it was found within the last `waits.COPYING_S` seconds.
+        growing: Whether it was written within the last `waits.COPYING_S` seconds.
     """
 
     size: int
@@ -52,18 +55,25 @@ class Looked(NamedTuple):
     growing: bool = False
 
 
-def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float) -> Looked:
-    """Describe a plain file for `origin_of`.
+def describe_candidate(
+    descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float
+) -> CopyCandidate:
+    """Return the description of an open plain file that `find_origin` needs.
 
-    Args: descriptor: The open file. now_s: This host's clock, Unix seconds. found_s_ago: Seconds
-        since the file was opened. changed_s_ago: Seconds since a scan found the file changed. It
-        decides where the file's own time lies ahead, as after
-            the clock was set back: that time says nothing then.
+    Args:
+        descriptor: The open file.
+        now_s: This host's clock, in Unix seconds.
+        found_s_ago: Seconds since the file was opened.
+        changed_s_ago: Seconds since a scan detected a change. Used if the file's modification time
+            lies in the future, as after the clock was set back.
+
+    Raises:
+        OSError: The file's status cannot be read.
     """
     status = os.fstat(descriptor)
     age_s = now_s - status.st_mtime
     growing = (age_s if age_s >= 0 else changed_s_ago) < waits.COPYING_S
-    return Looked(
+    return CopyCandidate(
         status.st_size,
         functools.partial(read_at, descriptor),
         found_s_ago < waits.COPYING_S,
@@ -71,23 +81,38 @@ def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: fl
     )
 
 
-class Origin(NamedTuple):
-    """What a file is a copy of. `known`: up to where that was read.
+class CopyOrigin(NamedTuple):
+    """The original of a copy.
 
-    `reads_on`: of what comes behind that in the copy, it has sent all lines, or will.
+    Attributes:
+        file: The original.
+        known: Position up to which it was read.
+        reads_on: Whether the original itself supplies all lines of the copy after that position.
     """
 
     file: TrackedFile
-    known: Position
+    known: FilePosition
     reads_on: bool
 
 
-def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
-    """What this file, not read yet, is a copy of. RetryLater if that cannot be decided yet."""
-    size, read, is_new, growing = looked
+def find_origin(
+    files: TrackedFiles, file: TrackedFile, candidate: CopyCandidate
+) -> CopyOrigin | None:
+    """Return the tracked file that an unread file is a copy of, or None if it is not a copy.
+
+    Args:
+        files: All tracked files.
+        file: The unread file.
+        candidate: Its content.
+
+    Raises:
+        RetryLater: It cannot be decided yet, for example because a copy is still being made.
+        OSError: The file cannot be read.
+    """
+    size, read, is_new, growing = candidate
     head = read(0, HEAD_BYTES)
     for other in _namesakes(files, file):
-        seen = other.observed.of(other.progress).head
+        seen = other.observed.account_since(other.progress).head
         if _will_be_read(files, other) and begins_alike(seen, head):
             raise RetryLater(
                 f"it begins like {other.place.seen_at}, of which nothing is read yet",
@@ -110,7 +135,7 @@ def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
         for known in (other.progress.position, other.former, *other.older):
             if (
                 known is None
-                or not is_telling(known)
+                or not is_identifying(known)
                 or not known.head.startswith(head[: len(known.head)])
             ):
                 continue
@@ -119,7 +144,7 @@ def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
                     origin = _origin(files, other, known)
                     if (
                         origin.reads_on and growing and not _is_truncated(other)
-                    ):  # both may have grown since they were looked at
+                    ):  # both may have grown since the last scan
                         raise RetryLater(
                             f"it is a copy of {other.place.seen_at}, and perhaps not whole yet",
                             is_expected=True,
@@ -145,15 +170,15 @@ def _heads(other: TrackedFile) -> Iterator[bytes]:
     )
 
 
-def _has_it_all(known: Position, read: Callable[[int, int], bytes]) -> bool:
-    """Whether all that was read is there."""
+def _has_it_all(known: FilePosition, read: Callable[[int, int], bytes]) -> bool:
+    """Return whether the content matches the fingerprint just before the position."""
     if not known.anchor:
-        return is_marked(known.marks, known.offset, read)
+        return matches_last_mark(known.marks, known.offset, read)
     length = len(known.anchor)
     return read(known.offset - length, length) == known.anchor
 
 
-def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
+def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> CopyOrigin:
     is_over = (
         other.is_gone
         or files.is_displaced(other)
@@ -161,7 +186,7 @@ def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
     )
     is_unseen = (
         other.observed.size < known.offset
-    )  # not looked at in this run, or truncated, and nobody knows yet what that means
+    )  # not scanned in this run, or truncated and not yet examined
     if (
         other.rest is None
         and not is_over
@@ -170,34 +195,30 @@ def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
         raise RetryLater(
             f"it is a copy of {other.place.seen_at}, which is looked for", is_expected=True
         )
-    return Origin(other, known, not is_over)
+    return CopyOrigin(other, known, not is_over)
 
 
 def _is_truncated(other: TrackedFile) -> bool:
-    """Whether that was seen, and not settled yet: copying was over before."""
-    return other.rest is not None or bool(other.observed.of(other.progress).shrinks)
+    """Return whether a truncation was observed and not yet accounted for."""
+    return other.rest is not None or bool(other.observed.account_since(other.progress).shrinks)
 
 
 def _is_part(
-    other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
+    other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
-    """Whether it has, of what was read, the beginning: what was read after it was made is not in
-    it.
-    """
+    """Return whether a file of `size` bytes is the beginning of what was read from the other."""
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
     if size <= len(known.head):  # all of it is known to the byte
         return True
-    return is_marked(known.marks, size, read)
+    return matches_last_mark(known.marks, size, read)
 
 
 def _is_in_log(
-    other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
+    other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool | None:
-    """Whether the log has what its copy ends with, at the same place; None where it is not there to
-    be asked.
-    """
+    """Return whether the log holds the copy's last bytes at the same offset; None if unknown."""
     start = max(0, size - ANCHOR_BYTES)
     with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
         status = os.fstat(opened.fileno())
@@ -213,30 +234,29 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _will_be_read(files: Files, other: TrackedFile) -> bool:
-    """Whether so little of what it holds now was read that nothing tells it from others, and there
-    is more.
-    """
+def _will_be_read(files: TrackedFiles, other: TrackedFile) -> bool:
+    """Return whether too little of the other file was read to compare it, and more will be read."""
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < OFFSET_MIN and not other.is_read
     return not is_over and (begins or _is_truncated(other))
 
 
 def _has_left_nothing(other: TrackedFile) -> bool:
-    """Whether it vanished, and no more of it is read elsewhere: it is kept until what may be its
-    copies was looked into.
-    """
+    """Return whether the file vanished and the search for its remainder has ended."""
     is_away = other.descriptor is None and other.unfound > 0
     return (
-        is_away and other.rest is not None and other.rest.stage in (Stage.FINISHED, Stage.NOWHERE)
+        is_away
+        and other.rest is not None
+        and other.rest.stage in (RemainderStage.FINISHED, RemainderStage.NOWHERE)
     )
 
 
-def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: bytes) -> bool:
-    """Whether all that was read of it is what this begins with: there may be more in it than was
-    seen by then.
+def _is_hardly_known(
+    files: TrackedFiles, file: TrackedFile, other: TrackedFile, head: bytes
+) -> bool:
+    """Return whether the file begins with the few bytes that were read from the other one.
 
-    Where nothing was read, a copy is the younger of the two; a file that was rotated is the older.
+    If nothing was read from the other file, the younger of the two is the copy.
     """
     known, is_over = other.progress.position, other.is_gone or files.is_displaced(other)
     if is_over or known.offset >= OFFSET_MIN or len(head) <= known.offset:
@@ -246,30 +266,34 @@ def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: 
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:
-    """Whether two begin with the same bytes, as far as both are known, and these tell them from
-    others.
+    """Return whether two heads are equal in their common length and sufficient as identification.
+
+    Heads whose common length is less than `OFFSET_MIN` bytes, or whose lines are all equal, are
+    not.
     """
     length = min(len(one), len(other))
-    return length >= OFFSET_MIN and one[:length] == other[:length] and not are_alike(one, b"")
+    return length >= OFFSET_MIN and one[:length] == other[:length] and not are_lines_equal(one, b"")
 
 
-def awaited_origins(files: Files) -> set[TrackedFile]:
-    """Files that are not to be forgotten: another, seen in this run or before, may be a copy, and
-    was not looked into yet.
-    """
+def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
+    """Return the files that must be kept because an unexamined file may be their copy."""
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
-    unread = [file for file in untouched if file.observed.of(file.progress).high >= OFFSET_MIN]
+    unread = [
+        file for file in untouched if file.observed.account_since(file.progress).high >= OFFSET_MIN
+    ]
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
-def held_copy_size(files: Files, file: TrackedFile) -> int:
-    """How large the largest is of the files that are held open, were not looked into yet, and have
-    all that was read of this one.
+def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
+    """Return the size of the largest open, unexamined copy that holds all that was read of a file.
 
-    Each is read on from there, once this one is gone or has begun anew.
+    The copy is read from the file's position on, once the file is gone or has a new generation.
+
+    Returns:
+        Size in bytes, or 0 if there is no such copy.
     """
     known, sizes = file.progress.position, [0]
-    for other in files if is_telling(known) else ():
+    for other in files if is_identifying(known) else ():
         descriptor = other.descriptor
         if (
             descriptor is None
@@ -289,8 +313,15 @@ def held_copy_size(files: Files, file: TrackedFile) -> int:
 
 
 def end_of_lines(descriptor: int) -> int:
-    """Where its last whole line ends, looking back as far as is sensible; 0 where that finds
-    none.
+    """Return the offset after the last complete line of an open file.
+
+    Searches the last 64 KiB only.
+
+    Returns:
+        The offset, or 0 if no line end was found.
+
+    Raises:
+        OSError: The file cannot be read.
     """
     size = content_end(descriptor, os.fstat(descriptor).st_size, 0)
     start = max(0, size - _TAIL_BYTES)
@@ -298,21 +329,22 @@ def end_of_lines(descriptor: int) -> int:
     return start + end + 1 if end >= 0 else 0
 
 
-def is_telling(known: Position) -> bool:
-    """Whether the bytes that are known at this position tell a file from others."""
+def is_identifying(known: FilePosition) -> bool:
+    """Return whether the fingerprints of a position are sufficient to identify a file."""
     return (
         known.offset >= OFFSET_MIN
         and len(known.head) >= OFFSET_MIN
-        and not are_alike(known.head, known.anchor)
+        and not are_lines_equal(known.head, known.anchor)
     )
 
 
-def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
-    """Followed files of its source whose name its own was made of, or whose first name that was:
-    both may have been renamed.
+def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
+    """Yield tracked files in the same source that this file's name may derive from.
+
+    Compares their first names, other names, and what is at those paths now.
     """
     for name in former_names(file.place.path):
-        others = list(files.first_seen_at(name))
+        others = list(files.with_name(name))
         with contextlib.suppress(OSError):
             status = os.stat(name)  # noqa: PTH116
             if (
@@ -329,14 +361,28 @@ def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
 _LOG = logging.getLogger(__name__)
 
 
-def pass_over(
+def skip_copied_bytes(
     checkpoint: Checkpoint,
     file: TrackedFile,
-    origin: Origin,
+    origin: CopyOrigin,
     end: int,
     read: Callable[[int, int], bytes],
-) -> Position:
-    """The position behind it, durably. `read`: offset, count. CheckpointFailed."""
+) -> FilePosition:
+    """Skip the bytes of a copy that its original supplies, durably.
+
+    Args:
+        checkpoint: Where to save the new position.
+        file: The copy.
+        origin: Its original.
+        end: Offset up to which the copy is skipped.
+        read: Returns bytes of the copy for an offset and a count.
+
+    Returns:
+        The new position of the copy.
+
+    Raises:
+        CheckpointFailed: Nothing was skipped.
+    """
     start = max(0, end - ANCHOR_BYTES)
     position = dataclasses.replace(
         file.progress.position,
@@ -350,7 +396,7 @@ def pass_over(
         changes.save_position(file.file_id, position),
         changes.save_account(file.file_id, position),
     ]
-    checkpoint.commit([*moved, skip(file.place.source, end)])
+    checkpoint.commit([*moved, count_skipped(file.place.source, end)])
     _LOG.warning(
         "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the "
         "pattern match no copies",

@@ -1,17 +1,12 @@
-"""Remainders of files that vanished or were truncated: found by content, and read to their end.
+"""Search for the remainders of files that vanished or were truncated unread.
 
-Where what is left of a file may lie, by name: packed files of a vanished one, and copies of a
-truncated one.
+A file that vanished is searched for among compressed files, in its former folders and where the
+patterns of its source match. A candidate must have a related name, must not be older than the file,
+and must contain the known head and the bytes before the position. The remainder of a truncated file
+is searched for in copies. Its ranges have the file id, generation and offsets of the original file,
+as if it had never been compressed. Meanwhile the source is not reported as caught up.
 
-Files that were packed while nobody held them open: their rest is found by content, and finished.
-
-A file that vanished is looked for among packed files: in its former folders, and where its source's
-patterns match. It is one that is related by name, was made after the file, and holds what was known
-of it: the same head, and the same bytes before the position. Its ranges are then those of the file
-itself, under the same id, generation and offsets, as if it had never been packed. While that is
-under way the source is not called caught up.
-
-Where little was known (under 64 bytes), it must be the only one; lines that are all alike prove
+If less than 64 bytes are known, there must be only one candidate. Lines that are all equal prove
 nothing.
 """
 
@@ -30,41 +25,62 @@ from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
-from hourmark_producer.checkpoint import archives
+from hourmark_producer.checkpoint import archives, books
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.books import skip
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.cut.lines import Cut
+from hourmark_producer.cut.lines import RangeCut
 from hourmark_producer.cut.range_sizes import RangeSizes
-from hourmark_producer.cut.sources import cut_of
+from hourmark_producer.cut.sources import cut_for_source
 from hourmark_producer.files import waits
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain, Unfinished
-from hourmark_producer.files.fingerprints import are_alike
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+    UnfinishedFiles,
+)
+from hourmark_producer.files.fingerprints import are_lines_equal
+from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
 from hourmark_producer.files.remainder import (
     NOTHING,
-    Content,
-    Known,
-    Rest,
-    Stage,
-    Unpacked,
-    compare,
+    CandidateContent,
+    KnownContent,
+    PlainFileReader,
+    Remainder,
+    RemainderStage,
+    compare_content,
 )
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, TrackedFile
+from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.copies import OFFSET_MIN, Looked, is_telling, origin_of, pass_over
-from hourmark_producer.history.explaining import Answer, Past, ask, pasts
+from hourmark_producer.history.copies import (
+    OFFSET_MIN,
+    CopyCandidate,
+    find_origin,
+    is_identifying,
+    skip_copied_bytes,
+)
+from hourmark_producer.history.read_state import (
+    KnownPast,
+    ReadState,
+    determine_read_state,
+    known_contents,
+)
 
 _ROOT: Final = re.compile(r"\.*[^.\d]*")
 _SEPARATORS: Final = "._-~"
 _DATED: Final = re.compile(r"[.\-_]\d")
 
 
-def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
-    """Packed files whose name begins as the file's does, up to its first digit or dot; the newest
-    first.
+def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
+    """Return compressed files whose names begin like a file's name, up to its first digit or dot.
+
+    Args:
+        file: The file.
+        paths: Paths of compressed files; other paths are ignored.
+
+    Returns:
+        Inodes by path, the most recently modified first.
     """
     root = _root(file.place.seen_at)
     dated: list[tuple[int, str, int]] = []
@@ -75,12 +91,17 @@ def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
     return {path: inode for _, path, inode in sorted(dated, reverse=True)}
 
 
-def copy_places(file: TrackedFile) -> dict[str, int]:
-    """Files beside it with a name of its own and something behind it or before its last dot; packed
-    or not, the newest first.
+def find_copy_candidates(file: TrackedFile) -> dict[str, int]:
+    """Return files whose names extend a file's name, compressed or not.
 
-    OSError where its folder cannot be looked into: that says nothing of what is in it, unless the
-    file is deleted.
+    The folders of all names of the file are searched for its name with a suffix, or with a number
+    before its extension.
+
+    Returns:
+        Inodes by path, the most recently modified first.
+
+    Raises:
+        OSError: A folder cannot be listed, and the file is not deleted.
     """
     dated: list[tuple[int, str, int]] = []
     for place in dict.fromkeys(
@@ -102,7 +123,6 @@ def copy_places(file: TrackedFile) -> dict[str, int]:
 
 
 def _add(dated: list[tuple[int, str, int]], path: str) -> None:
-    """Regular files alone: a socket cannot be opened. OSError."""
     status = os.stat(path)  # noqa: PTH116
     if stat.S_ISREG(status.st_mode):
         dated.append((status.st_mtime_ns, path, status.st_ino))
@@ -128,16 +148,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class _NotTheRemainder(OSError):
-    """It cannot be the rest of the file that is looked for."""
+    """Raised when a candidate cannot hold the remainder of a file."""
 
 
 class _Found(NamedTuple):
     path: str
-    content: Content
+    content: CandidateContent
 
 
 class _Claim(NamedTuple):
-    """Whose rest a file holds, and from which byte on."""
+    """The file whose remainder a candidate holds, and the offset from which it holds it."""
 
     file_id: str
     offset: int
@@ -145,20 +165,31 @@ class _Claim(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """`claim`: whose rest it is known to hold by now."""
+    """An open candidate, its status, and the claim on it, or None."""
 
-    plain: Plain | Unpacked
+    plain: DecompressedReader | PlainFileReader
     status: os.stat_result
     claim: _Claim | None
 
 
 @dataclasses.dataclass(kw_only=True)
-class Rests:
-    """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's
-    worker.
+class RemainderFinder:
+    """Finder and reader of the remainders of all files.
+
+    The scanner calls `is_remainder_pending`; the worker that has a file calls `next_cut` and
+    `next_cut_of_truncated`.
+
+    Attributes:
+        files: All tracked files.
+        checkpoint: Where new positions are saved.
+        schedule: Where files with a remainder are added.
+        clock: Measures how long candidates have not changed.
+        sizes: Size limits of ranges.
+        sources: Configurations of the sources by name.
+        stopping: Set to make searches raise RetryLater.
     """
 
-    files: Files
+    files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
     clock: Clock
@@ -169,19 +200,23 @@ class Rests:
         self.stopping = threading.Event()
         self._lock = threading.Lock()
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
-        self._taken: dict[Identity, _Claim] = {}  # packed files and copies
-        self._unfinished = Unfinished(self.clock)
+        self._taken: dict[FileIdentity, _Claim] = {}  # packed files and copies
+        self._unfinished = UnfinishedFiles(self.clock)
         self._nowhere = list[
             set[int]
-        ]()  # inodes of packed files that a rest was looked for in, and none was told to be it
+        ]()  # inodes of compressed files per search that ended without a result
 
-    def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
-        """Whether a rest of this file, which is not to be found, is awaited still.
+    def is_remainder_pending(self, file: TrackedFile, paths: Iterable[str]) -> bool:
+        """Return whether the remainder of a vanished file is still being searched for or read.
 
-        `paths`: where it may be.
+        Starts a search if there are candidates and fewer than `AT_ONCE_MAX` searches are active.
+
+        Args:
+            file: The file.
+            paths: Paths where its remainder may be.
         """
         if file.rest is None:
-            shrinks = file.observed.of(file.progress).shrinks
+            shrinks = file.observed.account_since(file.progress).shrinks
             rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
             if rest is None:
                 return False
@@ -191,14 +226,23 @@ class Rests:
             return True
         return _is_at_work(file.rest)
 
-    def next_cut(self, file: TrackedFile, rest: Rest) -> Cut | None:
-        """What comes next of it; None where nothing does.
+    def next_cut(self, file: TrackedFile, rest: Remainder) -> RangeCut | None:
+        """Return the next range of a file's remainder; None if there is none.
 
-        RetryLater, OSError, CheckpointFailed: to be tried again.
+        Searches the candidates first, if that was not done yet.
+
+        Args:
+            file: The file.
+            rest: Its remainder.
+
+        Raises:
+            RetryLater: It cannot be decided yet, or the tailer is stopping.
+            OSError: A candidate cannot be read.
+            CheckpointFailed: The new position cannot be saved.
         """
-        if rest.stage is Stage.LOOKING:
+        if rest.stage is RemainderStage.LOOKING:
             (self._find_out if file.suspected else self._find)(file, rest)
-        if rest.stage is not Stage.READING:
+        if rest.stage is not RemainderStage.READING:
             return None
         position = file.progress.position
 
@@ -206,24 +250,30 @@ class Rests:
             return rest.read_at(position.offset + skip, count, self._pause)
 
         try:
-            found = cut_of(
+            found = cut_for_source(
                 self.sources[file.place.source], read, self.sizes.limits, position, flush=True
             )
         except RetryLater:
             raise
         except OSError:
-            rest.end(Stage.LOOKING)
+            rest.end(RemainderStage.LOOKING)
             raise
-        if isinstance(found, Cut):
+        if isinstance(found, RangeCut):
             return found
-        rest.end(Stage.FINISHED)
+        rest.end(RemainderStage.FINISHED)
         return None
 
-    def next_of_truncated(self, file: TrackedFile, high: int) -> Cut | None:
-        """What comes next of what was unread when the file was truncated; None where no copy has
-        it, or no more of it.
+    def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
+        """Return the next range that a truncated file lost unread; None if no copy holds more.
 
-        `high`: the largest size that was seen before that. Raises as `next_cut`.
+        Args:
+            file: The file.
+            high: Largest content size seen before the truncation, in bytes.
+
+        Raises:
+            RetryLater: It cannot be decided yet, or too many other searches are active.
+            OSError: A candidate cannot be read.
+            CheckpointFailed: The former position cannot be saved.
         """
         if file.rest is None:
             if (rest := _rest_of_truncated(file, high)) is None:
@@ -232,7 +282,7 @@ class Rests:
             file.rest = rest
         found = self.next_cut(file, file.rest)
         if found is None:
-            file.drop_rest()
+            file.drop_remainder()
         with self._lock:
             (self._of_truncated.discard if found is None else self._of_truncated.add)(file)
         return found
@@ -245,12 +295,12 @@ class Rests:
                     f"{TRUNCATED_MAX} others that were truncated are read in their copies first"
                 )
 
-    def _find(self, file: TrackedFile, rest: Rest) -> None:
-        position, account = file.progress.position, file.observed.of(file.progress)
+    def _find(self, file: TrackedFile, rest: Remainder) -> None:
+        position, account = file.progress.position, file.observed.account_since(file.progress)
         if rest.truncated_at is not None:
-            known = Known(rest.head, position.offset, position.anchor, rest.truncated_at)
+            known = KnownContent(rest.head, position.offset, position.anchor, rest.truncated_at)
         else:
-            known = Known(account.head, position.offset, position.anchor, account.high)
+            known = KnownContent(account.head, position.offset, position.anchor, account.high)
         found = [
             one
             for path in rest.candidates
@@ -262,7 +312,7 @@ class Rests:
             with self._lock:
                 self._nowhere = [*self._nowhere[-_NOWHERE_MAX:], set(rest.candidates.values())]
             rest.end(
-                Stage.NOWHERE,
+                RemainderStage.NOWHERE,
                 "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]),
             )
             return
@@ -272,8 +322,7 @@ class Rests:
             self._pass_over(file, rest, chosen)
         self._begin(file, rest, chosen)
 
-    def _pass_over(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
-        """What nobody looked into before it was packed may be a copy."""
+    def _pass_over(self, file: TrackedFile, rest: Remainder, found: _Found) -> None:
         size = found.content.readable
 
         def read(offset: int, count: int) -> bytes:
@@ -281,42 +330,40 @@ class Rests:
                 plain = self._open(file, found.path, rest).plain
                 with contextlib.closing(plain):
                     return _read_of(plain, offset, min(offset + count, size), self._pause)
-            except (CutOff, Damaged) as error:
+            except (CompressedFileIncomplete, CompressedFileDamaged) as error:
                 raise RetryLater(f"{found.path} was changed while it was read: {error}") from error
 
-        if origin := origin_of(self.files, file, Looked(size, read)):
+        if origin := find_origin(self.files, file, CopyCandidate(size, read)):
             end = (
                 size if origin.reads_on else min(size, origin.known.offset)
-            )  # nobody writes to it any more
-            position = pass_over(self.checkpoint, file, origin, end, read)
+            )  # no process writes to it any more
+            position = skip_copied_bytes(self.checkpoint, file, origin, end, read)
             file.progress = dataclasses.replace(file.progress, position=position, quiet_to=end)
 
-    def _find_out(self, file: TrackedFile, rest: Rest) -> None:
-        """Whether a packed file that appeared was ever read: if not, it is read now, as a file of
-        its own.
-        """
+    def _find_out(self, file: TrackedFile, rest: Remainder) -> None:
+        """Examine a new compressed file, and start reading it if it was never read before."""
         path = next(iter(rest.candidates))
-        if (found := self._look_at(file, path, Known(b"", 0, b"", 0), rest)) is None:
-            return rest.end(Stage.NOWHERE)  # the rest of one that is known is in it
+        if (found := self._look_at(file, path, KnownContent(b"", 0, b"", 0), rest)) is None:
+            return rest.end(RemainderStage.NOWHERE)  # the rest of one that is known is in it
         content = found.content
         plain, status, _ = self._open(file, path, rest)
-        assert isinstance(plain, Plain), "it was found by its packed name"
+        assert isinstance(plain, DecompressedReader), "it was found by its packed name"
         try:
             with contextlib.closing(plain):
-                answer, past = ask(
+                answer, past = determine_read_state(
                     plain,
-                    pasts(self.files, self.checkpoint.read(archives.departed), file),
+                    known_contents(self.files, self.checkpoint.read(archives.read_departed), file),
                     self._pause,
                 )
-        except (CutOff, Damaged):
-            answer, past = Answer.UNTOLD, None
-        if answer is Answer.NOT_YET:
+        except (CompressedFileIncomplete, CompressedFileDamaged):
+            answer, past = ReadState.UNDECIDED, None
+        if answer is ReadState.NOT_YET:
             raise RetryLater(f"{path} may be what another file held, which is looked at first")
         # than was read of it before it was over, or counted as lost
         has_more = past is not None and content.readable > max(past.offset, past.counted_to)
-        if (answer is Answer.READ and not has_more) or content.readable == 0:
-            return rest.end(Stage.NOWHERE)
-        if answer is Answer.UNTOLD or content.flaw:
+        if (answer is ReadState.READ and not has_more) or content.readable == 0:
+            return rest.end(RemainderStage.NOWHERE)
+        if answer is ReadState.UNDECIDED or content.flaw:
             if any(_is_sought(other) for other in self.files):
                 raise RetryLater(f"{path} may be what a file that vanished was packed into")
             why = content.flaw or "too little is known to tell whether it was read before"
@@ -324,15 +371,15 @@ class Rests:
                 rest.candidates[path]
             ):  # reported as unknown with the file that was looked for in it
                 why = ""
-            return rest.end(Stage.NOWHERE, why)
-        self._admit(file, past, content.readable, archives.Stamp.of(status))
+            return rest.end(RemainderStage.NOWHERE, why)
+        self._admit(file, past, content.readable, archives.ArchiveStamp.of(status))
         self._begin(file, rest, found)
         return None
 
     def _was_looked_for_in(self, inode: int) -> bool:
-        """Return whether the rest of a file was looked for in this one in vain.
+        """Return whether a remainder was searched for in this file without success.
 
-        Each such search answers once.
+        Each such search is reported only once.
         """
         with self._lock:
             found = next((inodes for inodes in self._nowhere if inode in inodes), None)
@@ -341,9 +388,9 @@ class Rests:
             return found is not None
 
     def _admit(
-        self, file: TrackedFile, past: Past | None, size: int, stamp: archives.Stamp
+        self, file: TrackedFile, past: KnownPast | None, size: int, stamp: archives.ArchiveStamp
     ) -> None:
-        known = past or Past(b"", 0, b"")
+        known = past or KnownPast(b"", 0, b"")
         position = dataclasses.replace(
             file.progress.position,
             offset=known.offset,
@@ -358,29 +405,34 @@ class Rests:
             examined_at_s=self.clock.monotonic_s(),
         )
         file.progress = progress
-        changed = [changes.save_account(file.file_id, position), archives.know(stamp, file.file_id)]
-        changed += [skip(file.place.source, known.offset)] if known.offset else []
+        changed = [
+            changes.save_account(file.file_id, position),
+            archives.save_archive(stamp, file.file_id),
+        ]
+        changed += [books.count_skipped(file.place.source, known.offset)] if known.offset else []
         self.checkpoint.commit([changes.insert_file(file), *changed])
         file.suspected = False
 
-    def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> _Found | None:
-        """What is there in place of the file; None where that is something else."""
+    def _look_at(
+        self, file: TrackedFile, path: str, known: KnownContent, rest: Remainder
+    ) -> _Found | None:
+        """Return the content of a candidate that matches; None if it does not match."""
         try:
             opened = self._open(file, path, rest)
         except (
             FileNotFoundError
         ) as error:  # renamed by now; where to, the next looks at its folder tell
-            file.drop_rest()
-            file.unfound = 1  # it is not where it was, and the count begins anew
+            file.drop_remainder()
+            file.unfound = 1  # it is not where it was, so the count starts again
             raise RetryLater(f"{path} was there, and is looked for again") from error
-        except (CutOff, Damaged, _NotTheRemainder):
+        except (CompressedFileIncomplete, CompressedFileDamaged, _NotTheRemainder):
             return None
         plain, status, _ = opened
         with contextlib.closing(plain):
             content = (
                 plain.holds(known)
-                if isinstance(plain, Unpacked)
-                else compare(plain, known, self._pause)
+                if isinstance(plain, PlainFileReader)
+                else compare_content(plain, known, self._pause)
             )
             if (
                 content is not None
@@ -401,11 +453,13 @@ class Rests:
         return None if content is None else _Found(path, content)
 
     def _passed_over(self, file: TrackedFile, opened: _Opened) -> int:
-        """Up to where the copy that this is, or was packed into, was passed over; 0 where it was
-        not. RetryLater.
+        """Return the offset up to which a plain or compressed copy was skipped; 0 if none.
+
+        Raises:
+            RetryLater: Another search that affects the result is still active.
         """
         plain, status, claim = opened
-        if isinstance(plain, Unpacked):
+        if isinstance(plain, PlainFileReader):
             copy = self.files.at_inode(status.st_dev, status.st_ino)
             return 0 if copy is None else copy.progress.position.offset
         if claim is not None:
@@ -420,7 +474,9 @@ class Rests:
             )
         return 0
 
-    def _open(self, file: TrackedFile, path: str, rest: Rest, *, take: bool = False) -> _Opened:
+    def _open(
+        self, file: TrackedFile, path: str, rest: Remainder, *, take: bool = False
+    ) -> _Opened:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             status, identity = os.fstat(descriptor), identify(descriptor)
@@ -437,13 +493,13 @@ class Rests:
             if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
                 raise _NotTheRemainder(path)
             if path.endswith(PACKED):
-                return _Opened(Plain(descriptor, path), status, claim)
-            return _Opened(Unpacked(descriptor, own.offset), status, claim)
+                return _Opened(DecompressedReader(descriptor, path), status, claim)
+            return _Opened(PlainFileReader(descriptor, own.offset), status, claim)
         except BaseException:
             os.close(descriptor)
             raise
 
-    def _begin(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
+    def _begin(self, file: TrackedFile, rest: Remainder, found: _Found) -> None:
         path, content = found
         plain = self._open(file, path, rest, take=True).plain
         try:
@@ -458,7 +514,7 @@ class Rests:
             plain.close()
             raise
         offset = file.progress.position.offset
-        rest.begin(path, plain, content, offset if isinstance(plain, Unpacked) else 0)
+        rest.begin(path, plain, content, offset if isinstance(plain, PlainFileReader) else 0)
         _LOG.info(
             "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there "
             "from byte %d%s",
@@ -472,9 +528,8 @@ class Rests:
         )
 
     def _keep_size(self, file: TrackedFile, size: int) -> None:
-        """So that what is lost with it is known, should the packed file vanish too."""
         progress = file.progress
-        account = file.observed.of(progress)
+        account = file.observed.account_since(progress)
         position = dataclasses.replace(
             progress.position, size_seen=max(account.high, size), head=account.head
         )
@@ -493,8 +548,16 @@ class Rests:
             raise RetryLater("the tailer stops")
 
 
-def _read_of(plain: Plain | Unpacked, start: int, end: int, pause: Callable[[], object]) -> bytes:
-    """Of content from its beginning on, without more of it in memory. CutOff, Damaged, OSError."""
+def _read_of(
+    plain: DecompressedReader | PlainFileReader, start: int, end: int, pause: Callable[[], object]
+) -> bytes:
+    """Return the bytes from `start` to `end` of content that can only be read from its beginning.
+
+    Raises:
+        CompressedFileIncomplete: The content ends early.
+        CompressedFileDamaged: The content is corrupt.
+        OSError: The file cannot be read.
+    """
     at, found = 0, b""
     while at < end and (block := plain.read(min(_BLOCK_BYTES, end - at))):
         found += block[max(0, start - at) :]
@@ -503,41 +566,39 @@ def _read_of(plain: Plain | Unpacked, start: int, end: int, pause: Callable[[], 
     return found
 
 
-def _is_at_work(rest: Rest | None) -> bool:
-    return rest is not None and rest.stage in (Stage.LOOKING, Stage.READING)
+def _is_at_work(rest: Remainder | None) -> bool:
+    return rest is not None and rest.stage in (RemainderStage.LOOKING, RemainderStage.READING)
 
 
-def _takes_room(rest: Rest | None) -> bool:
-    """Whether it holds a descriptor and a window; a truncated log's only once it is found, as it
-    may wait for others.
-    """
+def _takes_room(rest: Remainder | None) -> bool:
+    """Return whether a remainder uses a descriptor and a buffer."""
     return rest is not None and (
-        rest.stage is Stage.READING or (rest.stage is Stage.LOOKING and rest.truncated_at is None)
+        rest.stage is RemainderStage.READING
+        or (rest.stage is RemainderStage.LOOKING and rest.truncated_at is None)
     )
 
 
 def _is_sought(file: TrackedFile) -> bool:
-    """Whether it vanished, and may yet be found in a packed file by what is known of it."""
+    """Return whether a file vanished and may still be found in a compressed file."""
     is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
     return is_elsewhere and (file.unfound > 0 or _is_at_work(file.rest))
 
 
-def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
-    """Of one that vanished; None where nothing can hold it, or tells it from others."""
-    account, candidates = file.observed.of(file.progress), packed_places(file, paths)
-    is_telling_at_all = bool(account.head) and not are_alike(
+def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Remainder | None:
+    account, candidates = (
+        file.observed.account_since(file.progress),
+        find_compressed_candidates(file, paths),
+    )
+    is_telling_at_all = bool(account.head) and not are_lines_equal(
         account.head, file.progress.position.anchor
     )
-    return Rest(candidates) if candidates and is_telling_at_all else None
+    return Remainder(candidates) if candidates and is_telling_at_all else None
 
 
-def _rest_of_truncated(file: TrackedFile, high: int) -> Rest | None:
-    """Of what it held before that, whether or not it is there; None where nothing tells it from
-    others.
-    """
+def _rest_of_truncated(file: TrackedFile, high: int) -> Remainder | None:
     position = file.progress.position
     return (
-        Rest(copy_places(file), truncated_at=high, head=position.head)
-        if is_telling(position)
+        Remainder(find_copy_candidates(file), truncated_at=high, head=position.head)
+        if is_identifying(position)
         else None
     )

@@ -363,7 +363,7 @@ class JournalInput:
         if status or self._follows:
             self._warn_and_retry_later(f"exited with status {status}: {said or 'it said nothing'}")
             return
-        self._receiver.throttle.over(f"journal {self._receiver.source}")
+        self._receiver.throttle.resolve(f"journal {self._receiver.source}")
         if self._awaited or (
             self._needs_check and not self._is_last_entry_present()
         ):  # neither the entry nor any later one exists

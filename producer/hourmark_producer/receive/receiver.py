@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, Protocol
 from hourmark.clock import Clock
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.receive.segments import SegmentNotSynced, SegmentStore
 
@@ -89,12 +89,14 @@ class ReceivingLosses:
             for what, (count, unknown) in self._pending.items()
         ]
         try:
-            self._checkpoint.commit([change for loss in losses for change in changes.lose(loss)])
+            self._checkpoint.commit(
+                [change for loss in losses for change in changes.add_loss(loss)]
+            )
         except CheckpointFailed:
             return False
         self._pending, self._committed_s = {}, now_s
         for loss in losses:
-            self._counters.lost(loss)
+            self._counters.add_loss(loss)
             _LOG.warning(
                 "source %s, %s: %s; %d bytes are known to be lost%s",
                 loss.source,
@@ -190,7 +192,7 @@ class SourceReceiver:
     input: ReceivingInput
     segments: SegmentStore
     losses: ReceivingLosses
-    throttle: Throttle
+    throttle: ConditionLog
     clock: Clock
     on_error: Callable[[Exception], None]
 
@@ -369,7 +371,7 @@ class SourceReceiver:
         self._lines = []
         try:
             self.segments.append(content)
-            self.throttle.over(f"spool disk {self.source}")
+            self.throttle.resolve(f"spool disk {self.source}")
         except SegmentNotSynced:
             raise
         except OSError as error:

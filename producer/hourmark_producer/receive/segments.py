@@ -28,8 +28,13 @@ from hourmark.errors import Unavailable
 from hourmark.process.durable import sync_folder, write_durably
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.tracked_file import Account, Files, Position, TrackedFile
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.tracked_file import (
+    FileAccount,
+    FilePosition,
+    TrackedFile,
+    TrackedFiles,
+)
 
 SEGMENT_BYTES_MAX: Final = 16 << 20
 _OF_SPOOL: Final = 8  # segments per spool at least, so that space is freed in small steps
@@ -234,7 +239,7 @@ def list_segments(folder: Path) -> Iterator[Path]:
 
 
 def recover_segments(
-    folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Identity]
+    folder: Path, checkpoint: Checkpoint, identify: Callable[[int], FileIdentity]
 ) -> None:
     """Repair the segments of a folder after a kill, before anything is appended or tailed.
 
@@ -252,7 +257,7 @@ def recover_segments(
     """
     if not folder.is_dir():
         return
-    known = Files(checkpoint.files())
+    known = TrackedFiles(checkpoint.files())
     for path in list_segments(folder):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -269,7 +274,7 @@ def recover_segments(
             os.close(descriptor)
 
 
-def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], Position | None]:
+def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePosition | None]:
     """Return the checkpoint changes that record the removal of a segment.
 
     Args:
@@ -280,8 +285,8 @@ def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], Position |
         position is None if the file system has birth times: the file is then forgotten.
     """
     if file.identity.birth_ns:
-        return changes.forget_file(file.file_id), None
-    position = Position(
+        return changes.delete_file(file.file_id), None
+    position = FilePosition(
         generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1
     )
     place = file.place._replace(missing=True)
@@ -307,11 +312,11 @@ def _cut_to_lines(descriptor: int, read_to: int) -> int:
 
 
 def _correct(file: TrackedFile, size: int, checkpoint: Checkpoint) -> None:
-    account, position = file.observed.of(file.progress), file.progress.position
+    account, position = file.observed.account_since(file.progress), file.progress.position
     if max(account.high, position.size_seen) <= size:
         return
     position = dataclasses.replace(position, size_seen=size)
-    account = Account(size, (), account.head[:size])
+    account = FileAccount(size, (), account.head[:size])
     checkpoint.commit(
         [
             changes.save_position(file.file_id, position),

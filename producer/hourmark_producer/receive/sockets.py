@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from hourmark.config.groups import SyslogTls
 from hourmark.errors import ConfigError
 from hourmark.process.certificates import WatchedFiles, load_ca_certificates, load_certificate
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.receive.framing import SyslogFramer, message_to_line
 from hourmark_producer.receive.receiver import READ_BYTES, ReadCallback
 
@@ -370,7 +370,7 @@ class ListenerTls:
         ConfigError: A file cannot be used at the start.
     """
 
-    def __init__(self, settings: SyslogTls, throttle: Throttle) -> None:
+    def __init__(self, settings: SyslogTls, throttle: ConditionLog) -> None:
         self._settings, self._throttle = settings, throttle
         self._watched = WatchedFiles([settings.certificate, settings.key, settings.client_ca])
         self._context = _context(settings)
@@ -386,7 +386,7 @@ class ListenerTls:
         if self._watched.changed():
             try:
                 self._context = _context(self._settings)
-                self._throttle.over(_GROUP)
+                self._throttle.resolve(_GROUP)
             except ConfigError as error:
                 self._throttle.warn(_GROUP, f"{error}. The previous certificates stay in use")
         return self._context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)

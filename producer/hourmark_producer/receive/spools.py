@@ -14,11 +14,11 @@ from hourmark.config.groups import TailedSource
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Counters
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import NEVER, Files, Progress, TrackedFile
+from hourmark_producer.files.tracked_file import NEVER, FileProgress, TrackedFile, TrackedFiles
 from hourmark_producer.receive.inputs import JOURNAL, STDIN, TLS, UDP, parse_listen_address
 from hourmark_producer.receive.journal import JournalInput
 from hourmark_producer.receive.receiver import ReceivingInput, ReceivingLosses, SourceReceiver
@@ -56,7 +56,7 @@ def sources_as_files(config: TailerConfig) -> list[TailedSource]:
 
 
 def recover_spools(
-    config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], Identity]
+    config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], FileIdentity]
 ) -> None:
     """Repair the segments of all receiving sources after a kill, before any file is tailed.
 
@@ -103,11 +103,11 @@ class SpoolReceivers:
     """
 
     config: TailerConfig
-    files: Files
+    files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
     counters: Counters
-    throttle: Throttle
+    throttle: ConditionLog
     clock: Clock
     on_error: Callable[[Exception], None]
 
@@ -213,11 +213,11 @@ class SpoolReceivers:
                 file.close()
                 file.place, file.progress = (
                     file.place._replace(missing=True),
-                    Progress(position=next_generation),
+                    FileProgress(position=next_generation),
                 )
                 file.observed, file.saved = NEVER, None
             segments.remove(name)
-            self.throttle.over(f"release {file.place.source}")
+            self.throttle.resolve(f"release {file.place.source}")
         except (OSError, CheckpointFailed) as error:
             self.throttle.warn(
                 f"release {file.place.source}",

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hourmark_producer.checkpoint.books import Balance
+from hourmark_producer.checkpoint.books import SourceBalance
 from hourmark_producer.counters import Losses
 from hourmark_producer.send.services import ServiceStatus
 
@@ -42,7 +42,7 @@ class TailerMetrics:
         reload_ok: Whether the latest reload was accepted; True if there was none.
     """
 
-    balances: Mapping[str, Balance]
+    balances: Mapping[str, SourceBalance]
     losses: Mapping[str, Losses]
     files: Mapping[str, int]
     lag_seconds: Mapping[str, float]

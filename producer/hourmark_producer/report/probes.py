@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from hourmark.clock import Clock
 from hourmark.errors import HourmarkError
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.report.metrics import CONTENT_TYPE
 
 _REQUEST_S: Final = (
@@ -153,7 +153,7 @@ class TailerHealth:
         stall_limit_s: Seconds without progress after which the tailer is unhealthy.
     """
 
-    def __init__(self, clock: Clock, conditions: Throttle, stall_limit_s: float) -> None:
+    def __init__(self, clock: Clock, conditions: ConditionLog, stall_limit_s: float) -> None:
         self._clock = clock
         self._conditions = conditions
         self._stall_limit_s = stall_limit_s
@@ -195,6 +195,6 @@ class TailerHealth:
                 for at_s, what in standstills
                 if now_s - at_s > self._stall_limit_s
             ]
-        if self._conditions.was_met(CHECKPOINT_KEYS, _MET_WITHIN_S):
+        if self._conditions.occurred_within(CHECKPOINT_KEYS, _MET_WITHIN_S):
             found.append("the checkpoint cannot be written: is the disk full?")
         return found

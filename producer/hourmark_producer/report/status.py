@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from hourmark.state_folder import StateFolder
-from hourmark_producer.checkpoint.books import Balance, balances
+from hourmark_producer.checkpoint.books import SourceBalance, compute_balances
 from hourmark_producer.checkpoint.installation import CHECKPOINT
-from hourmark_producer.checkpoint.peek import KnownFile, peek
+from hourmark_producer.checkpoint.read_only import CheckpointedFile, read_snapshot
 from hourmark_producer.counters import Loss, Losses
 from hourmark_producer.files.examination import content_end
 from hourmark_producer.report.snapshot import SAVE_INTERVAL_S, TailerSnapshot, load_snapshot
@@ -74,7 +74,7 @@ class SourceStatus:
     lag_seconds: float | None
     lost_bytes: int
     unknown_losses: int
-    bytes: Balance | None
+    bytes: SourceBalance | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +116,11 @@ def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
         Unavailable: The checkpoint cannot be read.
     """
     pid = StateFolder(state_dir, "tailer").holder()
-    known = peek(state_dir / CHECKPOINT)
+    known = read_snapshot(state_dir / CHECKPOINT)
     standing, now_ms = load_snapshot(state_dir), time.time_ns() // 1_000_000
     files = [_file(file, now_ms) for file in known.files]
     books = (
-        balances(known.books, {file.file_id: file.pending_bytes for file in files})
+        compute_balances(known.books, {file.file_id: file.pending_bytes for file in files})
         if known.books
         else {}
     )
@@ -148,7 +148,7 @@ def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
     )
 
 
-def _file(file: KnownFile, now_ms: int) -> FileStatus:
+def _file(file: CheckpointedFile, now_ms: int) -> FileStatus:
     size, changed = None, None
     try:
         found = os.stat(file.seen_at)  # noqa: PTH116
@@ -177,7 +177,7 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
     )
 
 
-def _content_size(file: KnownFile, size: int) -> int:
+def _content_size(file: CheckpointedFile, size: int) -> int:
     if size <= file.offset:
         return size
     with contextlib.suppress(OSError), open(file.seen_at, "rb", opener=_opened) as opened:
@@ -190,7 +190,11 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _source(
-    name: str, files: list[FileStatus], losses: Losses, books: Balance | None, lag_s: float | None
+    name: str,
+    files: list[FileStatus],
+    losses: Losses,
+    books: SourceBalance | None,
+    lag_s: float | None,
 ) -> SourceStatus:
     mine = [file for file in files if file.source == name]
     return SourceStatus(

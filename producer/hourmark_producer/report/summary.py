@@ -65,7 +65,7 @@ def summarize_run(
     """
     files = list(files)
     waiting = {file.place.seen_at: file.pending_bytes for file in files if file.pending_bytes}
-    losses = counters.losses_in_all()
+    losses = counters.total_losses()
     return RunSummary(
         host_id=host_id,
         files=len(files),

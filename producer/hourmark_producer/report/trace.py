@@ -26,11 +26,19 @@ import click
 from hourmark.config.loading import config_file_option, load_config
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json, printable
-from hourmark_producer.checkpoint.books import balances
-from hourmark_producer.checkpoint.peek import KnownFile, Peek, peek
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, are_alike
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.checkpoint.books import compute_balances
+from hourmark_producer.checkpoint.read_only import (
+    CheckpointedFile,
+    CheckpointSnapshot,
+    read_snapshot,
+)
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, are_lines_equal
+from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -73,7 +81,7 @@ class PackedFileScan(NamedTuple):
 
     line_offset: int | None
     size: int
-    source_file: KnownFile | None
+    source_file: CheckpointedFile | None
 
 
 def is_packed(path: Path) -> bool:
@@ -82,7 +90,7 @@ def is_packed(path: Path) -> bool:
 
 
 def scan_packed_file(
-    path: Path, files: Sequence[KnownFile], line: int | None, offset: int | None
+    path: Path, files: Sequence[CheckpointedFile], line: int | None, offset: int | None
 ) -> PackedFileScan:
     """Read a packed file once to its end, locating a line and matching tracked files.
 
@@ -97,14 +105,16 @@ def scan_packed_file(
         OSError: The file cannot be read.
     """
     try:
-        watched = _AnchorMatcher(Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files)
+        watched = _AnchorMatcher(
+            DecompressedReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path.name), files
+        )
         try:
             begin = offset if offset is not None else find_line_offset(watched, line or 1)
             while watched.read(_PACKED_BLOCK_BYTES):
                 pass
         finally:
             watched.close()
-    except (CutOff, Damaged) as error:
+    except (CompressedFileIncomplete, CompressedFileDamaged) as error:
         raise UsageError(
             f"{path} cannot be unpacked: {error}; if it is still being written, try again later"
         ) from error
@@ -114,12 +124,12 @@ def scan_packed_file(
 
 
 class _AnchorMatcher:
-    def __init__(self, plain: Plain, files: Sequence[KnownFile]) -> None:
+    def __init__(self, plain: DecompressedReader, files: Sequence[CheckpointedFile]) -> None:
         self._plain, self._tail = plain, b""
         self._files = [
-            f for f in files if len(f.anchor) == ANCHOR_BYTES and not are_alike(b"", f.anchor)
+            f for f in files if len(f.anchor) == ANCHOR_BYTES and not are_lines_equal(b"", f.anchor)
         ]
-        self.size, self.matches = 0, list[KnownFile]()
+        self.size, self.matches = 0, list[CheckpointedFile]()
 
     def read(self, count: int) -> bytes:
         block = self._plain.read(count)
@@ -215,7 +225,7 @@ def trace_line(
             return _trace_packed(state_dir, path, line, offset)
         with path.open("rb") as content:
             begin = offset if offset is not None else find_line_offset(content, line or 1)
-            known = peek(state_dir / "checkpoint.sqlite")
+            known = read_snapshot(state_dir / "checkpoint.sqlite")
             size = os.fstat(content.fileno()).st_size
             file = _match(known, identify(content.fileno()), path)
             if file is not None and not _is_anchored(content.fileno(), file):
@@ -231,7 +241,7 @@ def trace_line(
 
 
 def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> LineTrace:
-    known = peek(state_dir / "checkpoint.sqlite")
+    known = read_snapshot(state_dir / "checkpoint.sqlite")
     begin, size, file = scan_packed_file(path, known.files, line, offset)
     if file is not None:
         stage = determine_stage(file, begin, size, skipped=_has_skipped_bytes(known, file.source))
@@ -241,7 +251,11 @@ def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | N
 
 
 def _traced(
-    known: Peek, path: Path, stage: TraceStage, begin: int | None, file: KnownFile | None
+    known: CheckpointSnapshot,
+    path: Path,
+    stage: TraceStage,
+    begin: int | None,
+    file: CheckpointedFile | None,
 ) -> LineTrace:
     noted = {str(path.absolute())} | ({file.path, file.seen_at} if file else set())
     return LineTrace(
@@ -257,7 +271,7 @@ def _traced(
 
 
 def determine_stage(
-    file: KnownFile | None, offset: int | None, size: int, *, skipped: bool
+    file: CheckpointedFile | None, offset: int | None, size: int, *, skipped: bool
 ) -> TraceStage:
     """Return how far a line has come.
 
@@ -282,7 +296,9 @@ def determine_stage(
     return TraceStage.ACKNOWLEDGED_OR_SKIPPED if skipped else TraceStage.ACKNOWLEDGED
 
 
-def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
+def _match(
+    known: CheckpointSnapshot, identity: FileIdentity, path: Path
+) -> CheckpointedFile | None:
     # the device number of a file system may change when the machine restarts
     same = [file for file in known.files if file.inode == identity.inode and not file.missing]
     here = [file for file in same if file.device == identity.device]
@@ -292,14 +308,14 @@ def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
     )
 
 
-def _is_anchored(descriptor: int, file: KnownFile) -> bool:
+def _is_anchored(descriptor: int, file: CheckpointedFile) -> bool:
     return os.pread(descriptor, len(file.anchor), file.offset - len(file.anchor)) == file.anchor
 
 
-def _has_skipped_bytes(known: Peek, source: str) -> bool:
+def _has_skipped_bytes(known: CheckpointSnapshot, source: str) -> bool:
     if known.books is None:  # an older version did not count them
         return True
-    balance = balances(known.books, {}).get(source)
+    balance = compute_balances(known.books, {}).get(source)
     return balance is None or balance.skipped > 0
 
 

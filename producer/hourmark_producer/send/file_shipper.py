@@ -35,52 +35,56 @@ from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.ranges import ByteRange, Part
 from hourmark.records.wire import RangeResponse
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.accounts import keep_head
-from hourmark_producer.checkpoint.archives import depart
+from hourmark_producer.checkpoint.accounts import save_head
+from hourmark_producer.checkpoint.archives import save_departed
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.checkpoint.marks import (
     GENERATIONS_MAX,
-    forget_older,
-    is_marked,
+    delete_old_marks,
+    matches_last_mark,
     next_marks,
     save_marks,
 )
-from hourmark_producer.checkpoint.spooled_ranges import note_several, spool, unspool
+from hourmark_producer.checkpoint.spooled_ranges import (
+    add_to_spool,
+    mark_several_per_file,
+    remove_from_spool,
+)
 from hourmark_producer.counters import Counters, Loss
-from hourmark_producer.cut.lines import Cut, Pending
+from hourmark_producer.cut.lines import NoCompleteLine, RangeCut
 from hourmark_producer.cut.range_sizes import RangeSizes
-from hourmark_producer.cut.sources import cut_of, extras_of, joins_lines
+from hourmark_producer.cut.sources import cut_for_source, joins_lines, range_extras
 from hourmark_producer.files import waits
-from hourmark_producer.files.examination import is_anchored, look_into, read_at, read_into
+from hourmark_producer.files.examination import examine, is_anchored, read_at, read_into
 from hourmark_producer.files.fingerprints import (
     HEAD_BYTES,
-    Judgement,
     Shrink,
-    Verdict,
-    are_alike,
-    judge,
+    ShrinkJudgement,
+    ShrinkVerdict,
+    are_lines_equal,
+    judge_shrinks,
     next_anchor,
 )
 from hourmark_producer.files.tracked_file import (
-    Account,
-    Files,
-    Outgoing,
-    Position,
-    Progress,
+    FileAccount,
+    FilePosition,
+    FileProgress,
+    SpooledRange,
     TrackedFile,
+    TrackedFiles,
 )
 from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import (
-    Origin,
+    CopyOrigin,
+    describe_candidate,
     end_of_lines,
-    is_telling,
-    look_at,
-    origin_of,
-    pass_over,
+    find_origin,
+    is_identifying,
+    skip_copied_bytes,
 )
-from hourmark_producer.history.elsewhere import Elsewhere
-from hourmark_producer.history.remainders import Rests
+from hourmark_producer.history.lost_content import LostContentFinder
+from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.send.client import (
     DeliveryServiceClient,
     RequestRefused,
@@ -259,11 +263,11 @@ class FileShipper:
 
     client: DeliveryServiceClient
     checkpoint: Checkpoint
-    files: Files
+    files: TrackedFiles
     sources: Mapping[str, TailedSource]
     sizes: RangeSizes
-    rests: Rests
-    elsewhere: Elsewhere
+    rests: RemainderFinder
+    elsewhere: LostContentFinder
     generations: Generations
     counters: Counters
     dead_letters: DeadLetterCounts
@@ -343,7 +347,10 @@ class FileShipper:
     def _spool_together(
         self, files: Sequence[TrackedFile], results: dict[TrackedFile, bool | Exception]
     ) -> list[tuple[TrackedFile, bytes]]:
-        changed, found = list[Change](), list[tuple[TrackedFile, tuple[Progress, bytes] | None]]()
+        changed, found = (
+            list[Change](),
+            list[tuple[TrackedFile, tuple[FileProgress, bytes] | None]](),
+        )
         for file in files:
             try:
                 pending, spooled = self._prepare_next(file)
@@ -404,12 +411,12 @@ class FileShipper:
         finally:
             self._acknowledge_all(file, flight)
 
-    def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
+    def _has_more(self, file: TrackedFile, outgoing: SpooledRange) -> bool:
         # not after a range that is one long line: few of those fit into memory
         size = self.sizes.limits.range_bytes
         return file.window > 1 and size // 2 <= outgoing.bytes <= size
 
-    def _send(self, outgoing: Outgoing, body: bytes) -> PendingRange:
+    def _send(self, outgoing: SpooledRange, body: bytes) -> PendingRange:
         began_s = self.clock.monotonic_s()
         return _MeasuredRange(
             self.sizes,
@@ -435,8 +442,10 @@ class FileShipper:
         if problem is not None:
             raise problem
 
-    def _acknowledge(self, file: TrackedFile, outgoing: Outgoing, answer: RangeResponse) -> None:
-        self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
+    def _acknowledge(
+        self, file: TrackedFile, outgoing: SpooledRange, answer: RangeResponse
+    ) -> None:
+        self.counters.count_acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.dead_letters.record(outgoing.range, answer.dead_letter_reasons)
         file.failures, file.window = 0, min(file.window + 1, self.window_max)
         sent = tuple(
@@ -461,7 +470,7 @@ class FileShipper:
 
     def _prepare_next(
         self, file: TrackedFile
-    ) -> tuple[list[Change], tuple[Progress, bytes] | None]:
+    ) -> tuple[list[Change], tuple[FileProgress, bytes] | None]:
         pending = _removal_changes(file)
         with self._compressors.acquire() as compressor:
             found = self._find_next_cut(file, compressor)
@@ -477,7 +486,7 @@ class FileShipper:
             )  # after a power failure the position must not exceed the file's size
         return pending, spooled
 
-    def _find_next_cut(self, file: TrackedFile, compressor: RangeCompressor) -> Cut | None:
+    def _find_next_cut(self, file: TrackedFile, compressor: RangeCompressor) -> RangeCut | None:
         if self.finishing or file.place.source not in self.sources:
             return None
         if file.descriptor is None:
@@ -502,18 +511,20 @@ class FileShipper:
     def _spool_cut(
         self,
         file: TrackedFile,
-        shipped: Cut,
+        shipped: RangeCut,
         reading: ClockReading,
         pending: list[Change],
         compressor: RangeCompressor,
-    ) -> tuple[Progress, bytes]:
+    ) -> tuple[FileProgress, bytes]:
         before = file.progress.position
         if before.offset == 0:
             self.generations.note(file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES]))
-        outgoing = Outgoing(next(self._sequence), self._make_range(file, before, shipped, reading))
+        outgoing = SpooledRange(
+            next(self._sequence), self._make_range(file, before, shipped, reading)
+        )
         body: bytes = compressor.zstd.compress(shipped.body)
         end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
-        position = Position(
+        position = FilePosition(
             generation=before.generation,
             offset=end,
             in_line=shipped.part is Part.CHUNK,
@@ -529,19 +540,19 @@ class FileShipper:
         )
         others = _unacknowledged(file)
         pending += [
-            spool(outgoing, body),
+            add_to_spool(outgoing, body),
             changes.save_position(file.file_id, position),
             save_marks(file.file_id, position),
         ]
-        pending += [note_several()] if others else []
-        pending += [keep_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
+        pending += [mark_several_per_file()] if others else []
+        pending += [save_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
         in_flight = (*others, outgoing)
         return dataclasses.replace(
             file.progress, position=position, in_flight=in_flight, quiet_to=end
         ), body
 
     def _make_range(
-        self, file: TrackedFile, position: Position, shipped: Cut, reading: ClockReading
+        self, file: TrackedFile, position: FilePosition, shipped: RangeCut, reading: ClockReading
     ) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
         source = self.sources[file.place.source]
@@ -559,7 +570,7 @@ class FileShipper:
                 path=file.place.path,
                 host_name=self.host_name,
                 part=shipped.part,
-                **extras_of(source, file.place.path),
+                **range_extras(source, file.place.path),
             )
         except ValueError as error:
             raise RequestRefused(
@@ -568,23 +579,23 @@ class FileShipper:
 
     def _examine(
         self, file: TrackedFile, descriptor: int, compressor: RangeCompressor
-    ) -> Cut | None:
+    ) -> RangeCut | None:
         due, observed, before = file.due, file.observed, file.progress
-        found, _, size = look_into(descriptor, before.position)
+        found, _, size = examine(descriptor, before.position)
         now_s = (
             self.clock.monotonic_s()
         )  # before the read: a scan that began later observed a later state
         known = before.position
-        account = observed.of(before).next(size, found, known)
-        judgement = judge(known.offset, account.shrinks)
+        account = observed.account_since(before).next(size, found, known)
+        judgement = judge_shrinks(known.offset, account.shrinks)
         position, quiet_to = (
             dataclasses.replace(known, size_seen=size, head=account.head),
             before.quiet_to,
         )
-        if judgement.verdict is Verdict.REPLACED:
-            if unread := self.rests.next_of_truncated(file, account.shrinks[0].high):
+        if judgement.verdict is ShrinkVerdict.REPLACED:
+            if unread := self.rests.next_cut_of_truncated(file, account.shrinks[0].high):
                 return unread
-            position = Position(
+            position = FilePosition(
                 generation=known.generation + 1,
                 size_seen=size,
                 head=account.head,
@@ -594,7 +605,7 @@ class FileShipper:
                 (*file.older, *([file.former] if file.former else []))[-GENERATIONS_MAX:],
                 known,
             )
-        if judgement.verdict is not Verdict.SAME:
+        if judgement.verdict is not ShrinkVerdict.SAME:
             judgement = self._judge_loss(file, known, account)
             position, quiet_to = (
                 dataclasses.replace(position, settled=known.settled + 1),
@@ -614,7 +625,7 @@ class FileShipper:
             size > known.size_seen
             and not known.doubted
             and known.offset
-            and are_alike(known.head, known.anchor)
+            and are_lines_equal(known.head, known.anchor)
         ):
             position = dataclasses.replace(position, doubted=True)
             self._record_doubt(
@@ -636,17 +647,19 @@ class FileShipper:
         cut = (
             self._cut(file, descriptor, position, quiet_to, size, compressor)
             if size
-            else Pending(0)
+            else NoCompleteLine(0)
         )
-        if isinstance(cut, Pending):
+        if isinstance(cut, NoCompleteLine):
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
-        return cut if isinstance(cut, Cut) else None
+        return cut if isinstance(cut, RangeCut) else None
 
-    def _judge_loss(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
-        search = self.elsewhere.of(file)
-        judgement = judge(known.offset, account.shrinks, search, file.kept_to)
-        if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
+    def _judge_loss(
+        self, file: TrackedFile, known: FilePosition, account: FileAccount
+    ) -> ShrinkJudgement:
+        search = self.elsewhere.search_for(file)
+        judgement = judge_shrinks(known.offset, account.shrinks, search, file.kept_to)
+        if judgement.lost_bytes and search.was_used and self.elsewhere.may_be_found_later(file):
             raise RetryLater("the truncated bytes may be in a copy that the next scans find")
         file.counted_from = None
         return judgement
@@ -654,9 +667,9 @@ class FileShipper:
     def _record_truncation(
         self,
         file: TrackedFile,
-        judgement: Judgement,
+        judgement: ShrinkJudgement,
         shrinks: Sequence[Shrink],
-        position: Position,
+        position: FilePosition,
         kept_to: int,
     ) -> None:
         known = file.progress.position
@@ -672,7 +685,7 @@ class FileShipper:
             [
                 changes.save_position(file.file_id, position),
                 changes.save_account(file.file_id, position),
-                *changes.lose(loss),
+                *changes.add_loss(loss),
                 *(_end_generation(file, known) if position.generation != known.generation else []),
                 *(
                     [changes.save_kept(file.file_id, position.generation, kept_to)]
@@ -683,7 +696,7 @@ class FileShipper:
         )
         if kept_to:
             file.kept = position.generation, kept_to
-        self.counters.lost(loss)
+        self.counters.add_loss(loss)
         _LOG.warning(
             "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there "
             "now; lost unread: %d bytes, "
@@ -694,25 +707,25 @@ class FileShipper:
             position.size_seen,
             judgement.lost_bytes,
             f"generation {position.generation} begins"
-            if judgement.verdict is Verdict.REPLACED
+            if judgement.verdict is ShrinkVerdict.REPLACED
             else "reading goes on",
         )
 
-    def _skip_copied(self, file: TrackedFile, descriptor: int) -> Position | None:
+    def _skip_copied(self, file: TrackedFile, descriptor: int) -> FilePosition | None:
         now_s = self.clock.monotonic_s()
-        looked = look_at(
+        looked = describe_candidate(
             descriptor,
             self.clock.now_ms() / 1000,
             now_s - file.held_since_s,
             now_s - file.changed_at_s,
         )
-        origin = origin_of(self.files, file, looked)
+        origin = find_origin(self.files, file, looked)
         if origin is None or not (end := _end_of_copy(origin, descriptor)):
             return None
-        return pass_over(self.checkpoint, file, origin, end, looked.read)
+        return skip_copied_bytes(self.checkpoint, file, origin, end, looked.read)
 
     def _check_nuls(
-        self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int
+        self, file: TrackedFile, body: bytes | memoryview, position: FilePosition, size: int
     ) -> None:
         # a range that is spooled is never read again, so bytes that replace the NULs would be lost
         if _NULS.search(body) is None:
@@ -726,7 +739,7 @@ class FileShipper:
                 "it contains NUL bytes that a writer may be about to replace", is_expected=True
             )
 
-    def _record_doubt(self, file: TrackedFile, what: str, position: Position) -> None:
+    def _record_doubt(self, file: TrackedFile, what: str, position: FilePosition) -> None:
         loss = Loss(
             source=file.place.source,
             path=file.place.seen_at,
@@ -735,19 +748,21 @@ class FileShipper:
             unknown=1,
             what=what,
         )
-        self.checkpoint.commit([changes.save_account(file.file_id, position), *changes.lose(loss)])
-        self.counters.lost(loss)
+        self.checkpoint.commit(
+            [changes.save_account(file.file_id, position), *changes.add_loss(loss)]
+        )
+        self.counters.add_loss(loss)
         _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
 
     def _cut(
         self,
         file: TrackedFile,
         descriptor: int,
-        position: Position,
+        position: FilePosition,
         quiet_to: int,
         end: int,
         compressor: RangeCompressor,
-    ) -> Cut | Pending:
+    ) -> RangeCut | NoCompleteLine:
         size = max(0, end - position.offset)
 
         def read(skip: int, count: int) -> bytes:
@@ -760,14 +775,16 @@ class FileShipper:
         flush_at_s = file.changed_at_s + source.flush_seconds
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
-        found = cut_of(
+        found = cut_for_source(
             source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush
         )
-        is_waiting = isinstance(found, Pending) and not found.searched and joins_lines(source)
+        is_waiting = (
+            isinstance(found, NoCompleteLine) and not found.searched and joins_lines(source)
+        )
         file.flush_at_s = (
             max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None
         )
-        if isinstance(found, Cut):
+        if isinstance(found, RangeCut):
             head = bytes(
                 found.body[: len(position.head)]
             )  # before the first anchor, the head is compared
@@ -780,15 +797,15 @@ class FileShipper:
         return found
 
 
-def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
+def _end_generation(file: TrackedFile, known: FilePosition) -> list[Change]:
     return [
         changes.save_former(file.file_id, known),
-        forget_older(file.file_id, known.generation),
-        *depart(known),
+        delete_old_marks(file.file_id, known.generation),
+        *save_departed(known),
     ]
 
 
-def _find_unchanged_size(descriptor: int, known: Position, account: Account) -> int:
+def _find_unchanged_size(descriptor: int, known: FilePosition, account: FileAccount) -> int:
     """Return the offset up to which a truncated file still holds content that was read before.
 
     The lines up to there are sent again, because a program that writes the same content again
@@ -799,19 +816,23 @@ def _find_unchanged_size(descriptor: int, known: Position, account: Account) -> 
         The offset; 0 if the content differs or the recorded state does not suffice to decide.
     """
     low = account.shrinks[-1].low
-    if len(account.shrinks) > 1 or not is_telling(known) or not known.head.startswith(account.head):
+    if (
+        len(account.shrinks) > 1
+        or not is_identifying(known)
+        or not known.head.startswith(account.head)
+    ):
         return 0
     if low <= len(known.head):
         return low
-    return low if is_marked(known.marks, low, functools.partial(read_at, descriptor)) else 0
+    return low if matches_last_mark(known.marks, low, functools.partial(read_at, descriptor)) else 0
 
 
-def _end_of_copy(origin: Origin, descriptor: int) -> int:
+def _end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
     status = os.fstat(descriptor)
     if not origin.reads_on or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
     end, rest = end_of_lines(descriptor), origin.file.rest
-    if rest is not None and rest.reads_in == status.st_ino:
+    if rest is not None and rest.reading_inode == status.st_ino:
         return min(
             end, rest.readable
         )  # what was written to the copy since it was opened there is its own
@@ -835,19 +856,21 @@ class _MeasuredRange:
         try:
             answer = self._sent.result()
         except RequestTooLarge:
-            self._sizes.too_large(self._count)
+            self._sizes.record_too_large(self._count)
             raise
         except ServiceUnavailable:
-            self._sizes.failed(self._count, self._clock.monotonic_s() - self._began_s)
+            self._sizes.record_failure(self._count, self._clock.monotonic_s() - self._began_s)
             raise
-        self._sizes.acknowledged(self._count, self._clock.monotonic_s() - self._began_s)
+        self._sizes.record_acknowledged(self._count, self._clock.monotonic_s() - self._began_s)
         return answer
 
 
 def _removal_changes(file: TrackedFile) -> list[Change]:
     """Return the changes that remove a file's acknowledged ranges from the spool."""
-    return [unspool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged]
+    return [
+        remove_from_spool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged
+    ]
 
 
-def _unacknowledged(file: TrackedFile) -> tuple[Outgoing, ...]:
+def _unacknowledged(file: TrackedFile) -> tuple[SpooledRange, ...]:
     return tuple(sent for sent in file.progress.in_flight if not sent.acknowledged)

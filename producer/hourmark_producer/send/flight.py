@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from hourmark.records.wire import RangeResponse
-from hourmark_producer.files.tracked_file import Outgoing
+from hourmark_producer.files.tracked_file import SpooledRange
 from hourmark_producer.send.client import RANGE_TIMEOUT_S
 
 IN_FLIGHT_SLOTS: Final = 4  # memory: a compressed range each
@@ -74,14 +74,14 @@ class InFlightRanges:
 
     def __init__(self, slots: InFlightSlots) -> None:
         self._slots = slots
-        self._ranges: list[tuple[Outgoing, PendingRange]] = []
+        self._ranges: list[tuple[SpooledRange, PendingRange]] = []
 
     @property
     def count(self) -> int:
         """Return the number of ranges in flight."""
         return len(self._ranges)
 
-    def try_send(self, outgoing: Outgoing, send: Callable[[], PendingRange]) -> bool:
+    def try_send(self, outgoing: SpooledRange, send: Callable[[], PendingRange]) -> bool:
         """Send a range if a slot is free.
 
         Args:
@@ -105,7 +105,7 @@ class InFlightRanges:
         """Return whether `wait_for_next` would return without blocking."""
         return bool(self._ranges) and self._find_ready(0.0) is not None
 
-    def wait_for_next(self) -> tuple[Outgoing, RangeResponse | Exception]:
+    def wait_for_next(self) -> tuple[SpooledRange, RangeResponse | Exception]:
         """Wait for the first range whose response arrives and free its slot.
 
         Call only if `count` is not 0.

@@ -27,7 +27,7 @@ from hourmark.clock import Clock
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError
 from hourmark.records.host_reports import HostReport, SourceReport
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.send.client import DeliveryServiceClient
 
@@ -51,7 +51,7 @@ class HostReporter:
 
     client: DeliveryServiceClient
     source_reports: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
-    throttle: Throttle
+    throttle: ConditionLog
     host_id: str
     host_name: str
     on_delivered: Callable[[], None]
@@ -85,7 +85,7 @@ class HostReporter:
                 "hello", f"no delivery service is available: {error}; retried until one responds"
             )
             return False
-        self.throttle.over("hello")
+        self.throttle.resolve("hello")
         return True
 
     def _log_clock_errors(self) -> None:
@@ -99,7 +99,7 @@ class HostReporter:
                     "time. Correct its clock",
                 )
             else:
-                self.throttle.over(key)
+                self.throttle.resolve(key)
 
     def send(self, *, goodbye: bool = False) -> bool:
         """Send one report and return whether it was delivered; a failure is logged, not raised.
@@ -118,7 +118,7 @@ class HostReporter:
                 f"a host report was not delivered: {error}; the next one follows on schedule",
             )
             return False
-        self.throttle.over("report")
+        self.throttle.resolve("report")
         self.delivered_at_ms = self.clock.now_ms()
         return True
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.errors import HourmarkError
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
@@ -41,7 +41,7 @@ class SenderPool:
 
     shipper: FileShipper
     schedule: Schedule
-    throttle: Throttle
+    throttle: ConditionLog
     backoff_max_s: float
     on_error: Callable[[Exception], None]
 

@@ -1,1 +1,1 @@
-"""Which files exist: patterns, scans, hints of the kernel, and the end of a file."""
+"""Which files exist: scans, inotify, rotation, and the end of files."""

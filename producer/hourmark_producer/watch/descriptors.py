@@ -1,11 +1,11 @@
-"""Open files are a budget: some of what the system grants is the network's and the checkpoint's,
-the rest is files' in turn.
+"""The budget of open files.
 
-A file that is held open is followed whatever becomes of its name, so all are held while they may
-be. Where there are more, those that are read to their end are let go first, those that changed last
-come last; then those that were held longest, read or not: else files that are always busy, or whose
-ranges are refused, would keep all others waiting for ever. A file that was let go is opened again
-when it is its turn.
+Part of the descriptors that the system grants is reserved for the network and the checkpoint; the
+rest is shared by tracked files. An open file can be followed whatever happens to its name, so as
+many as possible are kept open. If there are more files, completely read ones are closed first, the
+least recently changed of them first. Then those that were open longest are closed, read or not:
+otherwise files that are always busy, or whose ranges are rejected, would block all others. A closed
+file is opened again when it is its turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from hourmark.clock import Clock
 from hourmark.errors import ConfigError
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, TrackedFile
+from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
 
 # connections, one a sender and some; the checkpoint; standard streams; what Python opens for a
 # moment
@@ -27,9 +27,11 @@ _FILES_MAX: Final = 65_536
 _TURN_S: Final = 1.0
 
 
-def granted() -> int:
-    """How many files may be held open, of as many as the system grants; ConfigError where that is
-    next to none.
+def raise_open_file_limit() -> int:
+    """Raise the limit of open files of this process, and return how many tracked files may be open.
+
+    Raises:
+        ConfigError: The system grants fewer than `RESERVE` + `FILES_MIN` descriptors.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
@@ -43,10 +45,17 @@ def granted() -> int:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Descriptors:
-    """Gives them out, and takes them back. Used by the scanning thread."""
+class DescriptorBudget:
+    """The budget of open files: decides which ones stay open. Used only by the scanning thread.
 
-    files: Files
+    Attributes:
+        files: All tracked files.
+        schedule: Tells which files a worker has; these are not closed.
+        clock: Measures for how long files are open.
+        limit: Maximum number of open files.
+    """
+
+    files: TrackedFiles
     schedule: Schedule
     clock: Clock
     limit: int
@@ -56,13 +65,14 @@ class Descriptors:
         self._spent = False
 
     def begin(self) -> None:
-        """A scan begins: who needs none any more may have been found meanwhile."""
+        """Recount the open files at the start of a scan."""
         self._held = sum(file.descriptor is not None for file in self.files)
         self._spent = False
 
     def room(self) -> bool:
-        """Whether one more may be held; lets go of files that are read to their end where that
-        makes room.
+        """Return whether another file may be opened.
+
+        If the limit is reached, completely read files are closed first.
         """
         if self._held >= self.limit and not self._spent:
             read = [
@@ -76,9 +86,10 @@ class Descriptors:
         return self._held < self.limit
 
     def turns(self, waiting: list[TrackedFile]) -> list[TrackedFile]:
-        """Those of the waiting whose turn it is now: who held none for longest.
+        """Return the waiting files that may be opened now, those that were closed longest first.
 
-        Those that held theirs for longest make room.
+        If the limit is reached, files that were open longest are closed, after at least one second
+        each.
         """
         wanted = min(len(waiting), self._some)
         if wanted and not self.room():
@@ -90,22 +101,20 @@ class Descriptors:
         ]
 
     def hold(self, file: TrackedFile, descriptor: int) -> None:
-        """It is this file's from now on."""
+        """Assign an open descriptor to a file."""
         file.descriptor, file.held_since_s = descriptor, self.clock.monotonic_s()
         self._held += 1
 
     def give_back(self, file: TrackedFile) -> None:
-        """There was no room for it: it was opened to see which file it is."""
+        """Close a file that was opened beyond the limit to identify it."""
         file.close()
         self._held -= 1
 
     @property
     def _some(self) -> int:
-        """A tenth at once, because looking for them takes time."""
         return max(1, self.limit // 10)
 
     def _held_files(self) -> list[TrackedFile]:
-        """Without those that could not be opened again."""
         return [file for file in self.files if file.descriptor is not None and not file.deleted]
 
     def _close(self, files: list[TrackedFile]) -> int:

@@ -1,18 +1,14 @@
-"""How often a host is scanned as a whole, and the bytes that are pending between two scans.
+"""How often all files are scanned, and which files are checked between full scans.
 
-How often a host is looked at as a whole, and what is looked at in between.
+The cost of a full scan grows with the number of files, and a caught-up report depends on one. With
+few files there is a full scan every `scan_seconds`. With many, full scans may use `LOOK_SHARE` of a
+core, but at least one begins every `SLOWEST_S` seconds; if a hint or an open question requests one,
+it begins after a fifth of the interval. Between full scans only files that changed recently or that
+a hint named are checked, so files that are being written are followed without delay.
 
-A full look costs by the number of files, and a claim of caught_up rests on one. With few files
-there is one every `scan_seconds`. With many, full looks together may take LOOK_SHARE of a core, but
-there is one every SLOWEST_S at the latest; where a hint or an open question asks for one, after a
-fifth of that. Claims follow that pace, and stay true. In between only files are looked at that
-changed a moment ago or that a hint named: so what is written to is followed as before.
-
-How many bytes are pending, without a look at every file for each report.
-
-What is pending of a file grows only by a step of it, or by an observation that asks for one. So
-between two counts of all files it is enough to ask those that had something pending, and those that
-the schedule has touched since.
+Pending bytes are also counted without a scan of all files: they grow only by a step of a file or by
+an observation that schedules one. So between two full counts it is enough to count files that had
+pending bytes and files that were scheduled since.
 """
 
 from __future__ import annotations
@@ -35,8 +31,15 @@ RECENT_MAX: Final = 500
 _EARLIER: Final = 0.2
 
 
-class Pace:
-    """When the next full look is due. Used by the scanning thread, whose CPU it counts."""
+class ScanPace:
+    """The interval between full scans: decides when the next one is due.
+
+    Used by the scanning thread, whose CPU time it measures.
+
+    Args:
+        clock: The clock.
+        scan_seconds: Shortest interval between full scans, in seconds.
+    """
 
     def __init__(self, clock: Clock, scan_seconds: float) -> None:
         self._clock = clock
@@ -47,12 +50,16 @@ class Pace:
         self._wanted = True
 
     def begin(self) -> None:
-        """A full look begins."""
+        """Record the start of a full scan."""
         self._began_s, self._cpu_s = self._clock.monotonic_s(), time.thread_time()
         self._wanted = False
 
     def end(self, *, is_urgent: bool) -> None:
-        """It has ended. `is_urgent`: the next is to follow whatever it costs."""
+        """Record the end of a full scan and determine the interval until the next.
+
+        Args:
+            is_urgent: Whether the next scan should follow after `scan_seconds`, whatever it costs.
+        """
         took_s = time.thread_time() - self._cpu_s
         self._wait_s = (
             self._scan_seconds
@@ -62,21 +69,21 @@ class Pace:
 
     @property
     def is_slow(self) -> bool:
-        """Whether something happens between full looks: only then are hints worth their price."""
+        """Whether full scans are less frequent than `scan_seconds`, so that hints are useful."""
         return self._wait_s > self._scan_seconds
 
     def want(self) -> None:
-        """There is reason for an earlier one."""
+        """Request an earlier full scan."""
         self._wanted = True
 
     def is_due(self) -> bool:
-        """Whether it is time for a full look, when asked every `scan_seconds`."""
+        """Return whether a full scan is due. Call it every `scan_seconds`."""
         wait_s = max(self._scan_seconds, self._wait_s * _EARLIER) if self._wanted else self._wait_s
         return self._clock.monotonic_s() - self._began_s >= wait_s - self._scan_seconds / 2
 
 
-class Glances:
-    """Which files are looked at between two full looks."""
+class PartialScans:
+    """Files to check between two full scans: recently changed and hinted ones."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -84,7 +91,7 @@ class Glances:
         self._recent: set[TrackedFile] = set()
 
     def begin(self, files: Iterable[TrackedFile]) -> None:
-        """After a full look."""
+        """Update the selection after a full scan."""
         files = list(files)
         self._by_path = {
             path: file for file in files for path in (file.target, file.place.seen_at) if path
@@ -94,11 +101,11 @@ class Glances:
         self._recent = set(heapq.nlargest(RECENT_MAX, recent, key=lambda file: file.changed_at_s))
 
     def folders(self) -> set[str]:
-        """Where files are that a hint may name."""
+        """Return the folders of all files that a hint may name."""
         return {path.rpartition("/")[0] or "/" for path in self._by_path}
 
     def next(self, written: Iterable[str]) -> set[TrackedFile]:
-        """Whose turn it is, with those at these paths."""
+        """Return the files to check now: recently changed ones, and those at the written paths."""
         since_s = self._clock.monotonic_s() - RECENT_S
         self._recent = {file for file in self._recent if file.changed_at_s >= since_s}
         hinted = {file for path in written if (file := self._by_path.get(path)) is not None}
@@ -107,28 +114,28 @@ class Glances:
 
 
 class PendingBytes:
-    """Counted by the scanning thread, asked by any."""
+    """The number of unacknowledged bytes. Updated by the scanning thread, read by any thread."""
 
     def __init__(self, files: Iterable[TrackedFile], schedule: Schedule) -> None:
         self._lock = threading.Lock()
         self._schedule = schedule
         self._some = set(files)  # that have something pending, or may have
 
-    def count(self, astir: Iterable[TrackedFile]) -> None:
-        """After a full look, which found all others at rest."""
+    def count(self, active_files: Iterable[TrackedFile]) -> None:
+        """Update after a full scan, given all files that are not at rest."""
         with self._lock:
             touched = self._schedule.touched(forget=True)
-            self._some = touched | {file for file in astir if file.pending_bytes}
+            self._some = touched | {file for file in active_files if file.pending_bytes}
 
     def by_source(self) -> Counter[str]:
-        """Of all files."""
+        """Return the number of pending bytes by source; sources without any are absent."""
         found = Counter[str]()
         for file in self._asked():
             found[file.place.source] += file.pending_bytes
         return found
 
     def is_in_flight(self) -> bool:
-        """Whether a range of any file is on its way."""
+        """Return whether any range of any file is in flight."""
         return any(file.progress.in_flight for file in self._asked())
 
     def _asked(self) -> set[TrackedFile]:

@@ -1,11 +1,10 @@
-"""Packed files that appear: each is what a followed file held, or one that was made and packed
-while nobody looked.
+"""New compressed files, which hold a tracked file or one that no scan has seen.
 
-Those that were there at the first look at a source are old, and so is one whose content was last
-written before the latest look (packers keep that time): where it was a file, it was seen. Any other
-is looked into by a worker (`rests`, `explaining`): if it is nothing that was read, it is read as a
-file of its own, under the identity of the archive; if that is not to be told, loss is unknown.
-Until it is clear, its source is not caught up.
+Compressed files that exist at the first scan of a source are old. So are those whose content was
+last written before the latest scan (compressors keep that time): its file was tracked. A worker
+examines any other (`remainders`, `read_state`). If its content was not read before, it is read as a
+file of its own, under the identity of the compressed file. If that cannot be decided, an unknown
+loss is reported. Until it is decided, the source is not caught up.
 """
 
 from __future__ import annotations
@@ -19,16 +18,20 @@ from typing import Final
 from hourmark.clock import Clock
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import archives
-from hourmark_producer.checkpoint.archives import Stamp
+from hourmark_producer.checkpoint.archives import ArchiveStamp
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.files.compressed import CutOff, Damaged, Plain
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
 from hourmark_producer.files.former_names import former_names
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
-from hourmark_producer.files.remainder import Rest, Stage
+from hourmark_producer.files.remainder import Remainder, RemainderStage
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, Place, TrackedFile
-from hourmark_producer.history.beginnings import Beginnings
+from hourmark_producer.files.tracked_file import FileLocation, TrackedFile, TrackedFiles
+from hourmark_producer.history.beginnings import StartPositions
 from hourmark_producer.watch.retirement import Retirement
 
 AT_ONCE_MAX: Final = 2  # fewer than files whose rest is looked for may be: these are waited for
@@ -39,18 +42,18 @@ _EMPTY_MAX: Final = 256  # bytes of a packed file that holds nothing; its name m
 _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
-class Unseen:
-    """Used by the scanning thread."""
+class NewCompressedFiles:
+    """Detector of new compressed files, and their examination. Used by the scanning thread."""
 
     def __init__(
         self,
-        files: Files,
+        files: TrackedFiles,
         checkpoint: Checkpoint,
         schedule: Schedule,
         retirement: Retirement,
-        beginnings: Beginnings,
+        beginnings: StartPositions,
         clock: Clock,
-        identify: Callable[[int], Identity],
+        identify: Callable[[int], FileIdentity],
     ) -> None:
         self._files, self._checkpoint, self._schedule, self._clock = (
             files,
@@ -59,33 +62,42 @@ class Unseen:
             clock,
         )
         self._retirement, self._beginnings, self._identify = retirement, beginnings, identify
-        self._known = checkpoint.read(archives.known)
+        self._known = checkpoint.read(archives.read_archives)
         reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
         self._inodes = {id_: inode for id_, inode in reading if files.has(id_)}
-        self.looked_ms = checkpoint.read(archives.looked)
+        self.looked_ms = checkpoint.read(archives.read_scan_times)
         self._saved_s = clock.monotonic_s()
         self._began_ms = 0
-        self._here: dict[Stamp, str] = {}  # found by this scan, with their paths
+        self._here: dict[ArchiveStamp, str] = {}  # found by this scan, with their paths
         self._complete = True
         self._changed = False
-        self._stood = set[Stamp]()  # for files that were last seen empty
+        self._stood = set[ArchiveStamp]()  # for files that were last seen empty
         self._holding = [
             file for file in files if file.is_packed
         ]  # what files held that were last seen empty, perhaps
 
     def begin(self) -> int:
-        """A scan begins; when, by this host's clock."""
+        """Start a scan, and return its time in Unix milliseconds."""
         self._began_ms, self._here, self._complete = self._clock.now_ms(), {}, True
         return self._began_ms
 
-    def reads(self, source: str) -> bool:
-        """Whether packed files of it are read, or looked into."""
+    def is_reading(self, source: str) -> bool:
+        """Return whether compressed files of this source are being read or examined."""
         return any(file.place.source == source for file in self._files.packed)
 
-    def saw(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
-        """Of a source these were found; whether each of them could be told apart.
+    def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
+        """Process the compressed files that a scan of a source found.
 
-        `settled`: nothing kept the look from more.
+        Args:
+            source: Name of the source.
+            paths: Paths of its compressed files.
+            settled: Whether the scan was complete. If not, new files are not processed.
+
+        Returns:
+            Whether all of them were classified as known, new or old.
+
+        Raises:
+            CheckpointFailed: The result cannot be saved.
         """
         here = _stamps(paths)
         self._here |= here
@@ -110,21 +122,33 @@ class Unseen:
         return told
 
     def end(self) -> None:
-        """The scan has ended: what is known of packed files is durable. CheckpointFailed."""
+        """End a scan and save what is known about compressed files.
+
+        Raises:
+            CheckpointFailed: It cannot be saved.
+        """
         if self._complete and self._here:
             self._drop([stamp for stamp in self._known if stamp not in self._here])
         now_s = self._clock.monotonic_s()
         if self._changed or now_s - self._saved_s >= archives.EVERY_S:
-            self._checkpoint.commit(archives.look_at(self.looked_ms))
+            self._checkpoint.commit(archives.save_scan_times(self.looked_ms))
             self._saved_s, self._changed = now_s, False
 
     def follow(self, file: TrackedFile) -> bool:
-        """One that is packed, and read or looked into; whether its source may be caught up without
-        it.
+        """Advance the examination of a compressed file.
+
+        Args:
+            file: A compressed file that is examined or read.
+
+        Returns:
+            Whether its source may be reported as caught up: the file is finished.
+
+        Raises:
+            CheckpointFailed: The result cannot be saved.
         """
         inode = self._inodes.get(file.file_id)
         stamp = next((stamp for stamp in self._here if stamp.inode == inode), None)
-        if stamp is None and (file.rest is None or file.rest.stage is Stage.LOOKING):
+        if stamp is None and (file.rest is None or file.rest.stage is RemainderStage.LOOKING):
             return self._complete and self._vanished(file)
         if stamp is not None and self._here[stamp] != file.place.seen_at:
             file.place = file.place._replace(seen_at=self._here[stamp])
@@ -132,26 +156,31 @@ class Unseen:
         if rest is None:
             file.unfound += 1
             if stamp is not None and file.unfound >= LOOKS_BEFORE and self._at_work() < AT_ONCE_MAX:
-                file.rest = Rest({file.place.seen_at: stamp.inode % (1 << 64)})
+                file.rest = Remainder({file.place.seen_at: stamp.inode % (1 << 64)})
                 self._schedule.add(file)
             return False
-        if rest.stage in (Stage.LOOKING, Stage.READING) or not self._schedule.is_idle(file):
+        if rest.stage in (
+            RemainderStage.LOOKING,
+            RemainderStage.READING,
+        ) or not self._schedule.is_idle(file):
             return False
         self._decided(file, rest, stamp)
         return True
 
-    def is_asked(self, file: TrackedFile) -> bool:
-        """Whether it is not clear yet what the packed files hold that one may have become that was
-        last seen empty.
-        """
+    def may_be_under_examination(self, file: TrackedFile) -> bool:
+        """Return whether a file last seen empty may be in a compressed file under examination."""
         return file.is_blank and any(
             other.suspected and other.place.source == file.place.source
             for other in self._files.packed
         )
 
-    def holds(self, file: TrackedFile) -> str | None:
-        """The packed file that one may have become that was last seen empty: each stands
-        for one.
+    def find_compressed_form(self, file: TrackedFile) -> str | None:
+        """Return the compressed file that a file which was last seen empty may have become.
+
+        Each compressed file is returned for one file only.
+
+        Returns:
+            Its path, or None if there is none or the file was not empty.
         """
         if not file.is_blank:
             return None
@@ -173,8 +202,8 @@ class Unseen:
                 return path
         return None
 
-    def _appeared(self, source: str, stamp: Stamp, path: str, looked_ms: int) -> bool:
-        """Whether it is followed from now on, or need not be."""
+    def _appeared(self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int) -> bool:
+        """Start examining a new compressed file; return False if that must be repeated."""
         was_set_back = looked_ms > self._began_ms  # the clock: then times tell nothing
         is_old = stamp.mtime_ns // 1_000_000 < looked_ms - _LATER_MS and not was_set_back
         if is_old:
@@ -186,13 +215,15 @@ class Unseen:
             with open(path, "rb", opener=_opened) as opened:
                 status, identity = os.fstat(opened.fileno()), self._identify(opened.fileno())
         except PermissionError as error:
-            self._retirement.doubted(source, path, str(error.strerror), [archives.know(stamp)])
+            self._retirement.report_unreadable(
+                source, path, str(error.strerror), [archives.save_archive(stamp)]
+            )
             self._known[stamp] = None
             return True
         except OSError:  # renamed by now, or no room
             return False
         if any(
-            self._beginnings.leaves_out(source, name, status)
+            self._beginnings.should_exclude(source, name, status)
             for name in (path, *former_names(path))
         ):
             self._know([stamp])
@@ -200,18 +231,17 @@ class Unseen:
         known_as = file_id(identity.device, identity.inode, identity.birth_ns or stamp.mtime_ns)
         if not self._files.has(known_as):
             self._inodes[known_as] = stamp.inode
-            place = Place(source, path, path)
+            place = FileLocation(source, path, path)
             file = TrackedFile(
-                file_id=known_as, identity=Identity(0, 0, 0), place=place, suspected=True
+                file_id=known_as, identity=FileIdentity(0, 0, 0), place=place, suspected=True
             )
             self._files.add(file)
             self._holding.append(file)
         return True
 
-    def _decided(self, file: TrackedFile, rest: Rest, stamp: Stamp | None) -> None:
-        """Nothing is read from it any more, or nothing ever was."""
+    def _decided(self, file: TrackedFile, rest: Remainder, stamp: ArchiveStamp | None) -> None:
         if not file.suspected:
-            self._retirement.packed(file, rest)
+            self._retirement.retire_packed(file, rest)
             self._know([stamp] if stamp else [])
         else:
             self._let_go(file, rest.flaw, stamp)
@@ -219,19 +249,21 @@ class Unseen:
 
     def _vanished(self, file: TrackedFile) -> bool:
         file.unfound += 1
-        if file.unfound < 2 * LOOKS_BEFORE or not self._schedule.unless_busy(file, file.drop_rest):
+        if file.unfound < 2 * LOOKS_BEFORE or not self._schedule.unless_busy(
+            file, file.drop_remainder
+        ):
             return False
         if file.suspected:
             self._let_go(file, "it vanished before it was looked into")
         else:
-            self._retirement.missing(file)
+            self._retirement.mark_missing(file)
         self._inodes.pop(file.file_id, None)
         return True
 
-    def _let_go(self, file: TrackedFile, doubt: str, stamp: Stamp | None = None) -> None:
+    def _let_go(self, file: TrackedFile, doubt: str, stamp: ArchiveStamp | None = None) -> None:
         if doubt:
-            know = [archives.know(stamp)] if stamp else []
-            self._retirement.doubted(file.place.source, file.place.seen_at, doubt, know)
+            know = [archives.save_archive(stamp)] if stamp else []
+            self._retirement.report_unreadable(file.place.source, file.place.seen_at, doubt, know)
         self._know([stamp] if stamp else [])
         file.close()
         self._files.remove(file)
@@ -240,26 +272,26 @@ class Unseen:
     def _at_work(self) -> int:
         return sum(file.rest is not None for file in self._files.packed)
 
-    def _know(self, stamps: list[Stamp]) -> None:
+    def _know(self, stamps: list[ArchiveStamp]) -> None:
         if stamps:
-            self._checkpoint.commit([archives.know(stamp) for stamp in stamps])
+            self._checkpoint.commit([archives.save_archive(stamp) for stamp in stamps])
             self._known |= dict.fromkeys(stamps)
 
-    def _drop(self, gone: list[Stamp]) -> None:
+    def _drop(self, gone: list[ArchiveStamp]) -> None:
         if gone:
-            self._checkpoint.commit(archives.forget(gone))
+            self._checkpoint.commit(archives.delete_archives(gone))
             for stamp in gone:
                 del self._known[stamp]
 
 
-def _stamps(paths: Iterable[str]) -> dict[Stamp, str]:
-    found = dict[Stamp, str]()
+def _stamps(paths: Iterable[str]) -> dict[ArchiveStamp, str]:
+    found = dict[ArchiveStamp, str]()
     for path in paths:
         if path.endswith(PACKED):
             with contextlib.suppress(OSError):
                 status = os.stat(path)  # noqa: PTH116  # each look, and there may be thousands
                 if stat.S_ISREG(status.st_mode):  # a socket cannot be opened
-                    found[Stamp.of(status)] = path
+                    found[ArchiveStamp.of(status)] = path
     return found
 
 
@@ -267,13 +299,15 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _is_empty(path: str, stamp: Stamp) -> bool:
+def _is_empty(path: str, stamp: ArchiveStamp) -> bool:
     if stamp.size > _EMPTY_MAX:
         return False
     try:
-        with contextlib.closing(Plain(_opened(path, os.O_RDONLY | os.O_CLOEXEC), path)) as plain:
+        with contextlib.closing(
+            DecompressedReader(_opened(path, os.O_RDONLY | os.O_CLOEXEC), path)
+        ) as plain:
             return not plain.read(1)
-    except (CutOff, Damaged, OSError):
+    except (CompressedFileIncomplete, CompressedFileDamaged, OSError):
         return False
 
 

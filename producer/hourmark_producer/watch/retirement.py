@@ -1,6 +1,6 @@
-"""The end of a file: deleted, replaced under its inode, or nowhere to be found.
+"""The end of a file: deleted, replaced by another file with its inode, or missing.
 
-What was not read of it is counted as lost.
+Unread bytes are counted as lost.
 """
 
 from __future__ import annotations
@@ -14,37 +14,49 @@ from hourmark_producer.checkpoint import archives, forgotten
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
 from hourmark_producer.counters import Counters, Loss
-from hourmark_producer.files import waits
-from hourmark_producer.files.fingerprints import Verdict, judge, nowhere, unread
-from hourmark_producer.files.remainder import Rest, Stage
+from hourmark_producer.files import fingerprints, waits
+from hourmark_producer.files.fingerprints import ShrinkVerdict, find_nothing, judge_shrinks
+from hourmark_producer.files.remainder import Remainder, RemainderStage
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import (
     NEVER,
-    Account,
-    Files,
-    Position,
-    Progress,
+    FileAccount,
+    FilePosition,
+    FileProgress,
     TrackedFile,
+    TrackedFiles,
 )
-from hourmark_producer.history.elsewhere import Elsewhere
+from hourmark_producer.history.lost_content import LostContentFinder
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retirement:
-    """Takes files out of following. Used by the scanning thread."""
+    """The end of tracked files: counts unread bytes as lost. Used by the scanning thread.
 
-    files: Files
+    All methods that change a file save the change first and raise CheckpointFailed if that fails.
+
+    Attributes:
+        files: All tracked files.
+        checkpoint: Where changes and losses are saved.
+        schedule: Tells which files a worker has.
+        counters: Where losses are counted.
+        elsewhere: Finds unread content in other files.
+        clock: The clock.
+    """
+
+    files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
     counters: Counters
-    elsewhere: Elsewhere
+    elsewhere: LostContentFinder
     clock: Clock
 
-    def deleted(self, file: TrackedFile) -> None:
-        """No name is left, but it is open: it is let go once it was read to its end and
-        acknowledged.
+    def retire_deleted(self, file: TrackedFile) -> None:
+        """Stop tracking an open file without a name, once it is read, acknowledged and idle.
+
+        Call it again at each scan until then.
         """
         if self._stays(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
             return
@@ -53,17 +65,17 @@ class Retirement:
         else:
             self._deleted_unborn(file)
 
-    def unmatched(self, file: TrackedFile) -> None:
-        """It has a name that no pattern matches: rotated.
+    def retire_unmatched(self, file: TrackedFile) -> None:
+        """Stop tracking an open file whose name no pattern matches, once it has been idle for long.
 
-        It is let go when its writer has long left it.
+        Call it again at each scan until then.
         """
         if not self._stays(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
-            self.missing(file)
+            self.mark_missing(file)
             file.close()
 
     def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
-        """Whether there is, or may soon be, something to do for it."""
+        """Return whether the file still has work to do, or changed within `linger_s` seconds."""
         at_work = not (file.is_settled and self.schedule.is_idle(file))
         return (
             at_work
@@ -71,14 +83,14 @@ class Retirement:
             or self.clock.monotonic_s() - file.changed_at_s < linger_s
         )
 
-    def replaced(self, file: TrackedFile) -> None:
-        """Its inode is another file's by now."""
+    def retire_replaced(self, file: TrackedFile) -> None:
+        """Stop tracking a file whose inode belongs to another file now."""
         self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
-    def missing(self, file: TrackedFile) -> None:
-        """No pattern leads to it, and it is not to be found, or has long been idle.
+    def mark_missing(self, file: TrackedFile) -> None:
+        """Mark a file as missing that was not found, or that no pattern matches.
 
-        Should it come back, it is read on.
+        It is continued at its position if it returns.
         """
         place = file.place._replace(missing=True)
         self._count(
@@ -86,23 +98,31 @@ class Retirement:
         )
         file.place = place
 
-    def held(self, file: TrackedFile, path: str) -> None:
-        """It was empty when it was last seen, and what it came to hold is read as a file of its
-        own.
+    def retire_empty(self, file: TrackedFile, path: str) -> None:
+        """Stop tracking a file that was last seen empty and is read from a compressed file instead.
+
+        Args:
+            file: The file.
+            path: Path of the compressed file.
         """
         self._end(
             file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
         )
 
-    def packed(self, file: TrackedFile, rest: Rest) -> None:
-        """Its rest was read from where it was packed."""
+    def retire_packed(self, file: TrackedFile, rest: Remainder) -> None:
+        """Stop tracking a file whose remainder was read from a compressed file.
+
+        Args:
+            file: The file.
+            rest: Its finished remainder.
+        """
         flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
         what = (
             f"was read as it was packed{flaw}"
             if file.is_packed
             else f"was packed into {rest.found_in}{flaw}"
         )
-        account = file.observed.of(file.progress)
+        account = file.observed.account_since(file.progress)
         unread = account.head, account.high
         if file.identity.birth_ns or file.is_packed:
             self._end(file, what, known_to_end=not rest.flaw, unread=unread)
@@ -117,42 +137,56 @@ class Retirement:
         known_to_end: bool = False,
         unread: tuple[bytes, int] = (b"", 0),
     ) -> None:
-        """Without a birth time the next file on its inode has the same file id: it begins with the
-        next generation.
+        """Stop tracking a file without a birth time.
+
+        The next file with its inode has the same file id, so that file begins with the next
+        generation.
         """
-        position = Position(
+        position = FilePosition(
             generation=file.progress.position.generation + 1,
             settled=file.progress.position.settled + 1,
         )
         place = file.place._replace(missing=True)
         end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
-        end += archives.depart(file.progress.position, unread, high=self._account(file).high)
+        end += archives.save_departed(file.progress.position, unread, high=self._account(file).high)
         self._count(file, what, end, known_to_end=known_to_end)
         file.close()
         file.place, file.progress, file.observed, file.deleted = (
             place,
-            Progress(position=position),
+            FileProgress(position=position),
             NEVER,
             False,
         )
 
-    def doubted(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
-        """What is packed there is not read: whether it was before, or what it holds, cannot be
-        told. `also`: written with it.
+    def report_unreadable(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
+        """Report an unknown loss for a compressed file that is not read.
+
+        Args:
+            source: Name of the source.
+            path: Path of the compressed file.
+            why: Why it cannot be read, or why it is unknown whether it was read before.
+            also: Changes to commit with the loss.
         """
         self._doubt(source, path, f"appeared packed, and is not read: {why}", also)
 
-    def untold(self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]) -> None:
-        """Each may have been made and rotated away since the latest look, or long before the first.
+    def report_undecided(
+        self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]
+    ) -> None:
+        """Report an unknown loss for files that may have been created since the latest scan.
 
-        `looked_ms`: from now on.
+        This happens only after the clock was set back.
+
+        Args:
+            source: Name of the source.
+            paths: Paths of the files.
+            looked_ms: Times of the latest scans to save, in Unix milliseconds by source.
         """
         others = f", nor are {len(paths) - 1} others" if len(paths) > 1 else ""
         why = (
             f"is not read{others}: the clock was set back, and whether it was made since the "
             "latest look cannot be told"
         )
-        self._doubt(source, paths[0], why, archives.look_at(looked_ms), unknown=len(paths))
+        self._doubt(source, paths[0], why, archives.save_scan_times(looked_ms), unknown=len(paths))
 
     def _doubt(
         self, source: str, path: str, what: str, also: Iterable[Change], *, unknown: int = 1
@@ -165,24 +199,25 @@ class Retirement:
             unknown=unknown,
             what=f"it {what}",
         )
-        self.checkpoint.commit([*also, *changes.lose(loss)])
-        self.counters.lost(loss)
+        self.checkpoint.commit([*also, *changes.add_loss(loss)])
+        self.counters.add_loss(loss)
         _LOG.warning("%s %s; loss is unknown", path, what)
 
     def release(self, file: TrackedFile) -> None:
-        """Forget a retired file once its last range is acknowledged."""
+        """Remove a retired file once its last range is acknowledged."""
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
 
     def forget(self, file: TrackedFile) -> None:
-        """Forget a missing file that has left its folder; what was unread of it was counted when it
-        was found missing.
+        """Remove a missing file that has left its folder, and save its position.
+
+        Its unread bytes were counted as lost when it went missing.
         """
         assert file.place.missing, "what is not missing may be read"
         end = [
-            *changes.forget_file(file.file_id),
-            *archives.depart(file.progress.position),
-            *forgotten.forget(file),
+            *changes.delete_file(file.file_id),
+            *archives.save_departed(file.progress.position),
+            *forgotten.save_forgotten(file),
         ]
         self.checkpoint.commit(end)
         _LOG.info(
@@ -203,8 +238,8 @@ class Retirement:
     ) -> None:
         high = 0 if file.place.missing else self._account(file).high
         end = [
-            *changes.forget_file(file.file_id),
-            *archives.depart(file.progress.position, unread, high=high),
+            *changes.delete_file(file.file_id),
+            *archives.save_departed(file.progress.position, unread, high=high),
         ]
         self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
@@ -213,9 +248,10 @@ class Retirement:
     def _count(
         self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False
     ) -> None:
-        """What is lost with it.
+        """Save the end of a file together with its loss.
 
-        While it is open its size is known to the end; else it may have grown since the last look.
+        If the file is not open, it may have grown since the last scan, so an unknown loss is
+        counted.
         """
         position = file.progress.position
         lost = 0 if file.place.missing else self._lost_with(file)
@@ -229,8 +265,8 @@ class Retirement:
             unknown=unknown,
             what=f"{what}: what was written after the last look is unknown" if unknown else what,
         )
-        self.checkpoint.commit([*end, *(changes.lose(loss) if lost or unknown else [])])
-        self.counters.lost(loss)
+        self.checkpoint.commit([*end, *(changes.add_loss(loss) if lost or unknown else [])])
+        self.counters.add_loss(loss)
         _LOG.log(
             logging.WARNING if lost or unknown else logging.INFO,
             "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are "
@@ -244,19 +280,23 @@ class Retirement:
             ", and what was written to it after the last look, if anything" if unknown else "",
         )
 
-    def _account(self, file: TrackedFile) -> Account:
-        return file.observed.of(file.progress)
+    def _account(self, file: TrackedFile) -> FileAccount:
+        return file.observed.account_since(file.progress)
 
     def _lost_with(self, file: TrackedFile) -> int:
         account, offset, rest = self._account(file), file.progress.position.offset, file.rest
         # to its end: what is left of it is no line
-        is_read = rest is not None and rest.stage is Stage.FINISHED and rest.truncated_at is None
-        find = nowhere if is_read else self.elsewhere.of(file)
-        judgement = judge(offset, account.shrinks, find, file.kept_to)
-        read_to, kept_to = (
-            (0, 0) if judgement.verdict is Verdict.REPLACED else (offset, file.kept_to)
+        is_read = (
+            rest is not None and rest.stage is RemainderStage.FINISHED and rest.truncated_at is None
         )
-        return judgement.lost_bytes + unread(account.high, read_to, account.head, find, kept_to)
+        find = find_nothing if is_read else self.elsewhere.search_for(file)
+        judgement = judge_shrinks(offset, account.shrinks, find, file.kept_to)
+        read_to, kept_to = (
+            (0, 0) if judgement.verdict is ShrinkVerdict.REPLACED else (offset, file.kept_to)
+        )
+        return judgement.lost_bytes + fingerprints.count_unread_bytes(
+            account.high, read_to, account.head, find, kept_to
+        )
 
 
 def _why_no_rest(file: TrackedFile) -> str:

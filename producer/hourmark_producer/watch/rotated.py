@@ -1,11 +1,10 @@
-"""Files that were made and rotated away between two looks, under names that no pattern matches.
+"""Files that were created and rotated away between two scans, under names that no pattern matches.
 
-Under `app.log` or `*.log` a file that is rotated while the tailer runs is read to its end: it was
-seen before. One that was made and rotated away while nobody looked was seen under no name. So where
-something was found new, or gone, and at a start, folders are searched for names that rotation makes
-of those that match (`app.log` → `app.log.1`, `app.log-20261124`, `app-20261124.log`, also packed).
-What was made and written since the latest such search was the source's, and is followed; all else
-is left alone.
+With a pattern like `app.log` or `*.log`, a file that is rotated while the tailer runs is read to
+its end, because it is already tracked. A file that was created and rotated away between two scans
+is not. So at a start, and when a file appeared or vanished, folders are searched for rotated forms
+of matching names (`app.log.1`, `app-20261124.log`, also compressed). A file that was created and
+written since the latest such search belongs to the source and is tracked. Others are ignored.
 """
 
 from __future__ import annotations
@@ -17,25 +16,29 @@ from typing import Final
 
 from hourmark.config.groups import TailedSource
 from hourmark_producer.files.former_names import DATE_DIGITS, without_numbers
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.patterns import PACKED, Findings, entries, is_named_by
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.patterns import PACKED, PatternFindings, list_folder, matches_any_glob
 from hourmark_producer.files.tracked_file import TrackedFile
 
 _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel's behind
 
 
-class Rotated:
-    """Used by the scanning thread."""
+class RotatedFileSearch:
+    """A search for files that were rotated away before a scan. Used by the scanning thread."""
 
     def __init__(
         self,
         sources: Sequence[TailedSource],
         looked_ms: Mapping[str, int],
-        identify: Callable[[int], Identity],
+        identify: Callable[[int], FileIdentity],
     ) -> None:
-        """`looked_ms`: when sources were last looked at, before this run.
+        """Create the search state of all sources.
 
-        At its first look a source owns what matches alone.
+        Args:
+            sources: Configurations of the sources.
+            looked_ms: When each source was last scanned before this run, in Unix milliseconds.
+                Sources that are absent are not searched until their first scan has completed.
+            identify: Returns the identity of an open descriptor.
         """
         self._sources = {source.name: source for source in sources}
         self._all_paths = [path for source in sources for path in source.paths]
@@ -46,8 +49,14 @@ class Rotated:
         self._untold = dict[str, dict[str, os.stat_result]]()  # by source
         self._identify = identify
 
-    def add_to(self, source: str, findings: Findings, now_ms: int) -> None:
-        """Where it is due, add what a look at the patterns passed over."""
+    def add_to(self, source: str, findings: PatternFindings, now_ms: int) -> None:
+        """Search for rotated files if a search is due, and add them to the findings of a scan.
+
+        Args:
+            source: Name of the source.
+            findings: The findings, which are extended.
+            now_ms: When the scan began, in Unix milliseconds.
+        """
         if source in self._truncated:
             self._truncated.discard(source)
             self._due.add(source)
@@ -57,7 +66,7 @@ class Rotated:
         was_set_back = now_ms < self._since_ms[source]  # the clock: then times tell nothing
         since_ns = self._since_ms[source] * 1_000_000 - _COARSE_NS
         for folder in list(findings.folders):
-            for entry in entries(folder, findings):
+            for entry in list_folder(folder, findings):
                 if self._was_of(source, entry.path):
                     try:
                         if not was_set_back:
@@ -69,28 +78,41 @@ class Rotated:
                     except OSError as error:
                         findings.problems[entry.path] = error
 
-    def found(self, added: Iterable[TrackedFile]) -> None:
-        """These are new: what was there before may have been rotated away."""
+    def search_for_new(self, added: Iterable[TrackedFile]) -> None:
+        """Request a search in the sources of new files, as their predecessors may be rotated."""
         self._due.update(file.place.source for file in added)
 
-    def truncated(self, file: TrackedFile) -> None:
-        """And nothing was read of what it held, as far as is known: perhaps a copy has it."""
+    def search_for_truncated(self, file: TrackedFile) -> None:
+        """Request a search at the next scan for a copy of a truncated file."""
         self._truncated.add(file.place.source)
 
-    def unfound(self, files: set[TrackedFile]) -> set[str]:
-        """No pattern found these.
+    def search_for_unfound(self, files: set[TrackedFile]) -> set[str]:
+        """Request a search in the sources of files that a scan did not find.
 
-        Sources that are to be searched: where one was rotated, so may be what came after it.
+        Args:
+            files: All files that the scan did not find.
+
+        Returns:
+            Names of sources with files that the previous scan did find.
         """
         sources = {file.place.source for file in files - self._unfound}
         self._due |= sources
         self._unfound = files
         return sources
 
-    def looked(self, source: str, began_ms: int, *, again: bool) -> dict[str, os.stat_result]:
-        """A search was whole. `again`: what was found packed is to be found by the next one, too.
+    def complete_search(
+        self, source: str, began_ms: int, *, again: bool
+    ) -> dict[str, os.stat_result]:
+        """Record that a source was searched completely.
 
-        Files of which it could not be told whether they were made since the one before.
+        Args:
+            source: Name of the source.
+            began_ms: When the scan began, in Unix milliseconds.
+            again: Whether the next search must cover the same period again.
+
+        Returns:
+            Status, by path, of files that may have been created since the previous search. Empty
+                unless the clock was set back.
         """
         if again:
             self._due.add(source)
@@ -100,20 +122,18 @@ class Rotated:
         return self._untold.pop(source, {})
 
     def _was_of(self, source: str, path: str) -> bool:
-        """Whether it had a name that this source's patterns match, and has one that no source's
-        does.
-        """
+        """Return whether a path is a rotated name of this source that no pattern matches."""
         settings = self._sources[source]
         formers = [
             name
             for name in without_numbers(path, digits_min=DATE_DIGITS)
-            if is_named_by(name, settings.paths)
+            if matches_any_glob(name, settings.paths)
         ]
-        return any(not is_named_by(name, settings.exclude) for name in formers) and not is_named_by(
-            path, self._all_paths
-        )
+        return any(
+            not matches_any_glob(name, settings.exclude) for name in formers
+        ) and not matches_any_glob(path, self._all_paths)
 
-    def _add(self, entry: os.DirEntry[str], since_ns: int, findings: Findings) -> None:
+    def _add(self, entry: os.DirEntry[str], since_ns: int, findings: PatternFindings) -> None:
         status = entry.stat(follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode) or status.st_mtime_ns < since_ns:
             return

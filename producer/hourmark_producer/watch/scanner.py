@@ -1,11 +1,10 @@
-"""One look at everything: which files there are, what is new, renamed, grown, shrunk, deleted or
-missing.
+"""Scans of all sources: which files are new, renamed, grown, truncated, deleted or missing.
 
-Files are followed by their open descriptors, so a rename or a deletion does not interrupt anything.
-A file whose name no longer matches is looked for by its identity among its former siblings (the
-case after a restart: nothing is open then). A file belongs to the first source that found it. A
-look that something was renamed under is repeated: an entry may have been missed, and a source that
-was not fully seen is not called caught up.
+Files are followed by their open descriptors, so a rename or a deletion interrupts nothing. A file
+whose name no longer matches is searched for by its identity in its former folder, as after a
+restart, when nothing is open. A file belongs to the first source that found it. If something is
+renamed during a scan, the scan is repeated, because an entry may have been missed. A source that
+was not scanned completely is not reported as caught up.
 """
 
 from __future__ import annotations
@@ -22,46 +21,58 @@ from hourmark.config.groups import TailedSource
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint import forgotten
-from hourmark_producer.checkpoint.accounts import keep_accounts
+from hourmark_producer.checkpoint.accounts import save_changed_accounts
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files import waits
-from hourmark_producer.files.examination import is_anchored, look_into, read_at
+from hourmark_producer.files.examination import examine, is_anchored, read_at
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.patterns import Findings, Pattern, check_mounted, look
-from hourmark_producer.files.remainder import Stage
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.patterns import (
+    PathPattern,
+    PatternFindings,
+    check_mounted,
+    scan_patterns,
+)
+from hourmark_producer.files.remainder import RemainderStage
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import Files, Place, Position, Progress, Seen, TrackedFile
-from hourmark_producer.history.beginnings import Beginnings
-from hourmark_producer.history.copies import awaited_origins, is_telling
-from hourmark_producer.history.remainders import Rests
-from hourmark_producer.watch.descriptors import Descriptors
-from hourmark_producer.watch.packed_files import Unseen
+from hourmark_producer.files.tracked_file import (
+    FileLocation,
+    FilePosition,
+    FileProgress,
+    ScanResult,
+    TrackedFile,
+    TrackedFiles,
+)
+from hourmark_producer.history.beginnings import StartPositions
+from hourmark_producer.history.copies import awaited_origins, is_identifying
+from hourmark_producer.history.remainders import RemainderFinder
+from hourmark_producer.watch.descriptors import DescriptorBudget
+from hourmark_producer.watch.packed_files import NewCompressedFiles
 from hourmark_producer.watch.retirement import Retirement
-from hourmark_producer.watch.rotated import Rotated
+from hourmark_producer.watch.rotated import RotatedFileSearch
 
 
-def target(path: str) -> str:
-    """Where links on this path lead; empty where there are none."""
+def resolve_links(path: str) -> str:
+    """Return the path that symbolic links in `path` resolve to; empty if there are none."""
     real = os.path.realpath(path)
     return real if real != path else ""
 
 
-def is_as_it_was(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
-    """Whether a look at it has nothing to add: of many files that is all of them, but for a few."""
+def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
+    """Return whether a file is unchanged and at rest, so that a scan can skip it."""
     is_unchanged = file.observed.stamp == (status.st_size, status.st_mtime_ns)
     return (
         is_unchanged
         and file.place.seen_at == path
         and file.place.source == source
-        and file.is_at_rest
+        and file.is_up_to_date
     )
 
 
-def is_still_at(file: TrackedFile, findings: Findings) -> bool:
-    """Whether its last name still leads to it: then another one is a client."""
+def is_still_at(file: TrackedFile, findings: PatternFindings) -> bool:
+    """Return whether a file's latest path still leads to it in these findings."""
     status = findings.files.get(file.place.seen_at)
     return status is not None and (status.st_dev, status.st_ino) == (
         file.identity.device,
@@ -76,25 +87,40 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(kw_only=True)
-class Scanner:
-    """Keeps `files` in step with the file system. Used by one thread."""
+class FileScanner:
+    """Scanner that synchronizes the tracked files with the file system. Used by one thread.
+
+    Attributes:
+        sources: Configurations of the sources.
+        files: All tracked files, which scans modify.
+        checkpoint: Where new files and places are saved.
+        schedule: Where changed files are added.
+        retirement: Ends the tracking of files.
+        rests: Finds remainders of files that vanished.
+        generations: Generations of files that are not in the checkpoint.
+        throttle: Logs conditions.
+        clock: The clock.
+        identify: Returns the identity of an open descriptor.
+        descriptors: The budget of open files.
+        beginnings: Start positions and exclusions.
+    """
 
     sources: Sequence[TailedSource]
-    files: Files
+    files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
     retirement: Retirement
-    rests: Rests
+    rests: RemainderFinder
     generations: Generations
-    throttle: Throttle
+    throttle: ConditionLog
     clock: Clock
-    identify: Callable[[int], Identity]
-    descriptors: Descriptors
-    beginnings: Beginnings
+    identify: Callable[[int], FileIdentity]
+    descriptors: DescriptorBudget
+    beginnings: StartPositions
 
     def __post_init__(self) -> None:
         self._patterns = {
-            source.name: [Pattern(path) for path in source.paths] for source in self.sources
+            source.name: [PathPattern(path) for path in source.paths] for source in self.sources
         }
         self._found: set[TrackedFile] = set()  # by this scan
         self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
@@ -104,7 +130,7 @@ class Scanner:
         self._awaited: set[TrackedFile] | None = None  # of this scan, once somebody asks
         self._forgot_s = self.clock.monotonic_s()
         self._receiving = {source.name for source in self.sources if source.input is not None}
-        self._unseen = Unseen(
+        self._unseen = NewCompressedFiles(
             self.files,
             self.checkpoint,
             self.schedule,
@@ -113,14 +139,21 @@ class Scanner:
             self.clock,
             self.identify,
         )
-        self._rotated = Rotated(self.sources, self._unseen.looked_ms, self.identify)
+        self._rotated = RotatedFileSearch(self.sources, self._unseen.looked_ms, self.identify)
 
-    def scan(self, number: int) -> Seen:
-        """Look once at every source, then at the files that none of them found.
+    def scan(self, number: int) -> ScanResult:
+        """Scan every source once, then search for the tracked files that were not found.
 
-        CheckpointFailed: nothing new is followed.
+        Args:
+            number: Number of this scan, greater than that of the one before.
+
+        Returns:
+            What was found, and which sources were scanned completely.
+
+        Raises:
+            CheckpointFailed: New files cannot be saved and are not tracked.
         """
-        seen = Seen()
+        seen = ScanResult()
         self._number = number
         self._found, self._awaited = set(), None
         self.descriptors.begin()
@@ -133,28 +166,41 @@ class Scanner:
             settled = not (findings.unsettled or findings.problems)
             if settled:
                 self._name_empty(source, findings)
-            if self._unseen.saw(source, findings.compressed, settled=settled):
+            if self._unseen.process_scan(source, findings.compressed, settled=settled):
                 seen.complete.add(source)
-                doubted = self._rotated.looked(source, began_ms, again=self._unseen.reads(source))
+                doubted = self._rotated.complete_search(
+                    source, began_ms, again=self._unseen.is_reading(source)
+                )
                 untold = [
                     path
                     for path, at in doubted.items()
                     if self.files.at_inode(at.st_dev, at.st_ino) is None
                 ]
                 if untold:
-                    self.retirement.untold(source, untold, self._unseen.looked_ms)
-        seen.astir = [file for file in self.files if file not in self._found or not file.is_at_rest]
+                    self.retirement.report_undecided(source, untold, self._unseen.looked_ms)
+        seen.active_files = [
+            file for file in self.files if file not in self._found or not file.is_up_to_date
+        ]
         self._follow_unfound(seen)
         self._unseen.end()
         self._forget_departed()
-        seen.has_waiting = self._give_turns(seen.astir)
-        keep_accounts(self.checkpoint, seen.astir)
+        seen.has_waiting = self._give_turns(seen.active_files)
+        save_changed_accounts(self.checkpoint, seen.active_files)
         self.files.looks += 1
         return seen
 
     def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
-        """Look at some open files once more; whether there is something that only a full look
-        settles. CheckpointFailed.
+        """Check some files for changes between two full scans.
+
+        Args:
+            number: Number of the scan.
+            files: The files to check.
+
+        Returns:
+            Whether a full scan is needed, because a file is closed, deleted or unreadable.
+
+        Raises:
+            CheckpointFailed: What was observed cannot be saved.
         """
         self._number, changed, unsettled = number, list[TrackedFile](), False
         for file in files:
@@ -167,22 +213,22 @@ class Scanner:
                 if (
                     status.st_size,
                     status.st_mtime_ns,
-                ) != file.observed.stamp or file.observed.has_room:
+                ) != file.observed.stamp or file.observed.ends_with_nuls:
                     self._observe(file, status, at_s)
                     changed.append(file)
                 unsettled |= status.st_nlink == 0
             except OSError:  # the full look says what it is
                 unsettled = True
-        keep_accounts(self.checkpoint, changed)
+        save_changed_accounts(self.checkpoint, changed)
         return unsettled
 
-    def _look_until_settled(self, source: str, began_ms: int) -> Findings:
+    def _look_until_settled(self, source: str, began_ms: int) -> PatternFindings:
         for _ in range(LOOKS_MAX):
             at_s = self.clock.monotonic_s()
-            findings = look(self._patterns[source])
+            findings = scan_patterns(self._patterns[source])
             self._rotated.add_to(source, findings, began_ms)
             self._name_packed(source, findings)
-            self.beginnings.saw(source, findings)
+            self.beginnings.record_scan(source, findings)
             for path, status in findings.files.items():
                 try:
                     self._meet(source, path, status, at_s, findings)
@@ -196,17 +242,17 @@ class Scanner:
         return findings
 
     def _meet(
-        self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings
+        self, source: str, path: str, status: os.stat_result, at_s: float, findings: PatternFindings
     ) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
-        if file is not None and is_as_it_was(file, source, path, status):
+        if file is not None and is_unchanged(file, source, path, status):
             self._found.add(file)
             return
-        if file is None and self.beginnings.was_left_out(source, path, status):
+        if file is None and self.beginnings.is_known_excluded(source, path, status):
             return
         changed = (
             file is None
-            or file.observed.has_room
+            or file.observed.ends_with_nuls
             or file.observed.stamp != (status.st_size, status.st_mtime_ns)
         )
         if file is None or (file.descriptor is None and changed):
@@ -226,7 +272,7 @@ class Scanner:
             )
         is_here = file.place.seen_at == path or is_still_at(file, findings)
         if is_here and file.place.seen_at != path:
-            self.files.also_at(file, path)
+            self.files.add_other_name(file, path)
         if file in self._found:
             return
         self._found.add(file)
@@ -240,9 +286,10 @@ class Scanner:
     def _open(
         self, source: str, path: str, at_s: float
     ) -> tuple[TrackedFile, os.stat_result] | None:
-        """The file at this path, opened if there is room: known or new; and its state.
+        """Open the file at a path and return it with its status, tracked from now on if it is new.
 
-        None: no regular file any more.
+        Returns:
+            None if it is not a regular file or is excluded.
         """
         room = self.descriptors.room()
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -252,10 +299,10 @@ class Scanner:
                 os.close(descriptor)
                 return None
             identity = self.identify(descriptor)
-            if self._match(descriptor, identity) is None and self.beginnings.leaves_out(
+            if self._match(descriptor, identity) is None and self.beginnings.should_exclude(
                 source, path, status
             ):
-                self.beginnings.leave_out(source, path, status)
+                self.beginnings.record_excluded(source, path, status)
                 os.close(descriptor)
                 return None
             file = self._adopt(source, path, descriptor, identity)
@@ -272,16 +319,20 @@ class Scanner:
                 self.schedule.add(file)
         return file, status
 
-    def _match(self, descriptor: int, identity: Identity) -> TrackedFile | None:
-        """Return the tracked file that this is: by its identity, or by inode and content.
+    def _match(self, descriptor: int, identity: FileIdentity) -> TrackedFile | None:
+        """Return the tracked file with this identity, or this inode and content; None if none.
 
-        overlayfs gives a file another birth time once it copies it up, as does a restore onto the
-        same inode. What was read of the file tells: its first bytes, and those before its position.
+        The birth time of a file changes when overlayfs copies it up, or when it is restored in
+        place. Then its head and the bytes before its position decide.
         """
         if (file := self.files.match(identity)) is not None:
             return file
         here = self.files.at_inode(identity.device, identity.inode)
-        if here is None or here.descriptor is not None or not is_telling(here.progress.position):
+        if (
+            here is None
+            or here.descriptor is not None
+            or not is_identifying(here.progress.position)
+        ):
             return None
         position = here.progress.position
         is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(
@@ -289,17 +340,19 @@ class Scanner:
         )
         return here if is_it else None
 
-    def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
+    def _adopt(
+        self, source: str, path: str, descriptor: int, identity: FileIdentity
+    ) -> TrackedFile:
         file = self._match(descriptor, identity)
         if file is None:
             known_as, position = self._beginning(source, descriptor, identity)
             file = TrackedFile(
                 file_id=known_as,
                 identity=identity,
-                place=Place(source, path, path),
-                progress=Progress(position=position, quiet_to=position.offset),
+                place=FileLocation(source, path, path),
+                progress=FileProgress(position=position, quiet_to=position.offset),
             )
-            file.target = target(path)
+            file.target = resolve_links(path)
             self.descriptors.hold(file, descriptor)
             self.files.add(file)
             self._added.add(file)
@@ -309,49 +362,52 @@ class Scanner:
         else:
             os.close(descriptor)
         if file.identity != identity and identity.birth_ns:
-            self.files.moved(file, identity)
+            self.files.update_identity(file, identity)
             self._move(file, file.place.source, path)
         return file
 
-    def _beginning(self, source: str, descriptor: int, identity: Identity) -> tuple[str, Position]:
-        """The id of a file that is not tracked, and where it is read from."""
-        if (known := self.checkpoint.read(lambda db: forgotten.find(db, identity))) is not None:
+    def _beginning(
+        self, source: str, descriptor: int, identity: FileIdentity
+    ) -> tuple[str, FilePosition]:
+        """Return the id and the start position of a file that is not tracked."""
+        if (
+            known := self.checkpoint.read(lambda db: forgotten.find_forgotten(db, identity))
+        ) is not None:
             return known
         known_as = file_id(*identity)
-        generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
+        generation = self.generations.find_generation(known_as, read_at(descriptor, 0, HEAD_BYTES))
         return known_as, self.beginnings.position(source, descriptor, generation)
 
     def _move(self, file: TrackedFile, source: str, path: str) -> None:
-        """The file has another name now, or is back."""
         if file.place.seen_at != path:
             _LOG.info("%s is now %s, and still followed", file.place.seen_at, path)
         owner = file.place.source if file.place.source in self._patterns else source
         file.place, file.target = (
             file.place._replace(source=owner, seen_at=path, missing=False),
-            target(path),
+            resolve_links(path),
         )
         self._moved.add(file)
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
         before, progress, found, size = file.observed, file.progress, None, None
-        may_differ = before.has_room or (status.st_size, status.st_mtime_ns) != before.stamp
+        may_differ = before.ends_with_nuls or (status.st_size, status.st_mtime_ns) != before.stamp
         if file.descriptor is not None and may_differ:
-            found, status, size = look_into(file.descriptor, progress.position)
+            found, status, size = examine(file.descriptor, progress.position)
         file.observed = before.next(status, at_s, progress, found, size)
         if len(file.observed.account.shrinks) > max(
             progress.position.offset > 0, len(before.account.shrinks)
         ):
-            self._rotated.truncated(file)
+            self._rotated.search_for_truncated(file)
         changed = (file.observed.stamp, file.observed.size) != (before.stamp, before.size)
         if changed:
             file.changed_at_s = at_s
-        if changed or (file.observed.has_room and file.descriptor is not None):
+        if changed or (file.observed.ends_with_nuls and file.descriptor is not None):
             file.due = self._number
             if file not in self._added:
                 self.schedule.add(file)
 
     def _commit(self) -> bool:
-        """Write down what this look found; whether there was something new."""
+        """Save what was found since the last call; return whether there are new files."""
         added, self._added = self._added, set()
         pending = [
             *map(changes.insert_file, added),
@@ -362,7 +418,7 @@ class Scanner:
             for file in (*added, *self._moved)
             if file.target
         ]
-        pending += self.beginnings.written_with(added)
+        pending += self.beginnings.changes_for(added)
         try:
             if pending:
                 self.checkpoint.commit(pending)
@@ -373,7 +429,7 @@ class Scanner:
             raise
         self._moved = set()
         self.beginnings.committed(added)
-        self._rotated.found(added)
+        self._rotated.search_for_new(added)
         for file in added:
             _LOG.info(
                 "%s is followed as source %s, file %s",
@@ -384,24 +440,22 @@ class Scanner:
             self.schedule.add(file)
         return bool(added)
 
-    def _follow_unfound(self, seen: Seen) -> None:
-        """Files without a matching name: renamed, deleted, or not yet found again after
-        a restart.
-        """
+    def _follow_unfound(self, seen: ScanResult) -> None:
+        """Search for tracked files that no pattern found, as they were renamed or deleted."""
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
-        for file in seen.astir:
+        for file in seen.active_files:
             if not (file in self._found or file.is_gone):
                 unfound.append(file)
                 continue
             file.unfound = 0
             self.retirement.release(file)
             if file.rest is not None and file.rest.truncated_at is None:
-                self.schedule.unless_busy(file, file.drop_rest)
-        seen.complete -= self._rotated.unfound(set(unfound))
+                self.schedule.unless_busy(file, file.drop_remainder)
+        seen.complete -= self._rotated.search_for_unfound(set(unfound))
         for file in unfound:
             if file.descriptor is None and seen.problems.get(file.place.source):
-                continue  # where it may be could not be looked at
+                continue  # the folder where it may be could not be scanned
             try:
                 if file.is_packed:
                     known = self._unseen.follow(file)
@@ -417,9 +471,9 @@ class Scanner:
         self._commit()
 
     def _forget_departed(self) -> None:
-        """Forget missing files whose inode is not in their folder any more.
+        """Forget missing files whose inode has left their folder.
 
-        Without birth times they are kept.
+        Files without a birth time are kept.
         """
         now_s = self.clock.monotonic_s()
         if now_s - self._forgot_s < waits.FORGET_EVERY_S:
@@ -445,13 +499,11 @@ class Scanner:
             ):
                 self.retirement.forget(file)
 
-    def _give_turns(self, astir: list[TrackedFile]) -> bool:
-        """Open some of the files that were known, and unread, when there was no room for them;
-        whether there were any.
-        """
+    def _give_turns(self, active_files: list[TrackedFile]) -> bool:
+        """Open some of the files that wait for a descriptor; return whether any wait."""
         waiting = [
             file
-            for file in astir
+            for file in active_files
             if file.descriptor is None
             and not (file.is_gone or file.is_read or file.rest)
             and file.place.source in self._patterns
@@ -471,19 +523,21 @@ class Scanner:
         file.deleted = status.st_nlink == 0
         self._observe(file, status, at_s)
         if not file.deleted:
-            self.retirement.unmatched(file)
+            self.retirement.retire_unmatched(file)
         elif not self._is_awaited(file):
-            self.retirement.deleted(file)
+            self.retirement.retire_deleted(file)
 
     def _is_awaited(self, file: TrackedFile) -> bool:
-        """Whether something that may be a copy of it was not looked into yet."""
+        """Return whether an unexamined file may be a copy of this one."""
         if self._awaited is None:
             self._awaited = awaited_origins(self.files)
         return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
-        """Open it where it is found among its former siblings, or its link's target's; whether it
-        is clear what became of it.
+        """Search for a file in its former folder and that of its link target, and open it if found.
+
+        Returns:
+            Whether its state is known: found, or retired after enough scans without a result.
         """
         for folder in dict.fromkeys(
             os.path.dirname(path)  # noqa: PTH120
@@ -509,29 +563,29 @@ class Scanner:
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
         paths = [path for listing in listings.values() for path in listing.values()]
-        if self.rests.await_of(
+        if self.rests.is_remainder_pending(
             file, [*paths, *self._packed.get(file.place.source, ())]
-        ) or self._unseen.is_asked(file):
+        ) or self._unseen.may_be_under_examination(file):
             return False
-        is_packed = file.rest is not None and file.rest.stage is Stage.FINISHED
+        is_packed = file.rest is not None and file.rest.stage is RemainderStage.FINISHED
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
             return False  # it would be forgotten
         if file.rest is not None and is_packed:
-            self.retirement.packed(file, file.rest)
-        elif holder := self._unseen.holds(file):
-            self.retirement.held(file, holder)
+            self.retirement.retire_packed(file, file.rest)
+        elif holder := self._unseen.find_compressed_form(file):
+            self.retirement.retire_empty(file, holder)
         elif self.files.is_displaced(file):
-            self.retirement.replaced(file)
+            self.retirement.retire_replaced(file)
         else:
-            self.retirement.missing(file)
+            self.retirement.mark_missing(file)
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open `path` if it is that file; without room for it, look into it once, so that it is
-        known, and known to be unread.
+        """Open `path` if it is the given file, and return whether it is.
 
-        Which file it is, is found out without opening it for reading: what has the inode now may be
-        a socket, or unreadable.
+        The path is identified before it is opened for reading, because its inode may now belong to
+        a socket or an unreadable file. If too many files are open, the file is observed once and
+        closed again.
         """
         if (is_known := self._is_at(file, path)) is None:
             return False
@@ -552,7 +606,7 @@ class Scanner:
             os.close(descriptor)
             return False
         if file.identity != identity and identity.birth_ns:
-            self.files.moved(file, identity)
+            self.files.update_identity(file, identity)
             self._moved.add(file)
         self.descriptors.hold(file, descriptor)
         if room:
@@ -563,11 +617,14 @@ class Scanner:
         return True
 
     def _is_at(self, file: TrackedFile, path: str) -> bool | None:
-        """Return whether `path` leads to this file by its identity; None: it does not, and its
-        inode does not either.
+        """Return whether `path` leads to this file by its identity. Needs no read permission.
 
-        False: a regular file has its inode, with another birth time, so that content tells. Needs
-        no permission to read the file. Raises OSError as open(2) with O_PATH.
+        Returns:
+            False if a regular file there has the same inode with another birth time, so that
+                content must decide; None if it is a different file.
+
+        Raises:
+            OSError: As of open(2) with O_PATH.
         """
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
@@ -580,7 +637,7 @@ class Scanner:
         finally:
             os.close(descriptor)
 
-    def _name_empty(self, source: str, findings: Findings) -> None:
+    def _name_empty(self, source: str, findings: PatternFindings) -> None:
         if findings.files:
             self._empty.discard(source)
         elif source not in self._empty and source not in self._receiving:
@@ -591,7 +648,7 @@ class Scanner:
                 source,
             )
 
-    def _name_packed(self, source: str, findings: Findings) -> None:
+    def _name_packed(self, source: str, findings: PatternFindings) -> None:
         if new := findings.compressed - self._packed.get(source, set()):
             more = f", and {len(new) - 5} more" if len(new) > 5 else ""
             _LOG.info(
@@ -607,7 +664,7 @@ class Scanner:
 
 
 def _inodes_in(folder: str) -> set[int] | None:
-    """The inodes that a folder lists; None where it cannot be listed."""
+    """Return the inodes in a folder; None if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return {entry.inode() for entry in entries}

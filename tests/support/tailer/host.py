@@ -12,8 +12,8 @@ from hourmark.clock import SystemClock
 from hourmark.config.groups import TailedSource
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark_producer.checkpoint.database import Checkpoint
-from hourmark_producer.checkpoint.installation import locked, open_installation
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.checkpoint.installation import lock_state_folder, open_installation
+from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.tailer import Tailer
 
@@ -43,7 +43,7 @@ class Host:
             "backoff_max_seconds": 0.1,
             "sources": [TailedSource(name="app", paths=[f"{self.logs}/app.log*"])],
         }
-        self.identify: Callable[[int], Identity] = identify
+        self.identify: Callable[[int], FileIdentity] = identify
         self.open_files_max = 800
 
     def configured(self, folder: Path, sources: str = "") -> Path:
@@ -68,7 +68,7 @@ report_seconds = 0.05
     @contextmanager
     def tailer(self, *, reread: bool = False) -> Iterator[tuple[Tailer, Checkpoint]]:
         config = TailerConfig(**self.settings)
-        with locked(config.state_dir):
+        with lock_state_folder(config.state_dir):
             checkpoint, host_id = open_installation(
                 config.state_dir,
                 reread=reread,

@@ -9,8 +9,8 @@ from tests.contract.test_kept_formats import FILE, HOST_ID, OUTGOING
 
 from hourmark_producer.checkpoint.database import Checkpoint, insert_file
 from hourmark_producer.checkpoint.installation import CHECKPOINT
-from hourmark_producer.checkpoint.spooled_ranges import note_several, spool
-from hourmark_producer.files.tracked_file import Outgoing, TrackedFile
+from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, mark_several_per_file
+from hourmark_producer.files.tracked_file import SpooledRange, TrackedFile
 
 
 def spooled(state_dir: Path, *files: TrackedFile, several: bool = False, **extras: str) -> Path:
@@ -23,9 +23,12 @@ def spooled(state_dir: Path, *files: TrackedFile, several: bool = False, **extra
     Checkpoint.create(path, HOST_ID)
     checkpoint, _ = Checkpoint.open(path)
     # texts alone
-    first = Outgoing(1, dataclasses.replace(OUTGOING.range, **extras))  # type: ignore[arg-type]
-    second = Outgoing(2, dataclasses.replace(OUTGOING.range, start=99, end=120))
-    ranges = [spool(first, b"body"), *([note_several(), spool(second, b"more")] if several else [])]
+    first = SpooledRange(1, dataclasses.replace(OUTGOING.range, **extras))  # type: ignore[arg-type]
+    second = SpooledRange(2, dataclasses.replace(OUTGOING.range, start=99, end=120))
+    ranges = [
+        add_to_spool(first, b"body"),
+        *([mark_several_per_file(), add_to_spool(second, b"more")] if several else []),
+    ]
     checkpoint.commit([*map(insert_file, files or (FILE,)), *ranges])
     checkpoint.close()
     return path

@@ -41,8 +41,8 @@ def _now(place: str) -> Any:
 @fault("settle", *3 * ["take_a_service_down"], "append", "truncate")
 def forgets_losses() -> None:
     """Nothing is ever counted as lost."""
-    _put("hourmark_producer.checkpoint.database.lose", lambda _: [])
-    _put("hourmark_producer.counters.Counters.lost", lambda *_: None)
+    _put("hourmark_producer.checkpoint.database.add_loss", lambda _: [])
+    _put("hourmark_producer.counters.Counters.add_loss", lambda *_: None)
 
 
 @fault("append", "take_a_service_down", "append")
@@ -64,7 +64,7 @@ def claims_with_an_own_clock() -> None:
 @fault("settle", *3 * ["take_a_service_down"], *3 * ["append"], "kill")
 def moves_on_before_it_is_durable() -> None:
     """The spool keeps nothing: what was on its way is not sent again after a kill."""
-    _put("hourmark_producer.send.file_shipper.spool", lambda *_: ("SELECT 1", ()))
+    _put("hourmark_producer.send.file_shipper.add_to_spool", lambda *_: ("SELECT 1", ()))
 
 
 @fault("settle", "kill", "start")
@@ -75,7 +75,7 @@ def reads_again_from_the_start_after_each_kill() -> None:
         "hourmark_producer.watch.scanner.file_id",
         lambda device, inode, birth_ns: real(device, inode, birth_ns ^ salt),
     )
-    _put("hourmark_producer.files.tracked_file.Files.match", lambda *_: None)
+    _put("hourmark_producer.files.tracked_file.TrackedFiles.match", lambda *_: None)
 
 
 @fault("settle", "rotate_out_of_the_pattern", *2 * ["append_to_an_older_one"])
@@ -87,7 +87,7 @@ def follows_names_only() -> None:
             if file not in scanner._found:
                 file.retired = True
 
-    _put("hourmark_producer.watch.scanner.Scanner._follow_unfound", forget)
+    _put("hourmark_producer.watch.scanner.FileScanner._follow_unfound", forget)
 
 
 @fault("settle", "truncate_and_grow", "settle")
@@ -95,9 +95,9 @@ def takes_growth_for_growth() -> None:
     """Fingerprints are not looked at: a file that was truncated and grew beyond its old size goes
     on.
     """
-    account = _now("hourmark_producer.files.tracked_file.Account")
+    account = _now("hourmark_producer.files.tracked_file.FileAccount")
     _put(
-        "hourmark_producer.files.tracked_file.Account.next",
+        "hourmark_producer.files.tracked_file.FileAccount.next",
         lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head),
     )
     _put("hourmark_producer.files.examination.is_anchored", lambda *_: True)
@@ -107,9 +107,9 @@ def takes_growth_for_growth() -> None:
 @fault("settle", "truncate")
 def counts_losses_twice() -> None:
     """False pages at night."""
-    real = _now("hourmark_producer.checkpoint.database.lose")
+    real = _now("hourmark_producer.checkpoint.database.add_loss")
     _put(
-        "hourmark_producer.checkpoint.database.lose",
+        "hourmark_producer.checkpoint.database.add_loss",
         lambda loss: real(dataclasses.replace(loss, bytes=2 * loss.bytes + 1)),
     )
 
@@ -117,13 +117,13 @@ def counts_losses_twice() -> None:
 @fault("settle", "copy_and_truncate", "settle")
 def sends_copies_again() -> None:
     """A copy is a file like any other."""
-    _put("hourmark_producer.send.file_shipper.origin_of", lambda *_: None)
+    _put("hourmark_producer.send.file_shipper.find_origin", lambda *_: None)
 
 
 @fault("settle", "append", "settle", "kill", *3 * ["damage_the_checkpoint", "kill"])
 def trusts_a_damaged_log() -> None:
     """What a database gives is taken, though the end of its log is gone."""
-    _put("hourmark_producer.checkpoint.database.what_is_missing", lambda _: "")
+    _put("hourmark_producer.checkpoint.database.find_log_damage", lambda _: "")
 
 
 @fault("settle", "kill", "lose_the_checkpoint", "settle")
@@ -140,9 +140,9 @@ def begins_anew_without_a_word() -> None:
 def sends_what_has_no_end() -> None:
     """A last line without an end is a line."""
     real, pending, made, lines = (
-        _now("hourmark_producer.cut.lines.cut"),
-        _now("hourmark_producer.cut.lines.Pending"),
-        _now("hourmark_producer.cut.lines.Cut"),
+        _now("hourmark_producer.cut.lines.cut_lines"),
+        _now("hourmark_producer.cut.lines.NoCompleteLine"),
+        _now("hourmark_producer.cut.lines.RangeCut"),
         _now("hourmark_producer.cut.lines.Part.LINES"),
     )
 
@@ -151,13 +151,13 @@ def sends_what_has_no_end() -> None:
         rest = read(0, 1 << 16) if isinstance(found, pending) else b""
         return made(rest, lines) if rest else found
 
-    _put("hourmark_producer.cut.sources.cut", cut)
+    _put("hourmark_producer.cut.sources.cut_lines", cut)
 
 
 @fault("settle", *3 * ["refuse_one_of_several", *4 * ["append"], "kill", "settle"])
 def forgets_a_range_once_a_later_one_is_taken() -> None:
     """The spool lets go of all that was on its way."""
-    unspool = _now("hourmark_producer.checkpoint.spooled_ranges.unspool")
+    unspool = _now("hourmark_producer.checkpoint.spooled_ranges.remove_from_spool")
 
     def acknowledged(file: Any) -> list[Any]:
         sent = file.progress.in_flight
@@ -192,7 +192,7 @@ def does_not_wait_when_it_is_asked_to() -> None:
 )
 def passes_over_what_is_packed() -> None:
     """A packed file that appears is nobody's."""
-    _put("hourmark_producer.watch.packed_files.Unseen._appeared", lambda *_: True)
+    _put("hourmark_producer.watch.packed_files.NewCompressedFiles._appeared", lambda *_: True)
 
 
 @fault(
@@ -206,17 +206,17 @@ def passes_over_what_is_packed() -> None:
 )
 def takes_what_is_packed_for_unread() -> None:
     """Nothing tells that it was read."""
-    unread = _now("hourmark_producer.history.explaining.Told")(
-        _now("hourmark_producer.history.explaining.Answer.UNREAD")
+    unread = _now("hourmark_producer.history.read_state.ReadStateResult")(
+        _now("hourmark_producer.history.read_state.ReadState.UNREAD")
     )
-    _put("hourmark_producer.history.remainders.ask", lambda *_: unread)
-    _put("hourmark_producer.checkpoint.archives.depart", lambda *_: [])
+    _put("hourmark_producer.history.remainders.determine_read_state", lambda *_: unread)
+    _put("hourmark_producer.checkpoint.archives.save_departed", lambda *_: [])
 
 
 @fault("settle", *4 * ["write_records"])
 def cuts_records_at_lines() -> None:
     """Each line is a record."""
-    cut = _now("hourmark_producer.cut.lines.cut")
+    cut = _now("hourmark_producer.cut.lines.cut_lines")
     _put(
         "hourmark_producer.cut.sources.cut_records",
         lambda read, limits, _, *, in_record, flush: cut(read, limits, in_line=in_record),
@@ -226,7 +226,7 @@ def cuts_records_at_lines() -> None:
 @fault("settle", *4 * ["write_in_a_container"])
 def cuts_between_a_partial_line_and_its_end() -> None:
     """P and F say nothing."""
-    cut = _now("hourmark_producer.cut.lines.cut")
+    cut = _now("hourmark_producer.cut.lines.cut_lines")
     _put(
         "hourmark_producer.cut.sources.cut_cri",
         lambda read, limits, *, in_piece, at_line, flush: cut(read, limits, in_line=in_piece),
@@ -273,14 +273,14 @@ def searches_once_for_the_end_of_a_line() -> None:
 @fault("append", "rotate_by_date", "settle", "stop", "delete_and_put_something_else", "settle")
 def opens_what_has_the_inode_of_a_log() -> None:
     """Whatever has it is opened, to see which file it is."""
-    _put("hourmark_producer.watch.scanner.Scanner._is_at", lambda *_: True)
+    _put("hourmark_producer.watch.scanner.FileScanner._is_at", lambda *_: True)
 
 
 @fault("settle", *6 * ["append"], "settle", "kill", "copy_up_and_start", "settle")
 def knows_files_by_birth_time_alone() -> None:
     """What was read of a file does not tell it."""
     _put(
-        "hourmark_producer.watch.scanner.Scanner._match",
+        "hourmark_producer.watch.scanner.FileScanner._match",
         lambda scanner, _, identity: scanner.files.match(identity),
     )
 
@@ -288,13 +288,13 @@ def knows_files_by_birth_time_alone() -> None:
 @fault("settle", *4 * ["append", "set_its_time_back", "settle"])
 def takes_what_is_older_for_unchanged() -> None:
     """A file changes only as its time goes on."""
-    observe = _now("hourmark_producer.watch.scanner.Scanner._observe")
+    observe = _now("hourmark_producer.watch.scanner.FileScanner._observe")
 
     def observe_newer(scanner: Any, file: Any, status: os.stat_result, at_s: float) -> None:
         if status.st_mtime_ns >= file.observed.mtime_ns:
             observe(scanner, file, status, at_s)
 
-    _put("hourmark_producer.watch.scanner.Scanner._observe", observe_newer)
+    _put("hourmark_producer.watch.scanner.FileScanner._observe", observe_newer)
 
 
 @fault("settle", "reload", "settle")
@@ -313,8 +313,8 @@ def takes_a_copy_in_the_making_for_whole() -> None:
 def takes_what_is_cut_off_for_whole() -> None:
     """A packed file ends where it ends."""
     read, cut_off = (
-        _now("hourmark_producer.files.compressed.Plain.read"),
-        _now("hourmark_producer.files.compressed.CutOff"),
+        _now("hourmark_producer.files.compressed.DecompressedReader.read"),
+        _now("hourmark_producer.files.compressed.CompressedFileIncomplete"),
     )
 
     def read_on(plain: Any, count: int) -> Any:
@@ -323,7 +323,7 @@ def takes_what_is_cut_off_for_whole() -> None:
         except cut_off:
             return b""
 
-    _put("hourmark_producer.files.compressed.Plain.read", read_on)
+    _put("hourmark_producer.files.compressed.DecompressedReader.read", read_on)
 
 
 @fault(
@@ -334,7 +334,7 @@ def takes_what_is_cut_off_for_whole() -> None:
 )
 def calls_lost_what_copies_hold() -> None:
     """After several truncations nobody looks for what each took."""
-    _put("hourmark_producer.history.elsewhere.Search.__call__", lambda *_: 0)
+    _put("hourmark_producer.history.lost_content.LostContentSearch.__call__", lambda *_: 0)
 
 
 @fault(

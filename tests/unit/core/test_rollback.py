@@ -31,8 +31,8 @@ from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_mirror import rollback as of_mirror
 from hourmark_mirror.verify.verification_state import VerificationState
 from hourmark_producer import rollback as of_tailer
-from hourmark_producer.checkpoint.installation import locked
-from hourmark_producer.files.tracked_file import Place, TrackedFile
+from hourmark_producer.checkpoint.installation import lock_state_folder
+from hourmark_producer.files.tracked_file import FileLocation, TrackedFile
 
 OLDER = VERSIONS["0.2.0"]
 KNOWS_ALL = OlderVersion(
@@ -159,14 +159,14 @@ def test_ranges_that_say_more_are_in_the_way(tmp_path: Path, field: str, value: 
 
 def test_while_a_tailer_runs_nothing_is_promised(tmp_path: Path) -> None:
     config = checkpoint(tmp_path)
-    with locked(tmp_path):
+    with lock_state_folder(tmp_path):
         (found,) = seen(of_tailer.obstacles(config, OLDER))
     assert found.startswith("a tailer runs")
 
 
 def of_place(path: str, *, missing: bool = False) -> TrackedFile:
     progress = dataclasses.replace(FILE.progress, in_flight=())
-    place = Place(FILE.place.source, path, path, missing)
+    place = FileLocation(FILE.place.source, path, path, missing)
     return dataclasses.replace(FILE, place=place, progress=progress)
 
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark_producer.conditions import QUIET_S, Throttle
+from hourmark_producer.conditions import QUIET_S, ConditionLog
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def clock(caplog: pytest.LogCaptureFixture) -> FakeClock:
 def test_a_condition_that_lasts_for_a_day_is_told_once(
     clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conditions = Throttle(clock)
+    conditions = ConditionLog(clock)
     for _ in range(24 * 60):
         conditions.warn("a", "a is not there")
         conditions.warn("b", "b is not there")
@@ -35,12 +35,12 @@ def test_a_condition_that_lasts_for_a_day_is_told_once(
 def test_its_end_is_told_once_and_the_next_one_is_another(
     clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conditions = Throttle(clock)
+    conditions = ConditionLog(clock)
     conditions.warn("a", "a is not there")
     clock.advance(30)
     conditions.warn("a", "a is not there, still")
-    conditions.over("a")
-    conditions.over("a")
+    conditions.resolve("a")
+    conditions.resolve("a")
     conditions.warn("a", "a is not there again")
     assert caplog.messages == [
         "a is not there",
@@ -54,7 +54,7 @@ def test_its_end_is_told_once_and_the_next_one_is_another(
 def test_what_nobody_meets_any_more_has_ended(
     clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conditions = Throttle(clock)
+    conditions = ConditionLog(clock)
     conditions.warn("a", "a is not there")
     clock.advance(QUIET_S)
     conditions.sweep()

@@ -19,7 +19,13 @@ from tests.support.tailer.recorder import Recorder
 
 from hourmark.errors import UsageError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken
-from hourmark_producer.checkpoint.spooled_ranges import BESIDE, FORMAT, Bodies, BodyDamaged, Extent
+from hourmark_producer.checkpoint.spooled_ranges import (
+    BESIDE,
+    FORMAT,
+    BodyDamaged,
+    BodyFile,
+    Extent,
+)
 
 TEXT = b"".join(
     b"%d %s\n" % (number, os.urandom(40).hex().encode()) for number in range(4000)
@@ -120,7 +126,7 @@ def test_no_body_is_written_over_while_a_row_may_name_it(
 ) -> None:
     path = tmp_path_factory.mktemp("state") / "bodies"
     bodies, named, doubted = (
-        Bodies(path, {}),
+        BodyFile(path, {}),
         dict[int, tuple[Extent, bytes]](),
         dict[int, tuple[Extent, bytes]](),
     )
@@ -129,10 +135,10 @@ def test_no_body_is_written_over_while_a_row_may_name_it(
         extents = bodies.put({number: body})
         out = sorted(named)[:left]
         if fails:
-            bodies.doubt([number])
+            bodies.keep_reserved([number])
             doubted[number] = extents[number], body
         else:
-            bodies.settled(out)
+            bodies.free(out)
             doubted.clear()
             named = {at: one for at, one in named.items() if at not in out} | {
                 number: (extents[number], body)
@@ -145,10 +151,10 @@ def test_no_body_is_written_over_while_a_row_may_name_it(
 
 
 def test_room_is_used_again(tmp_path: Path) -> None:
-    bodies = Bodies(tmp_path / "bodies", {})
+    bodies = BodyFile(tmp_path / "bodies", {})
     for number in range(50):
         bodies.put({number: packed(20_000, number)})
-        bodies.settled([number - 1] if number else [])
+        bodies.free([number - 1] if number else [])
     assert (tmp_path / "bodies").stat().st_size < 3 * 24_576
     bodies.close()
 
@@ -161,7 +167,7 @@ def test_an_extent_is_read_as_it_was_written() -> None:
 
 
 def test_a_body_of_another_length_is_damaged(tmp_path: Path) -> None:
-    bodies = Bodies(tmp_path / "bodies", {})
+    bodies = BodyFile(tmp_path / "bodies", {})
     bodies.put({1: packed(100, 1)})
     bodies.check({1: 104})
     with pytest.raises(BodyDamaged):
@@ -189,7 +195,7 @@ def test_lines_that_come_one_by_one_stay_in_the_database(host: Host, recorder: R
 
 
 def test_a_thread_that_is_late_writes_into_no_other_file(tmp_path: Path) -> None:
-    bodies = Bodies(tmp_path / "bodies", {})
+    bodies = BodyFile(tmp_path / "bodies", {})
     bodies.close()
     (tmp_path / "another").write_bytes(b"as it was")
     with (tmp_path / "another").open("r+b"), pytest.raises(OSError):

@@ -14,23 +14,23 @@ from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
 from hourmark_producer.checkpoint import books
-from hourmark_producer.checkpoint.books import Balance
+from hourmark_producer.checkpoint.books import SourceBalance
 
 LINE = 23  # bytes of one of `lines`
 RANGE = 44 * LINE  # of a range of 1024 at most
 
 
-def kept(host: Host) -> dict[str, Balance]:
+def kept(host: Host) -> dict[str, SourceBalance]:
     """Those of a tailer that has ended."""
     with host.tailer() as (tailer, _):
         return tailer.balances()
 
 
-def is_all(balance: Balance, seen: int, **others: int) -> None:
+def is_all(balance: SourceBalance, seen: int, **others: int) -> None:
     """Acknowledged is what the others leave."""
     assert balance.off_by == 0
     rest = dict.fromkeys(("in_flight", "pending", "skipped", "lost"), 0) | others
-    assert balance == Balance(seen=seen, acknowledged=seen - sum(rest.values()), **rest)
+    assert balance == SourceBalance(seen=seen, acknowledged=seen - sum(rest.values()), **rest)
 
 
 def test_all_that_is_delivered_is_acknowledged_also_after_a_restart(host: Host) -> None:
@@ -164,7 +164,7 @@ def test_they_balance_at_every_moment_under_load(host: Host, recorder: Recorder)
         "range_bytes": 1024,
         "sources": [TailedSource(name=n, paths=[f"{host.logs}/{n}.log*"]) for n in ("a", "b")],
     }
-    writing, seen = threading.Event(), list[dict[str, Balance]]()
+    writing, seen = threading.Event(), list[dict[str, SourceBalance]]()
     recorder.behaviour = lambda one: 503 if one.number % 5 == 0 else 200
 
     def write() -> None:
@@ -229,5 +229,5 @@ def test_a_byte_that_is_nowhere_puts_them_out_of_balance(host: Host) -> None:
     with host.tailer() as (tailer, checkpoint):
         checkpoint.commit([("UPDATE files SET offset = offset - 23", ())])
         assert tailer.balances()["app"].off_by == -LINE
-        checkpoint.commit([books.skip("app", -LINE)])
+        checkpoint.commit([books.count_skipped("app", -LINE)])
         assert tailer.balances()["app"].off_by == 0

@@ -11,7 +11,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
 from hourmark_producer.checkpoint.installation import CHECKPOINT
-from hourmark_producer.checkpoint.peek import peek
+from hourmark_producer.checkpoint.read_only import read_snapshot
 from hourmark_producer.files import waits
 
 
@@ -38,7 +38,7 @@ def test_rotated_and_deleted_files_of_a_narrow_pattern_leave_nothing_behind(
         for number in range(rotations):
             (host.logs / f"app.log.{number + 1}").unlink()
         wait_for(lambda: len(tailer.files) == 0, "all are forgotten")
-    assert peek(host.state / CHECKPOINT).files == []
+    assert read_snapshot(host.state / CHECKPOINT).files == []
     summary = host.drain()
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
     with host.tailer() as (tailer, _):

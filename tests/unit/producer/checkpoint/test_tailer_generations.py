@@ -106,10 +106,21 @@ def test_a_torn_line_is_passed_over_and_the_latest_files_are_kept(
     with (host.state / "generations").open("ab") as file:
         file.write(b'\n["000')
     again = Generations([host.state], "1" * 32)
-    assert [again.of(f"{number:032x}", b"head and more") for number in range(5)] == list(range(5))
-    assert again.of(f"{4:032x}", b"hea") == 5 and again.of(f"{4:032x}", b"other") == 5
+    assert [
+        again.find_generation(f"{number:032x}", b"head and more") for number in range(5)
+    ] == list(range(5))
+    assert (
+        again.find_generation(f"{4:032x}", b"hea") == 5
+        and again.find_generation(f"{4:032x}", b"other") == 5
+    )
     third = Generations([host.state], "1" * 32)
-    assert [third.of(f"{number:032x}", b"head") for number in range(5)] == [0, 0, 2, 3, 4]
+    assert [third.find_generation(f"{number:032x}", b"head") for number in range(5)] == [
+        0,
+        0,
+        2,
+        3,
+        4,
+    ]
     assert FILES_MAX >= 10_000
 
 
@@ -121,8 +132,12 @@ def test_a_file_of_generations_does_not_grow_without_bound_while_a_tailer_runs(
     for number in range(1000):
         noted.note(f"file-{number}", 0, b"line %d" % number)
     assert (tmp_path / "generations").read_bytes().count(b"\n") <= 150
-    assert noted.of("file-999", b"other") == 1 and noted.of("file-0", b"other") == 0, (
-        "the latest are known"
-    )
+    assert (
+        noted.find_generation("file-999", b"other") == 1
+        and noted.find_generation("file-0", b"other") == 0
+    ), "the latest are known"
     again = Generations([tmp_path], "host-1")
-    assert again.of("file-999", b"line 999") == 0 and again.of("file-999", b"other") == 1
+    assert (
+        again.find_generation("file-999", b"line 999") == 0
+        and again.find_generation("file-999", b"other") == 1
+    )

@@ -17,7 +17,7 @@ from tests.support.tailer.recorder import Recorder
 
 from hourmark.cli import root
 from hourmark.errors import UsageError
-from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken, lose
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken, add_loss
 from hourmark_producer.checkpoint.installation import open_installation
 from hourmark_producer.counters import Loss
 
@@ -201,7 +201,9 @@ def test_a_log_that_was_begun_anew_many_times_is_missed_as_well(
     path, log = host.state / CHECKPOINT, host.state / f"{CHECKPOINT}-wal"
     for number in range(200):
         checkpoint.commit(
-            lose(Loss(source="app", path="/log", at_ms=number, bytes=0, unknown=1, what="x" * 500))
+            add_loss(
+                Loss(source="app", path="/log", at_ms=number, bytes=0, unknown=1, what="x" * 500)
+            )
         )
         assert log.stat().st_size < 100_000
     shutil.copy(path, aside / CHECKPOINT)

@@ -24,12 +24,12 @@ FRAME_BYTES = 4096 + 24
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from hourmark_producer.checkpoint.database import lose
+from hourmark_producer.checkpoint.database import add_loss
 from hourmark_producer.checkpoint.installation import open_installation
 from hourmark_producer.counters import Loss
 checkpoint, _ = open_installation(Path(sys.argv[1]), reread=False)
 for number in range(int(sys.argv[2])):
-    checkpoint.commit(lose(Loss(source="app", path="/log", at_ms=number, bytes=1, unknown=1, what="x" * 900)))
+    checkpoint.commit(add_loss(Loss(source="app", path="/log", at_ms=number, bytes=1, unknown=1, what="x" * 900)))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

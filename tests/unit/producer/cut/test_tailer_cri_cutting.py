@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hourmark.records import cri
 from hourmark.records.ranges import Part
-from hourmark_producer.cut.lines import Cut, Limits, Pending
+from hourmark_producer.cut.lines import NoCompleteLine, RangeCut, RangeLimits
 from hourmark_producer.cut.records import cut_cri
 from hourmark_producer.cut.sources import container_fields
 
@@ -35,14 +35,14 @@ CONTENT = st.tuples(
     st.lists(st.sampled_from(LINES), max_size=14),
     st.sampled_from([b"", b"unended", T + b"stdout F x"]),
 ).map(lambda made: b"".join(line + b"\n" for line in made[0]) + made[1])
-LARGE = st.builds(Limits, st.integers(1, 600), st.just(100_000))
+LARGE = st.builds(RangeLimits, st.integers(1, 600), st.just(100_000))
 SMALL = st.integers(1, 120).flatmap(
-    lambda n: st.builds(Limits, st.just(n), st.integers(max(n, 100), 220))
+    lambda n: st.builds(RangeLimits, st.just(n), st.integers(max(n, 100), 220))
 )
 GROW = st.lists(st.tuples(st.integers(0, 900), st.booleans()), max_size=6).map(sorted)
 
 
-def cuts(content: bytes, limits: Limits, grow: list[tuple[int, bool]]) -> Iterator[Cut]:
+def cuts(content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]) -> Iterator[RangeCut]:
     position, in_piece = 0, False
     for size, flush in [*grow, (len(content), True)]:
         visible = content[:size]
@@ -55,7 +55,7 @@ def cuts(content: bytes, limits: Limits, grow: list[tuple[int, bool]]) -> Iterat
 
             at_line = content[position - 1 : position] == b"\n"
             found = cut_cri(read, limits, in_piece=in_piece, at_line=at_line, flush=flush)
-            if isinstance(found, Pending):
+            if isinstance(found, NoCompleteLine):
                 rest = visible[position:]
                 assert found.searched == (0 if b"\n" in rest else len(rest))
                 assert not (flush and b"\n" in rest)
@@ -103,7 +103,7 @@ def test_lines_are_joined_by_stream(content: bytes) -> None:
 
 @given(CONTENT, LARGE, st.lists(st.integers(0, 900), max_size=6).map(sorted))
 def test_however_a_file_grows_and_is_cut_its_records_are_the_same(
-    content: bytes, limits: Limits, sizes: list[int]
+    content: bytes, limits: RangeLimits, sizes: list[int]
 ) -> None:
     found = [
         record
@@ -115,7 +115,7 @@ def test_however_a_file_grows_and_is_cut_its_records_are_the_same(
 
 @given(CONTENT, st.one_of(SMALL, LARGE), GROW)
 def test_ranges_together_are_the_bytes_of_the_file_and_bounded(
-    content: bytes, limits: Limits, grow: list[tuple[int, bool]]
+    content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]
 ) -> None:
     in_piece, whole = False, b""
     for one in cuts(content, limits, grow):
@@ -128,7 +128,7 @@ def test_ranges_together_are_the_bytes_of_the_file_and_bounded(
 
 @given(CONTENT, LARGE, GROW)
 def test_only_a_flush_cuts_what_is_partial(
-    content: bytes, limits: Limits, grow: list[tuple[int, bool]]
+    content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]
 ) -> None:
     flushed = {size for size, flush in [*grow, (len(content), True)] if flush}
     at = 0
@@ -158,7 +158,7 @@ def test_an_over_long_record_goes_in_pieces_of_whole_lines() -> None:
         + b"stdout F b\n"
     )
     found = [
-        (one.part, bytes(one.body).count(b"\n")) for one in cuts(content, Limits(100, 220), [])
+        (one.part, bytes(one.body).count(b"\n")) for one in cuts(content, RangeLimits(100, 220), [])
     ]
     assert found == [
         (Part.LINES, 1),

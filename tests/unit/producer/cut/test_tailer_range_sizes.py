@@ -9,10 +9,10 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.cut.lines import Limits
+from hourmark_producer.cut.lines import RangeLimits
 from hourmark_producer.cut.range_sizes import QUICK_S, SLOW_S, RangeSizes
 
-MOST = Limits(800_000, 4_000_000)
+MOST = RangeLimits(800_000, 4_000_000)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def sizes() -> RangeSizes:
 def test_they_begin_as_large_as_they_may_be_and_no_quick_answer_makes_them_larger(
     sizes: RangeSizes,
 ) -> None:
-    sizes.acknowledged(800_000, 0.01)
+    sizes.record_acknowledged(800_000, 0.01)
     assert sizes.limits == MOST
 
 
@@ -31,43 +31,43 @@ def test_a_slow_answer_halves_what_it_was_for_and_those_of_one_moment_count_once
     sizes: RangeSizes,
 ) -> None:
     for _ in range(8):
-        sizes.acknowledged(800_000, SLOW_S + 1)
-    assert sizes.limits == Limits(400_000, 4_000_000)
-    sizes.acknowledged(400_000, SLOW_S + 1)
+        sizes.record_acknowledged(800_000, SLOW_S + 1)
+    assert sizes.limits == RangeLimits(400_000, 4_000_000)
+    sizes.record_acknowledged(400_000, SLOW_S + 1)
     assert sizes.limits.range_bytes == 200_000
 
 
 def test_a_failure_says_nothing_about_sizes_unless_it_took_long(sizes: RangeSizes) -> None:
-    sizes.failed(800_000, 0.01)
+    sizes.record_failure(800_000, 0.01)
     assert sizes.limits == MOST
-    sizes.failed(800_000, SLOW_S + 1)
+    sizes.record_failure(800_000, SLOW_S + 1)
     assert sizes.limits.range_bytes == 400_000
-    sizes.failed(400_000, 0.01)
+    sizes.record_failure(400_000, 0.01)
     assert sizes.limits.range_bytes == 400_000
 
 
 def test_they_are_never_smaller_than_the_least(sizes: RangeSizes) -> None:
     for _ in range(20):
-        sizes.too_large(sizes.limits.range_bytes)
+        sizes.record_too_large(sizes.limits.range_bytes)
     assert sizes.limits.range_bytes == 65_536
-    assert RangeSizes(Limits(1024, 4096), 65_536).limits.range_bytes == 1024
+    assert RangeSizes(RangeLimits(1024, 4096), 65_536).limits.range_bytes == 1024
 
 
 def test_quick_answers_let_them_grow_again_but_not_those_of_small_ranges(sizes: RangeSizes) -> None:
-    sizes.acknowledged(800_000, SLOW_S + 1)
-    sizes.acknowledged(100, 0.01)
-    sizes.acknowledged(400_000, (SLOW_S + QUICK_S) / 2)
+    sizes.record_acknowledged(800_000, SLOW_S + 1)
+    sizes.record_acknowledged(100, 0.01)
+    sizes.record_acknowledged(400_000, (SLOW_S + QUICK_S) / 2)
     assert sizes.limits.range_bytes == 400_000
-    sizes.acknowledged(400_000, 0.01)
+    sizes.record_acknowledged(400_000, 0.01)
     assert sizes.limits == MOST
 
 
 def test_they_do_not_grow_to_what_was_too_large_until_that_is_taken(sizes: RangeSizes) -> None:
-    sizes.too_large(700_000)
+    sizes.record_too_large(700_000)
     for _ in range(5):
-        sizes.acknowledged(sizes.limits.range_bytes, 0.01)
+        sizes.record_acknowledged(sizes.limits.range_bytes, 0.01)
     assert sizes.limits.range_bytes == 350_000
-    sizes.acknowledged(700_000, 0.01)
+    sizes.record_acknowledged(700_000, 0.01)
     assert sizes.limits.range_bytes == 700_000
 
 

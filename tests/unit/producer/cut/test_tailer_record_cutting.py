@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from hourmark.records.ranges import Part
 from hourmark.records.record_start import RecordStart
-from hourmark_producer.cut.lines import Cut, Limits, Pending
+from hourmark_producer.cut.lines import NoCompleteLine, RangeCut, RangeLimits
 from hourmark_producer.cut.records import cut_records
 
 PATTERN = "^S"
 STARTS = RecordStart(PATTERN).starts
-LIMITS = st.integers(1, 12).flatmap(lambda n: st.builds(Limits, st.just(n), st.integers(n, 24)))
-LARGE = st.builds(Limits, st.integers(1, 400), st.just(10_000))
+LIMITS = st.integers(1, 12).flatmap(
+    lambda n: st.builds(RangeLimits, st.just(n), st.integers(n, 24))
+)
+LARGE = st.builds(RangeLimits, st.integers(1, 400), st.just(10_000))
 PIECES = [
     b"S",
     b"\n",
@@ -38,8 +40,8 @@ GROW = st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=6).map(
 
 
 def cuts(
-    content: bytes, limits: Limits, grow: list[tuple[int, bool]]
-) -> Iterator[tuple[int, Cut, bool]]:
+    content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]
+) -> Iterator[tuple[int, RangeCut, bool]]:
     """All cuts of a file, which grows in these steps: offset, cut, and whether all there was had
     been flushed.
     """
@@ -54,7 +56,7 @@ def cuts(
                 return visible[position + skip : position + skip + count]
 
             found = cut_records(read, limits, STARTS, in_record=in_record, flush=flush)
-            if isinstance(found, Pending):
+            if isinstance(found, NoCompleteLine):
                 rest = visible[position:]
                 assert found.searched == (0 if b"\n" in rest else len(rest)), (
                     "whole lines that wait are work to be done"
@@ -82,7 +84,7 @@ def records(body: bytes) -> list[bytes]:
 
 @given(CONTENT, st.one_of(LIMITS, LARGE), GROW)
 def test_ranges_together_are_the_bytes_of_the_file(
-    content: bytes, limits: Limits, grow: list[tuple[int, bool]]
+    content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]
 ) -> None:
     found = [cut for _, cut, _ in cuts(content, limits, grow)]
     whole = b"".join(bytes(one.body) for one in found)
@@ -93,7 +95,7 @@ def test_ranges_together_are_the_bytes_of_the_file(
 
 @given(CONTENT, st.one_of(LIMITS, LARGE), GROW)
 def test_each_range_is_whole_records_or_a_bounded_piece(
-    content: bytes, limits: Limits, grow: list[tuple[int, bool]]
+    content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]
 ) -> None:
     in_record = False
     for _, one, _ in cuts(content, limits, grow):
@@ -112,7 +114,7 @@ def test_each_range_is_whole_records_or_a_bounded_piece(
 
 @given(CONTENT, LARGE, st.lists(st.integers(0, 400), max_size=6).map(sorted))
 def test_however_a_file_grows_and_is_cut_its_records_are_the_same(
-    content: bytes, limits: Limits, sizes: list[int]
+    content: bytes, limits: RangeLimits, sizes: list[int]
 ) -> None:
     found = [
         record
@@ -124,7 +126,7 @@ def test_however_a_file_grows_and_is_cut_its_records_are_the_same(
 
 @given(CONTENT, LARGE, GROW)
 def test_only_a_flush_ends_a_record_early(
-    content: bytes, limits: Limits, grow: list[tuple[int, bool]]
+    content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]
 ) -> None:
     early = True
     for offset, one, flushed in cuts(content, limits, grow):
@@ -135,7 +137,7 @@ def test_only_a_flush_ends_a_record_early(
 
 @given(CONTENT, LIMITS, st.lists(st.integers(0, 400), max_size=6).map(sorted))
 def test_what_goes_in_pieces_is_exactly_what_is_too_long(
-    content: bytes, limits: Limits, sizes: list[int]
+    content: bytes, limits: RangeLimits, sizes: list[int]
 ) -> None:
     pieces = [
         (at, bytes(one.body))
@@ -159,10 +161,10 @@ def test_the_search_goes_backwards_and_reads_little() -> None:
     body = b"S a line\n  and its second\n" * 40_000
     found = cut_records(
         lambda skip, n: body[skip : skip + n],
-        Limits(1 << 19, 4 << 20),
+        RangeLimits(1 << 19, 4 << 20),
         starts,
         in_record=False,
         flush=False,
     )
-    assert isinstance(found, Cut) and len(found.body) > (1 << 19) - 100
+    assert isinstance(found, RangeCut) and len(found.body) > (1 << 19) - 100
     assert sum(looked) < 10_000

@@ -15,16 +15,16 @@ from tests.support.waiting import wait_for
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, Shrink
 from hourmark_producer.files.identity import identify
 from hourmark_producer.files.tracked_file import (
-    Account,
-    Files,
-    Observation,
-    Place,
-    Position,
-    Progress,
+    FileAccount,
+    FileLocation,
+    FileObservation,
+    FilePosition,
+    FileProgress,
     TrackedFile,
+    TrackedFiles,
 )
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.copies import Looked, origin_of
+from hourmark_producer.history.copies import CopyCandidate, find_origin
 
 
 def followed(
@@ -34,18 +34,20 @@ def followed(
     content, identity = lines(100), identify(descriptor := os.open(path, os.O_RDONLY))
     os.close(descriptor)
     file = TrackedFile(
-        file_id=path.name, identity=identity, place=Place("app", str(path), str(path))
+        file_id=path.name, identity=identity, place=FileLocation("app", str(path), str(path))
     )
     head, anchor = (
         content[: min(read_to, HEAD_BYTES)],
         content[max(0, read_to - ANCHOR_BYTES) : read_to],
     )
-    position = Position(
+    position = FilePosition(
         offset=read_to, head=b"" if shrinks else head, anchor=anchor, size_seen=size
     )
-    file.progress = Progress(position=position, quiet_to=size, examined_at_s=1.0, examined_scan=1)
-    account = Account(size, shrinks, content[: min(size, HEAD_BYTES)])
-    file.observed = Observation(size=size, mtime_ns=0, account=account, base_s=1.0)
+    file.progress = FileProgress(
+        position=position, quiet_to=size, examined_at_s=1.0, examined_scan=1
+    )
+    account = FileAccount(size, shrinks, content[: min(size, HEAD_BYTES)])
+    file.observed = FileObservation(size=size, mtime_ns=0, account=account, base_s=1.0)
     return file
 
 
@@ -73,18 +75,18 @@ def test_what_begins_as_a_log_of_which_too_little_is_known_waits(
         followed(tmp_path / "app.log.1", 0, 0),
     )
     content = lines(40) if size < 460 or shrinks else lines(40, 700)
-    looked = Looked(
+    looked = CopyCandidate(
         len(content), lambda offset, count: content[offset : offset + count], is_new=True
     )
     if waits:
         with pytest.raises(RetryLater):
-            origin_of(Files([log, copy]), copy, looked)
+            find_origin(TrackedFiles([log, copy]), copy, looked)
     else:
-        assert origin_of(Files([log, copy]), copy, looked) is None
+        assert find_origin(TrackedFiles([log, copy]), copy, looked) is None
     if not shrinks:
-        assert origin_of(Files([log, copy]), copy, looked._replace(is_new=False)) is None, (
-            "not for ever"
-        )
+        assert (
+            find_origin(TrackedFiles([log, copy]), copy, looked._replace(is_new=False)) is None
+        ), "not for ever"
 
 
 def test_a_file_that_was_rotated_does_not_wait_for_what_the_next_will_hold(tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ def test_a_file_that_was_rotated_does_not_wait_for_what_the_next_will_hold(tmp_p
         )
     log, rotated = followed(tmp_path / "app.log", 0, 0), followed(tmp_path / "app.log.1", 0, 0)
     content = lines(40)
-    looked = Looked(
+    looked = CopyCandidate(
         len(content), lambda offset, count: content[offset : offset + count], is_new=True
     )
-    assert origin_of(Files([log, rotated]), rotated, looked) is None
+    assert find_origin(TrackedFiles([log, rotated]), rotated, looked) is None

@@ -18,7 +18,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
 from hourmark_producer.files import waits
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.files.identity import FileIdentity, identify
 
 
 def narrow(host: Host) -> None:
@@ -105,7 +105,7 @@ def test_without_birth_times_a_deleted_file_and_its_successor_never_share_ids(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "DELETED_LINGER_S", 0.0)
-    fixed = Identity(1, 1, 0)
+    fixed = FileIdentity(1, 1, 0)
     host.identify = lambda _: fixed
     with host.running(lines(10)) as tailer:
         recorder.wait_stored(1)

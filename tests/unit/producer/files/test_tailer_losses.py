@@ -16,8 +16,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark_producer.counters import Loss
-from hourmark_producer.files.examination import Look, look_into
-from hourmark_producer.files.tracked_file import Position
+from hourmark_producer.files.examination import Examination, examine
+from hourmark_producer.files.tracked_file import FilePosition
 from hourmark_producer.tailer import Tailer
 
 LINE = len(lines(1))
@@ -194,14 +194,14 @@ def test_what_was_truncated_between_a_look_and_the_first_read_comes_once(
 ) -> None:
     done = list[bool]()
 
-    def then_truncated(descriptor: int, position: Position) -> Look:
-        look = look_into(descriptor, position)
+    def then_truncated(descriptor: int, position: FilePosition) -> Examination:
+        look = examine(descriptor, position)
         if not done:
             done.append(True)
             overwrite(host.app, lines(200, 1000))
         return look
 
-    monkeypatch.setattr("hourmark_producer.send.file_shipper.look_into", then_truncated)
+    monkeypatch.setattr("hourmark_producer.send.file_shipper.examine", then_truncated)
     summary = host.drain(lines(100))
     assert recorder.text() == lines(200, 1000)
     assert summary.unknown_losses == 1

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from hourmark_producer.files.fingerprints import (
     ANCHOR_BYTES,
-    Judgement,
     Shrink,
-    Verdict,
-    are_alike,
-    judge,
+    ShrinkJudgement,
+    ShrinkVerdict,
+    are_lines_equal,
+    judge_shrinks,
     next_anchor,
 )
 
@@ -20,38 +20,40 @@ from hourmark_producer.files.fingerprints import (
 @pytest.mark.parametrize(
     ("shrinks", "verdict", "lost"),
     [
-        ([], Verdict.SAME, 0),
+        ([], ShrinkVerdict.SAME, 0),
         (
             [Shrink(100, 49, False)],
-            Verdict.REPLACED,
+            ShrinkVerdict.REPLACED,
             50,
         ),  # below the position: what was unread is lost
         (
             [Shrink(100, 500, True)],
-            Verdict.REPLACED,
+            ShrinkVerdict.REPLACED,
             50,
         ),  # other bytes before the position, whatever the size
         (
             [Shrink(100, 60, False)],
-            Verdict.SHORTENED,
+            ShrinkVerdict.SHORTENED,
             40,
         ),  # cut off behind the position: only the difference is lost
-        ([Shrink(50, 0, False)], Verdict.REPLACED, 0),  # all was read
+        ([Shrink(50, 0, False)], ShrinkVerdict.REPLACED, 0),  # all was read
         (
             [Shrink(50, 0, False), Shrink(45, 0, False)],
-            Verdict.REPLACED,
+            ShrinkVerdict.REPLACED,
             45,
         ),  # the second destroyed what nobody had read
-        ([Shrink(100, 60, False), Shrink(70, 0, False)], Verdict.REPLACED, 40 + 20),
+        ([Shrink(100, 60, False), Shrink(70, 0, False)], ShrinkVerdict.REPLACED, 40 + 20),
         (
             [Shrink(100, 0, False), Shrink(30, 10, False), Shrink(20, 5, True)],
-            Verdict.REPLACED,
+            ShrinkVerdict.REPLACED,
             50 + 20 + 20,
         ),
     ],
 )
-def test_what_each_shrink_destroyed(shrinks: list[Shrink], verdict: Verdict, lost: int) -> None:
-    assert judge(50, shrinks) == Judgement(verdict, lost)
+def test_what_each_shrink_destroyed(
+    shrinks: list[Shrink], verdict: ShrinkVerdict, lost: int
+) -> None:
+    assert judge_shrinks(50, shrinks) == ShrinkJudgement(verdict, lost)
 
 
 @given(st.binary(max_size=ANCHOR_BYTES), st.lists(st.binary(max_size=600), max_size=5))
@@ -75,4 +77,4 @@ def test_the_anchor_is_the_last_bytes_read(before: bytes, bodies: list[bytes]) -
 def test_lines_that_are_one_line_over_and_over_tell_nothing(
     head: bytes, anchor: bytes, alike: bool
 ) -> None:
-    assert are_alike(head, anchor) is alike
+    assert are_lines_equal(head, anchor) is alike

@@ -8,13 +8,13 @@ from pathlib import Path
 from tests.support.clock import FakeClock
 
 from hourmark_producer.files import compressed
-from hourmark_producer.files.compressed import Unfinished
+from hourmark_producer.files.compressed import UnfinishedFiles
 
 
 def test_time_counts_from_its_last_change(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "app.log.1.gz"
     path.write_bytes(b"half")
-    known = Unfinished(clock)
+    known = UnfinishedFiles(clock)
     assert known.unchanged_s(path.stat()) == 0
     clock.sleep(3)
     assert known.unchanged_s(path.stat()) == 3
@@ -27,7 +27,7 @@ def test_time_counts_from_its_last_change(tmp_path: Path) -> None:
 
 def test_few_are_remembered(tmp_path: Path) -> None:
     clock = FakeClock()
-    known = Unfinished(clock)
+    known = UnfinishedFiles(clock)
     paths = [tmp_path / str(number) for number in range(compressed._KNOWN_MAX + 1)]
     for path in paths:
         path.touch()

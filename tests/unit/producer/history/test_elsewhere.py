@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 from tests.support.tailer.host import lines
 
-from hourmark_producer.checkpoint.archives import depart
+from hourmark_producer.checkpoint.archives import save_departed
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.tracked_file import Files, Place, Position, Progress, TrackedFile
-from hourmark_producer.history.elsewhere import Elsewhere
+from hourmark_producer.files.identity import FileIdentity
+from hourmark_producer.files.tracked_file import (
+    FileLocation,
+    FilePosition,
+    FileProgress,
+    TrackedFile,
+    TrackedFiles,
+)
+from hourmark_producer.history.lost_content import LostContentFinder
 
 HEAD = lines(50)[:HEAD_BYTES]
 ALIKE = b"one line\n" * 50
@@ -27,10 +33,12 @@ def followed(
     source: str = "app",
     suspected: Path | None = None,
 ) -> TrackedFile:
-    position = Position(head=head, offset=offset, size_seen=offset)
-    place = Place(source, f"/logs/app.log.{number}", str(suspected or f"/logs/app.log.{number}"))
-    identity = Identity(1, number, number)
-    progress = Progress(position=position)
+    position = FilePosition(head=head, offset=offset, size_seen=offset)
+    place = FileLocation(
+        source, f"/logs/app.log.{number}", str(suspected or f"/logs/app.log.{number}")
+    )
+    identity = FileIdentity(1, number, number)
+    progress = FileProgress(position=position)
     return TrackedFile(
         file_id=f"file-{number}",
         identity=identity,
@@ -48,26 +56,29 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 def test_a_file_accounts_for_one_content(checkpoint: Checkpoint) -> None:
     log = followed(0)
-    search = Elsewhere(
-        Files([log, followed(1, offset=700), followed(2, offset=500)]), checkpoint
-    ).of(log)
-    assert not search.was_asked
+    search = LostContentFinder(
+        TrackedFiles([log, followed(1, offset=700), followed(2, offset=500)]), checkpoint
+    ).search_for(log)
+    assert not search.was_used
     assert [search(HEAD, 0) for _ in range(3)] == [700, 500, 0]
-    assert search.was_asked
+    assert search.was_used
 
 
 def test_what_was_read_in_generations_before_or_is_over_counts(checkpoint: Checkpoint) -> None:
     log, other = followed(0), followed(1, head=b"")
-    other.former, other.older = Position(head=HEAD, offset=300), (Position(head=HEAD, offset=200),)
-    checkpoint.commit(depart(Position(head=HEAD, offset=100, anchor=HEAD[:100])))
-    search = Elsewhere(Files([log, other]), checkpoint).of(log)
+    other.former, other.older = (
+        FilePosition(head=HEAD, offset=300),
+        (FilePosition(head=HEAD, offset=200),),
+    )
+    checkpoint.commit(save_departed(FilePosition(head=HEAD, offset=100, anchor=HEAD[:100])))
+    search = LostContentFinder(TrackedFiles([log, other]), checkpoint).search_for(log)
     assert [search(HEAD, 0) for _ in range(4)] == [300, 200, 100, 0]
 
 
 def test_what_is_over_and_was_one_line_without_its_end_was_not_read(checkpoint: Checkpoint) -> None:
     log = followed(0)
-    checkpoint.commit(depart(Position(), (HEAD, 1000)))
-    assert Elsewhere(Files([log]), checkpoint).of(log)(HEAD, 0) == 0
+    checkpoint.commit(save_departed(FilePosition(), (HEAD, 1000)))
+    assert LostContentFinder(TrackedFiles([log]), checkpoint).search_for(log)(HEAD, 0) == 0
 
 
 def test_an_archive_that_is_to_be_looked_into_counts_if_it_begins_so(
@@ -78,10 +89,10 @@ def test_an_archive_that_is_to_be_looked_into_counts_if_it_begins_so(
         path.write_bytes(gzip.compress(content))
     paths[2].write_bytes(paths[2].read_bytes()[:-12])  # cut off
     log = followed(0)
-    files = Files(
+    files = TrackedFiles(
         [log, *(followed(number, head=b"", suspected=path) for number, path in enumerate(paths, 1))]
     )
-    search = Elsewhere(files, checkpoint).of(log)
+    search = LostContentFinder(files, checkpoint).search_for(log)
     assert search(HEAD, 0) == len(lines(50))
     assert search(lines(50, 1000)[:HEAD_BYTES], 0) == 0
 
@@ -96,30 +107,30 @@ def test_what_anything_may_begin_with_is_nowhere(
         path = tmp_path / "app.log.9.gz"
         path.write_bytes(gzip.compress(content))
         log = followed(0)
-        files = Files(
+        files = TrackedFiles(
             [
                 log,
                 followed(1, head=content[:HEAD_BYTES], offset=700),
                 followed(9, head=b"", suspected=path),
             ]
         )
-        assert Elsewhere(files, checkpoint).of(log)(head, 0) == 0
+        assert LostContentFinder(files, checkpoint).search_for(log)(head, 0) == 0
 
 
 def test_files_of_other_sources_do_not_count(checkpoint: Checkpoint) -> None:
     log = followed(0)
     assert (
-        Elsewhere(Files([log, followed(1, offset=700, source="other")]), checkpoint).of(log)(
-            HEAD, 0
-        )
+        LostContentFinder(
+            TrackedFiles([log, followed(1, offset=700, source="other")]), checkpoint
+        ).search_for(log)(HEAD, 0)
         == 0
     )
 
 
 def test_a_few_more_looks_are_waited_for(checkpoint: Checkpoint) -> None:
     log = followed(0)
-    files = Files([log])
-    elsewhere, waited = Elsewhere(files, checkpoint), 0
-    while elsewhere.may_come(log):
+    files = TrackedFiles([log])
+    elsewhere, waited = LostContentFinder(files, checkpoint), 0
+    while elsewhere.may_be_found_later(log):
         waited, files.looks = waited + 1, files.looks + 1
     assert waited == 3

@@ -15,9 +15,9 @@ from tests.support.waiting import wait_for
 from hourmark.config.groups import TailedSource
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark_producer.checkpoint.books import Balance
+from hourmark_producer.checkpoint.books import SourceBalance
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
-from hourmark_producer.files.patterns import is_named_by
+from hourmark_producer.files.patterns import matches_any_glob
 from hourmark_producer.history import beginnings
 from hourmark_producer.settings import validate_settings
 
@@ -32,7 +32,7 @@ def say(host: Host, **settings: Any) -> None:
     ]
 
 
-def kept(host: Host) -> Balance:
+def kept(host: Host) -> SourceBalance:
     with host.tailer() as (tailer, _):
         return tailer.balances()["app"]
 
@@ -289,8 +289,8 @@ def test_what_is_left_out_is_opened_once(host: Host, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_exclude_names(path: str, glob: str, is_named: bool) -> None:
-    assert is_named_by(path, [glob]) is is_named
-    assert not is_named_by(path, [])
+    assert matches_any_glob(path, [glob]) is is_named
+    assert not matches_any_glob(path, [])
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_wrong_settings_are_named(settings: dict[str, Any], named: str) -> None:
     "read_from", ["start", "end", "2026-11-01T00:00:00Z", "2026-11-01T01:00:00+01:00"]
 )
 def test_right_settings_are_taken(read_from: str) -> None:
-    beginnings.check(
+    beginnings.check_source(
         TailedSource(name="app", paths=["/a"], read_from=read_from, exclude=["*.x", "/a/**"]),
         "here",
     )

@@ -11,8 +11,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark_producer.files.tracked_file import Files, TrackedFile
-from hourmark_producer.history.copies import Looked, Origin, origin_of
+from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
+from hourmark_producer.history.copies import CopyCandidate, CopyOrigin, find_origin
 
 
 def test_copytruncate_does_not_duplicate_everything_though_the_copy_matches(
@@ -289,13 +289,13 @@ def test_a_copy_that_is_begun_while_it_is_looked_at(
     copy = host.logs / "app.log.1"
     copy.touch()
 
-    def slow(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
-        origin = origin_of(files, file, looked)
+    def slow(files: TrackedFiles, file: TrackedFile, looked: CopyCandidate) -> CopyOrigin | None:
+        origin = find_origin(files, file, looked)
         if looked.size == 0 and file.place.seen_at == str(copy):
             copy.write_bytes(lines(100))
         return origin
 
-    monkeypatch.setattr("hourmark_producer.send.file_shipper.origin_of", slow)
+    monkeypatch.setattr("hourmark_producer.send.file_shipper.find_origin", slow)
     with host.running():
         wait_for(lambda: copy.stat().st_size > 0, "it is looked at")
         host.append(lines(10, 5000))
@@ -412,7 +412,7 @@ def test_what_a_copy_holds_that_was_deleted_while_it_was_held_open_is_no_loss(
         shutil.copyfile(host.app, copy)
         wait_for(lambda: len(tailer.files) == 2, "the copy is followed")
         host.append(lines(10, 500))
-        (log,) = tailer.files.first_seen_at(str(host.app))
+        (log,) = tailer.files.with_name(str(host.app))
         wait_for(lambda: log.observed.size == len(lines(510)), "it grew, and that was seen")
         os.truncate(host.app, 0)
         copy.unlink()

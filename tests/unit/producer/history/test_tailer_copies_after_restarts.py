@@ -19,7 +19,7 @@ from hourmark.config.groups import TailedSource
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.files import waits
 from hourmark_producer.files.identity import identify
-from hourmark_producer.files.tracked_file import Position
+from hourmark_producer.files.tracked_file import FilePosition
 from hourmark_producer.history import remainders
 
 
@@ -205,7 +205,7 @@ def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_an
         with host.tailer() as (_, checkpoint):
             (file,) = checkpoint.files()
             before = file.progress.position
-            anew = Position(generation=before.generation + 1)
+            anew = FilePosition(generation=before.generation + 1)
             checkpoint.commit(
                 [
                     changes.save_position(file.file_id, anew),
@@ -213,17 +213,21 @@ def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_an
                 ]
             )
             checkpoint.commit(
-                [changes.note_void(file.file_id, dataclasses.replace(before, offset=64))]
+                [
+                    changes.save_former_if_current(
+                        file.file_id, dataclasses.replace(before, offset=64)
+                    )
+                ]
             )
             assert checkpoint.files()[0].former == dataclasses.replace(
-                Position(),
+                FilePosition(),
                 generation=before.generation,
                 offset=before.offset,
                 anchor=before.anchor,
                 head=before.head,
                 marks=before.marks,
             )
-            checkpoint.commit([changes.note_void(file.file_id, anew)])
+            checkpoint.commit([changes.save_former_if_current(file.file_id, anew)])
             assert checkpoint.files()[0].former == anew
 
 
@@ -267,10 +271,10 @@ def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
 def test_a_packed_file_is_renamed_while_it_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = remainders.packed_places
+    listed = remainders.find_compressed_candidates
     stale = iter([{"app.log.1.gz": 1}])
     monkeypatch.setattr(
-        "hourmark_producer.history.remainders.packed_places",
+        "hourmark_producer.history.remainders.find_compressed_candidates",
         lambda file, paths: next(stale, None) or listed(file, paths),
     )
     with recording() as recorder:
@@ -369,9 +373,12 @@ def test_a_rotation_gives_a_packed_file_the_name_of_another_while_it_is_looked_f
         older.write_bytes(gzip.compress(host.app.read_bytes()))
         newer.write_bytes(gzip.compress(lines(10, 1000)))
         host.app.unlink()
-        listed, before = remainders.packed_places, iter([{str(newer): older.stat().st_ino}])
+        listed, before = (
+            remainders.find_compressed_candidates,
+            iter([{str(newer): older.stat().st_ino}]),
+        )
         monkeypatch.setattr(
-            "hourmark_producer.history.remainders.packed_places",
+            "hourmark_producer.history.remainders.find_compressed_candidates",
             lambda file, paths: next(before, None) or listed(file, paths),
         )
         summary = host.drain()

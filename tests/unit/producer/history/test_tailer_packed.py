@@ -128,7 +128,7 @@ def test_a_file_that_was_read_to_its_end_before_the_look_that_found_it_was_over(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
-        killed.setattr("hourmark_producer.watch.scanner.keep_accounts", lambda *_: None)
+        killed.setattr("hourmark_producer.watch.scanner.save_changed_accounts", lambda *_: None)
         host.drain(lines(100))
     host.append(lines(10, 100))
     pack(host)

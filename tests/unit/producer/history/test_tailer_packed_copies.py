@@ -13,11 +13,11 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.cut.lines import Cut
-from hourmark_producer.files.remainder import Rest
+from hourmark_producer.cut.lines import RangeCut
+from hourmark_producer.files.remainder import Remainder
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.remainders import Rests
+from hourmark_producer.history.remainders import RemainderFinder
 
 UNREAD = lines(500)
 ITS_OWN = lines(50, 5000)
@@ -30,16 +30,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def let_the_copy_be_over_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the log looks into what it was packed into."""
-    next_cut = Rests.next_cut
+    next_cut = RemainderFinder.next_cut
 
-    def in_order(rests: Rests, file: TrackedFile, rest: Rest) -> Cut | None:
+    def in_order(rests: RemainderFinder, file: TrackedFile, rest: Remainder) -> RangeCut | None:
         if rest.truncated_at is not None and any(
             other.place.path.endswith(".1") for other in rests.files
         ):
             raise RetryLater("the other comes first")
         return next_cut(rests, file, rest)
 
-    monkeypatch.setattr(Rests, "next_cut", in_order)
+    monkeypatch.setattr(RemainderFinder, "next_cut", in_order)
 
 
 def truncate_while_services_are_away(
@@ -95,7 +95,7 @@ def test_a_log_that_is_gone_does_not_wait_for_the_copy_of_what_it_held_last(
         os.truncate(host.app, 0)
         wait_for(lambda: "is a copy of" in caplog.text, "the copy is passed over")
         host.append(ITS_OWN)
-        (log,) = tailer.files.first_seen_at(str(host.app))
+        (log,) = tailer.files.with_name(str(host.app))
         wait_for(lambda: log.observed.size == len(ITS_OWN), "what it holds now is seen")
     recorder.behaviour = lambda _: 200
     (host.logs / "app.log.1").rename(host.logs / "app.log.2")

@@ -32,14 +32,14 @@ def test_a_file_is_remembered_until_what_may_be_its_copy_was_looked_into(
         inode = host.app.stat().st_ino
         host.app.with_name("app.log.1").write_bytes(host.app.read_bytes())
         take_inode(host.app, inode)
-        until_s, ask = time.monotonic() + 1.0, copies.origin_of
+        until_s, ask = time.monotonic() + 1.0, copies.find_origin
 
         def late(*given: Any) -> Any:
             if time.monotonic() < until_s:
                 raise OSError(errno.EIO, "the disk is slow")
             return ask(*given)
 
-        monkeypatch.setattr(file_shipper, "origin_of", late)
+        monkeypatch.setattr(file_shipper, "find_origin", late)
         with host.running():
             wait_for(lambda: time.monotonic() > until_s, "the disk is quick again")
             host.append(lines(100, 200))

@@ -19,8 +19,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailerSettings as TailerConfig
-from hourmark_producer.checkpoint.books import Balance
-from hourmark_producer.conditions import Throttle
+from hourmark_producer.checkpoint.books import SourceBalance
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Losses
 from hourmark_producer.report.metrics import TailerMetrics, render_tailer_metrics
 from hourmark_producer.report.probes import TailerHealth, serve_probes
@@ -28,7 +28,7 @@ from hourmark_producer.send.services import ServiceStatus
 
 NUMBERS = TailerMetrics(
     balances={
-        'a"\\\n': Balance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)
+        'a"\\\n': SourceBalance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)
     },
     losses={'a"\\\n': Losses(5, 7)},
     files={'a"\\\n': 9},
@@ -170,7 +170,7 @@ def test_it_is_not_well_while_the_checkpoint_cannot_be_written(
 
 def test_a_standstill_of_scans_is_told() -> None:
     clock = FakeClock()
-    health = TailerHealth(clock, Throttle(clock), 60)
+    health = TailerHealth(clock, ConditionLog(clock), 60)
     clock.advance(61)
     assert len(health.unhealthy_reasons()) == 3
     health.record_scan(0, waiting=False)

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.cli import root
 from hourmark.errors import UsageError
-from hourmark_producer.checkpoint.peek import peek
+from hourmark_producer.checkpoint.read_only import read_snapshot
 from hourmark_producer.report import snapshot
 
 
@@ -186,7 +186,7 @@ def test_one_that_may_not_be_read_is_told(host: Host) -> None:
     path = host.state / "checkpoint.sqlite"
     path.chmod(0)
     with pytest.raises(UsageError, match="may not be read by this user"):
-        peek(path)
+        read_snapshot(path)
 
 
 def test_options_of_following_are_refused_with_it(host: Host, tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.cli import root
-from hourmark_producer.checkpoint.peek import KnownFile, Spooled
+from hourmark_producer.checkpoint.read_only import CheckpointedFile, UnacknowledgedRange
 from hourmark_producer.report.trace import TraceStage, determine_stage, find_line_offset
 
 LINE_BYTES = len(lines(1))
 
 
-def known(*, offset: int, spooled: tuple[Spooled, ...] = ()) -> KnownFile:
-    return KnownFile("f", "app", "/a", "/a", False, 1, offset, 100, 1, 2, spooled)
+def known(*, offset: int, spooled: tuple[UnacknowledgedRange, ...] = ()) -> CheckpointedFile:
+    return CheckpointedFile("f", "app", "/a", "/a", False, 1, offset, 100, 1, 2, spooled)
 
 
 @pytest.mark.parametrize(
@@ -42,28 +42,34 @@ def known(*, offset: int, spooled: tuple[Spooled, ...] = ()) -> KnownFile:
         (known(offset=50), None, 100, False, TraceStage.NO_SUCH_LINE),
         (known(offset=50), 10, 49, False, TraceStage.TRUNCATED),
         (
-            known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
+            known(
+                offset=50, spooled=(UnacknowledgedRange(1, 20, 30), UnacknowledgedRange(1, 40, 50))
+            ),
             19,
             100,
             False,
             TraceStage.ACKNOWLEDGED,
         ),
         (
-            known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
+            known(
+                offset=50, spooled=(UnacknowledgedRange(1, 20, 30), UnacknowledgedRange(1, 40, 50))
+            ),
             20,
             100,
             True,
             TraceStage.SPOOLED,
         ),
         (
-            known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
+            known(
+                offset=50, spooled=(UnacknowledgedRange(1, 20, 30), UnacknowledgedRange(1, 40, 50))
+            ),
             50,
             100,
             False,
             TraceStage.NOT_READ,
         ),
         (
-            known(offset=50, spooled=(Spooled(0, 20, 50),)),
+            known(offset=50, spooled=(UnacknowledgedRange(0, 20, 50),)),
             20,
             100,
             False,
@@ -72,7 +78,7 @@ def known(*, offset: int, spooled: tuple[Spooled, ...] = ()) -> KnownFile:
     ],
 )
 def test_a_place_decides(
-    file: KnownFile | None, offset: int | None, size: int, skipped: bool, stage: TraceStage
+    file: CheckpointedFile | None, offset: int | None, size: int, skipped: bool, stage: TraceStage
 ) -> None:
     assert determine_stage(file, offset, size, skipped=skipped) is stage
 

@@ -15,21 +15,21 @@ from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
 from hourmark.records.ranges import ByteRange
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     NEVER,
-    Account,
-    Observation,
-    Outgoing,
-    Place,
-    Position,
-    Progress,
-    Seen,
+    FileAccount,
+    FileLocation,
+    FileObservation,
+    FilePosition,
+    FileProgress,
+    ScanResult,
+    SpooledRange,
     TrackedFile,
 )
 from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpClaim
 from hourmark_producer.tailer import Tailer
-from hourmark_producer.watch.scanner import Scanner
+from hourmark_producer.watch.scanner import FileScanner
 
 RANGE = ByteRange(
     host_id="0" * 32,
@@ -46,17 +46,19 @@ RANGE = ByteRange(
 )
 
 
-def observed(size: int) -> Observation:
-    return Observation(size=size, mtime_ns=0, account=Account(size), base_s=0.0)
+def observed(size: int) -> FileObservation:
+    return FileObservation(size=size, mtime_ns=0, account=FileAccount(size), base_s=0.0)
 
 
 def tracked(size: int, **progress: object) -> TrackedFile:
     file = TrackedFile(
-        file_id="1" * 32, identity=Identity(1, 1, 1), place=Place("app", "/app.log", "/app.log")
+        file_id="1" * 32,
+        identity=FileIdentity(1, 1, 1),
+        place=FileLocation("app", "/app.log", "/app.log"),
     )
     file.observed = observed(size)
     file.due = 1
-    file.progress = dataclasses.replace(Progress(examined_scan=1), **progress)  # type: ignore[arg-type]
+    file.progress = dataclasses.replace(FileProgress(examined_scan=1), **progress)  # type: ignore[arg-type]
     return file
 
 
@@ -64,23 +66,23 @@ def in_flight(size: int, *, acknowledged: bool = False) -> TrackedFile:
     """Read to 150; the range that ends there is on its way, or its answer has come."""
     return tracked(
         size,
-        position=Position(offset=150),
+        position=FilePosition(offset=150),
         quiet_to=150,
-        in_flight=(Outgoing(1, RANGE, acknowledged=acknowledged),),
+        in_flight=(SpooledRange(1, RANGE, acknowledged=acknowledged),),
     )
 
 
 @pytest.mark.parametrize(
     ("file", "met"),
     [
-        (tracked(100, position=Position(offset=100), quiet_to=100), True),
+        (tracked(100, position=FilePosition(offset=100), quiet_to=100), True),
         (
-            tracked(100, position=Position(offset=90), quiet_to=100),
+            tracked(100, position=FilePosition(offset=90), quiet_to=100),
             True,
         ),  # an unterminated last line
-        (tracked(100, position=Position(offset=90), quiet_to=99), False),
+        (tracked(100, position=FilePosition(offset=90), quiet_to=99), False),
         (
-            tracked(100, position=Position(offset=100), quiet_to=100, examined_scan=0),
+            tracked(100, position=FilePosition(offset=100), quiet_to=100, examined_scan=0),
             False,
         ),  # not looked at since
         (in_flight(100), True),  # behind the target
@@ -94,7 +96,7 @@ def test_when_a_file_is_read_up_to_its_target(file: TrackedFile, met: bool) -> N
 
 
 def test_a_file_that_is_gone_still_waits_for_its_last_range() -> None:
-    file = tracked(0, in_flight=(Outgoing(1, RANGE),))
+    file = tracked(0, in_flight=(SpooledRange(1, RANGE),))
     file.retired, file.observed = True, NEVER
     assert not AcknowledgmentTarget.from_file(file).is_met()
     file.progress = dataclasses.replace(file.progress, in_flight=())
@@ -111,7 +113,9 @@ def test_an_attempt_is_kept_until_it_succeeds_and_given_up_when_it_cannot() -> N
     file.observed, file.due = observed(200), 3
     claim.start_attempt({"a": 3000}, [AcknowledgmentTarget.from_file(file)])
     assert claim.service_time_ms("a") == 1000
-    file.progress = dataclasses.replace(file.progress, position=Position(generation=1))  # truncated
+    file.progress = dataclasses.replace(
+        file.progress, position=FilePosition(generation=1)
+    )  # truncated
     claim.start_attempt({"a": 4000}, [])
     assert claim.service_time_ms("a") == 4000
 
@@ -253,9 +257,9 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
 ) -> None:
     now, before, claimed = [0], dict[int, int](), dict[int, int]()
     recorder.clock = lambda: now[0]
-    scan, begin = Scanner.scan, CaughtUpClaim.start_attempt
+    scan, begin = FileScanner.scan, CaughtUpClaim.start_attempt
 
-    def slow_scan(self: Scanner, number: int) -> Seen:
+    def slow_scan(self: FileScanner, number: int) -> ScanResult:
         before[number] = now[0]
         seen = scan(self, number)
         now[0] += 1000
@@ -271,7 +275,7 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
         claimed[max(before)] = readings_ms[recorder.url]  # of the scan that has just ended
         begin(self, readings_ms, targets, at_s)
 
-    monkeypatch.setattr(Scanner, "scan", slow_scan)
+    monkeypatch.setattr(FileScanner, "scan", slow_scan)
     monkeypatch.setattr(CaughtUpClaim, "start_attempt", noted)
     running: list[Tailer] = []
     with host.tailer() as (tailer, _):

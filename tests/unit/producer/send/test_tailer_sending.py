@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed, lose
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed, add_loss
 from hourmark_producer.counters import Loss, Losses
 from hourmark_producer.send.client import DeliveryServiceClient, RequestRefused, ServiceUnavailable
 from hourmark_producer.send.senders import retry_delay_s
@@ -168,9 +168,9 @@ def test_a_full_database_changes_nothing_and_says_so(host: Host) -> None:
     with host.tailer() as (_, checkpoint):
         checkpoint._db.execute("PRAGMA max_page_count = 10")
         with pytest.raises(CheckpointFailed, match="full"):
-            checkpoint.commit([*lose(one), too_large])
+            checkpoint.commit([*add_loss(one), too_large])
         assert checkpoint.losses() == {}
-        checkpoint.commit(lose(one))
+        checkpoint.commit(add_loss(one))
         assert checkpoint.losses() == {"app": Losses(1, 0)}
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hourmark_producer.watch import hints as module
-from hourmark_producer.watch.hints import Hinted, Hints
+from hourmark_producer.watch import inotify as module
+from hourmark_producer.watch.inotify import FolderNotifications, InotifyWatcher
 
-NOTHING = Hinted(set(), moved=False)
+NOTHING = FolderNotifications(set(), moved=False)
 
 
 @pytest.fixture
-def hints() -> Iterator[Hints]:
-    hints = Hints()
+def hints() -> Iterator[InotifyWatcher]:
+    hints = InotifyWatcher()
     yield hints
     hints.close()
 
@@ -26,20 +26,20 @@ def append(path: Path) -> None:
         file.write(b"x")
 
 
-def test_a_write_names_its_file_and_nothing_moved(hints: Hints, tmp_path: Path) -> None:
+def test_a_write_names_its_file_and_nothing_moved(hints: InotifyWatcher, tmp_path: Path) -> None:
     log = tmp_path / "a \udcff.log"
     append(log)
     assert hints.watch({str(tmp_path)})
     assert not hints.watch({str(tmp_path)}), "it is watched already"
     assert hints.take() == NOTHING
     append(log)
-    assert hints.take() == Hinted({str(log)}, moved=False)
+    assert hints.take() == FolderNotifications({str(log)}, moved=False)
     os.truncate(log, 0)
-    assert hints.take() == Hinted({str(log)}, moved=False)
+    assert hints.take() == FolderNotifications({str(log)}, moved=False)
     assert hints.take() == NOTHING
 
 
-def test_names_that_come_go_and_change_are_hinted(hints: Hints, tmp_path: Path) -> None:
+def test_names_that_come_go_and_change_are_hinted(hints: InotifyWatcher, tmp_path: Path) -> None:
     hints.watch({str(tmp_path)})
     log = tmp_path / "a.log"
     log.touch()
@@ -51,7 +51,7 @@ def test_names_that_come_go_and_change_are_hinted(hints: Hints, tmp_path: Path) 
 
 
 def test_a_folder_that_is_moved_away_or_removed_is_watched_again_where_it_comes_back(
-    hints: Hints, tmp_path: Path
+    hints: InotifyWatcher, tmp_path: Path
 ) -> None:
     folder = tmp_path / "logs"
     for leave in (lambda: folder.rename(tmp_path / "old"), folder.rmdir):
@@ -68,7 +68,7 @@ def test_a_folder_that_is_moved_away_or_removed_is_watched_again_where_it_comes_
 
 
 def test_a_folder_of_two_names_is_hinted_by_both_until_neither_is_wanted(
-    hints: Hints, tmp_path: Path
+    hints: InotifyWatcher, tmp_path: Path
 ) -> None:
     folder, link = tmp_path / "logs", tmp_path / "link"
     folder.mkdir()
@@ -86,7 +86,10 @@ def test_a_folder_of_two_names_is_hinted_by_both_until_neither_is_wanted(
 
 
 def test_past_the_limit_the_rest_is_polled_and_that_is_said_once(
-    hints: Hints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hints: InotifyWatcher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(module, "FOLDERS_MAX", 1)
     folders = [tmp_path / name for name in ("a", "b")]
@@ -100,7 +103,7 @@ def test_past_the_limit_the_rest_is_polled_and_that_is_said_once(
     assert caplog.text.count("max_user_watches") == 1
 
 
-def test_events_that_were_lost_ask_for_a_full_look(hints: Hints, tmp_path: Path) -> None:
+def test_events_that_were_lost_ask_for_a_full_look(hints: InotifyWatcher, tmp_path: Path) -> None:
     logs = [tmp_path / f"{number}.log" for number in (0, 1)]
     for log in logs:
         log.touch()

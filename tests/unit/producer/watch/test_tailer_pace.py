@@ -14,8 +14,8 @@ from tests.support.waiting import wait_for
 from hourmark.config.groups import TailedSource
 from hourmark_producer.tailer import Tailer
 from hourmark_producer.watch import pace
-from hourmark_producer.watch.hints import Hints
-from hourmark_producer.watch.pace import Pace
+from hourmark_producer.watch.inotify import InotifyWatcher
+from hourmark_producer.watch.pace import ScanPace
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hints, "_opened", lambda _: None)
+    monkeypatch.setattr(InotifyWatcher, "_opened", lambda _: None)
 
 
 def is_paced(tailer: Tailer) -> bool:
@@ -45,11 +45,11 @@ def settled(recorder: Recorder, tailer: Tailer) -> None:
     wait_for(lambda: is_paced(tailer), "full looks are rare")
 
 
-def looks(monkeypatch: pytest.MonkeyPatch, cost_s: float) -> tuple[Pace, FakeClock]:
+def looks(monkeypatch: pytest.MonkeyPatch, cost_s: float) -> tuple[ScanPace, FakeClock]:
     """A pace after a look that took so much CPU."""
     clock, cpu = FakeClock(), iter([0.0, 0.0, cost_s])
     monkeypatch.setattr(time, "thread_time", lambda: next(cpu))
-    made = Pace(clock, 0.5)
+    made = ScanPace(clock, 0.5)
     made.begin()
     made.end(is_urgent=False)
     return made, clock

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 from hourmark_producer.files import examination, waits
 from hourmark_producer.files.examination import content_end
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.tracked_file import Position
+from hourmark_producer.files.tracked_file import FilePosition
 
 LINE = len(lines(1))
 
@@ -168,7 +168,7 @@ def test_a_head_never_holds_nuls_in_whose_place_a_line_was_written_since(
 
     monkeypatch.setattr(examination, "read_at", read_before_it_is_written)
     with path.open("rb") as file:
-        look = examination.look_into(file.fileno(), Position())
+        look = examination.examine(file.fileno(), FilePosition())
     assert (look.size, look.found.head) == (2 * LINE, lines(2))
 
 

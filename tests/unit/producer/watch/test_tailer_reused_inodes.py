@@ -14,7 +14,7 @@ import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
-from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.identity import FileIdentity
 
 
 def dangling_link(path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_file_with_another_birth_time_is_known_by_inode_and_content(
     host.drain(lines(20))
     born = host.identify
 
-    def copied_up(descriptor: int) -> Identity:
+    def copied_up(descriptor: int) -> FileIdentity:
         return born(descriptor)._replace(birth_ns=born(descriptor).birth_ns + 1)
 
     host.identify = copied_up

@@ -18,7 +18,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.report.summary import RunSummary
 
 
@@ -204,7 +204,7 @@ def test_what_another_source_matches_is_that_sources(host: Host, recorder: Recor
 
 
 def test_without_birth_times_the_last_write_tells(narrow: Host, recorder: Recorder) -> None:
-    narrow.identify = lambda descriptor: Identity(*identify(descriptor)[:2], 0)
+    narrow.identify = lambda descriptor: FileIdentity(*identify(descriptor)[:2], 0)
     narrow.drain(lines(100))
     rotate_twice(narrow)
     assert narrow.drain(lines(10, 5000)).lost_bytes == 0

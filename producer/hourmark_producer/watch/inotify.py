@@ -1,14 +1,12 @@
-"""Hints of the kernel (inotify) that something was written, made or renamed in a folder.
+"""Notifications from inotify(7) that something in a folder was written, created or renamed.
 
-Never the truth.
+They are hints and never complete: writes through mmap, writes of other machines on a network file
+system, targets of links in unwatched folders, and events after a queue overflow are missing.
+Polling finds everything; hints only tell what to scan earlier. Each folder needs one watch, however
+many files it contains. Folders beyond the system's limit (fs.inotify.max_user_watches) are only
+polled.
 
-What they miss: writes through mmap, writes of other machines on a network file system, what a link
-leads to that nobody watches, and all that came while the queue was full. So polling finds
-everything, and hints only say where to look earlier. A folder is one watch, however many files are
-in it; where the system grants no more watches (fs.inotify.max_user_watches), the rest is polled.
-
-By ctypes on libc: three calls that have not changed in twenty years (inotify(7)), where a package
-would be one more on each host.
+Uses libc through ctypes: three stable calls, instead of another package on each host.
 """
 
 from __future__ import annotations
@@ -41,20 +39,22 @@ FOLDERS_MAX: Final = 8192
 _LOG = logging.getLogger(__name__)
 
 
-class Hinted(NamedTuple):
-    """`written`: paths, as their folder was named.
+class FolderNotifications(NamedTuple):
+    """The notifications since the previous call.
 
-    `moved`: names were made, removed or changed, or events were lost.
+    Attributes:
+        written: Paths of files that were written, in folders as they were named to `watch`.
+        moved: Whether names were created, removed or changed, or events were lost.
     """
 
     written: set[str]
     moved: bool
 
 
-class Hints:
-    """Watches folders.
+class InotifyWatcher:
+    """A watcher of folders with inotify. Used by one thread.
 
-    Where the system has no inotify, or no more of it, there are no hints. Used by one thread.
+    Without inotify, or beyond its limits, there are no notifications.
     """
 
     def __init__(self) -> None:
@@ -74,14 +74,17 @@ class Hints:
         return queue
 
     def close(self) -> None:
-        """No hints from now on."""
+        """Stop all notifications."""
         if self._queue is not None:
             os.close(self._queue)
             self._queue = None
 
     def watch(self, folders: Collection[str]) -> bool:
-        """From now on these and no others; whether one is watched that was not: what came before is
-        not hinted.
+        """Watch these folders and no others.
+
+        Returns:
+            Whether the number of watched folders grew. Events in new folders before this call are
+                not reported.
         """
         if self._queue is None:
             return False
@@ -105,8 +108,8 @@ class Hints:
             self._complain(errno.ENOSPC)
         return len(self._watches) > before
 
-    def take(self) -> Hinted:
-        """What came since the last call; does not wait."""
+    def take(self) -> FolderNotifications:
+        """Return the notifications since the previous call, without waiting."""
         written, moved = set[str](), False
         for watch, what, name in self._events():
             folders = self._folders.get(watch, ())
@@ -118,7 +121,7 @@ class Hints:
                 self._forget(watch)
             if what & ~(_MODIFY | _IGNORED):
                 moved = True
-        return Hinted(written, moved)
+        return FolderNotifications(written, moved)
 
     def _events(self) -> Iterator[tuple[int, int, str]]:
         for _ in range(_READS_MAX if self._queue is not None else 0):

@@ -1,10 +1,8 @@
-"""The checkpoint as another process may see it, whether or not a tailer runs.
+"""Read-only access to the checkpoint from another process, whether or not a tailer is running.
 
-Nothing of it is changed, nor in its folder.
-
-While there is a write-ahead log, it is read as any second reader does: in one transaction, beside
-the tailer. Without one all is in the database, which is read as it lies there: another way would
-make an empty log, and a log that is there says to the next start that none was lost.
+Nothing in the folder is changed. If there is a write-ahead log, it is read in one transaction, like
+any second reader of SQLite. If there is none, the database is opened as immutable: any other way
+would create an empty log, from which the next start would conclude that no log was lost.
 """
 
 from __future__ import annotations
@@ -24,18 +22,36 @@ from hourmark_producer.counters import Loss, Losses
 _WAIT_S = 5.0
 
 
-class Spooled(NamedTuple):
-    """The place of a range that no service has acknowledged yet."""
+class UnacknowledgedRange(NamedTuple):
+    """The location of a range that is not acknowledged yet.
+
+    Attributes:
+        generation: Generation of its file.
+        start: Offset of its first byte.
+        end: Offset after its last byte.
+    """
 
     generation: int
     start: int
     end: int
 
 
-class KnownFile(NamedTuple):
-    """One followed file, as written down.
+class CheckpointedFile(NamedTuple):
+    """One tracked file, as the checkpoint contains it.
 
-    `high`: the largest size that was seen of this generation.
+    Attributes:
+        file_id: Its id.
+        source: Name of its source.
+        path: Path under which it was found first.
+        seen_at: Its latest path.
+        missing: Whether it could not be found any more.
+        generation: Its current generation.
+        offset: Offset of the next byte to cut.
+        high: Largest content size seen of this generation, in bytes.
+        device: Device number.
+        inode: Inode number.
+        spooled: Its ranges that are not acknowledged yet.
+        anchor: The bytes just before the offset.
     """
 
     file_id: str
@@ -48,47 +64,61 @@ class KnownFile(NamedTuple):
     high: int
     device: int
     inode: int
-    spooled: tuple[Spooled, ...]
+    spooled: tuple[UnacknowledgedRange, ...]
     anchor: bytes = b""  # what stood before the offset
 
     @property
     def in_flight(self) -> int:
-        """Bytes of the spooled ranges."""
+        """Number of bytes in the spooled ranges."""
         return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 
-class Peek(NamedTuple):
-    """One moment of a checkpoint."""
+class CheckpointSnapshot(NamedTuple):
+    """The content of a checkpoint as of one moment.
+
+    Attributes:
+        host_id: Id of the host.
+        files: Tracked files, ordered by source and latest path.
+        losses: Total losses by source.
+        occasions: The latest losses, oldest first.
+        books: Accounting of all sources; None if an early version wrote the checkpoint.
+    """
 
     host_id: str
-    files: list[KnownFile]
+    files: list[CheckpointedFile]
     losses: dict[str, Losses]
     occasions: list[Loss]
-    books: books.Books | None  # None: of a version that kept none
+    books: books.AccountingSnapshot | None  # None: of a version that kept none
 
 
-def peek(path: Path) -> Peek:
-    """UsageError where there is none, or it may not be read; Unavailable where it cannot be read at
-    the moment.
+def read_snapshot(path: Path) -> CheckpointSnapshot:
+    """Return the content of a checkpoint without changing it.
+
+    Args:
+        path: Path of the checkpoint.
+
+    Raises:
+        UsageError: There is no checkpoint at `path`, or this user may not read it.
+        Unavailable: It cannot be read at the moment.
     """
     if not path.exists():
         raise UsageError(
             f"there is no checkpoint at {path}: no tailer has run with this "
             "tailer.state_dir; `hourmark tail` starts one"
         )
-    with opened(path) as db:
+    with open_read_only(path) as db:
         ((host_id,),) = db.execute("SELECT host_id FROM meta").fetchall()
         tables = {
             name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
         }
-        kept = books.read(db) if {"totals", "accounts"} <= tables else None
+        kept = books.read_accounting(db) if {"totals", "accounts"} <= tables else None
         losses = dict(db.execute("SELECT source, bytes FROM losses").fetchall())
         unknown = (
             dict(db.execute("SELECT source, occasions FROM unknown").fetchall())
             if "unknown" in tables
             else {}
         )
-        return Peek(
+        return CheckpointSnapshot(
             host_id=host_id,
             files=list(_files(db, tables)),
             losses={
@@ -101,8 +131,15 @@ def peek(path: Path) -> Peek:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """One moment of it, to be read. Raises as `peek`, which sees that it is there."""
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an existing checkpoint read-only, as a context manager that yields the connection.
+
+    All reads within the context see one moment.
+
+    Raises:
+        UsageError: This user may not read it.
+        Unavailable: It cannot be read at the moment.
+    """
     has_log = path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
     try:
@@ -122,16 +159,16 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         ) from error
 
 
-def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[KnownFile]:
+def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[CheckpointedFile]:
     account = (
         "LEFT JOIN accounts a ON a.file_id = f.file_id AND a.generation = f.generation"
         if "accounts" in tables
         else "LEFT JOIN (SELECT NULL AS file_id, NULL AS high) a ON a.file_id = f.file_id"
     )
-    place = ", ".join(f"json_extract(range, '$.{name}')" for name in Spooled._fields)
-    spooled = defaultdict[str, list[Spooled]](list)
+    place = ", ".join(f"json_extract(range, '$.{name}')" for name in UnacknowledgedRange._fields)
+    spooled = defaultdict[str, list[UnacknowledgedRange]](list)
     for file_id, *fields in db.execute(f"SELECT file_id, {place} FROM ranges ORDER BY sequence"):  # noqa: S608
-        spooled[file_id].append(Spooled(*fields))
+        spooled[file_id].append(UnacknowledgedRange(*fields))
     rows = db.execute(
         # names of this module
         "SELECT f.file_id, source, path, seen_at, missing, f.generation, offset, "  # noqa: S608
@@ -151,7 +188,7 @@ def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[KnownFile]:
         inode,
         anchor,
     ) in rows:
-        yield KnownFile(
+        yield CheckpointedFile(
             file_id,
             source,
             os.fsdecode(file_path),

@@ -1,0 +1,145 @@
+"""Searches for content that a file lost before it was read, but that another file holds.
+
+If the service is down for a day, a file is not read while copytruncate empties it every hour. The
+truncated content is in copies, which are tracked as files of their own. So content is lost only if
+no other file of the source begins like it. Each file accounts for one lost content, and only if its
+head is sufficient to identify it. For content that was partly read, a copy is compared to the byte:
+an open copy is read from there, even if it was deleted meanwhile. A copy may be found by a later
+scan than the truncation, so nothing is counted as lost before three more scans have completed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from hourmark_producer.checkpoint import archives
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
+from hourmark_producer.files.fingerprints import are_lines_equal
+from hourmark_producer.files.remainder import NOTHING, KnownContent, compare_content
+from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
+from hourmark_producer.history.copies import OFFSET_MIN, begins_alike, held_copy_size
+
+_Begun = Callable[[bytes], int]  # its bytes, if it begins so
+# a listing may miss what is renamed meanwhile, and what is being packed is found by the one after
+LOOKS: Final = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LostContentFinder:
+    """A search service for lost content in all tracked files. Safe to use from several threads.
+
+    Attributes:
+        files: All tracked files.
+        checkpoint: Holds the positions of files that are gone.
+    """
+
+    files: TrackedFiles
+    checkpoint: Checkpoint
+
+    def search_for(self, file: TrackedFile) -> LostContentSearch:
+        """Return a search for the lost contents of one file, for a single count of losses."""
+        return LostContentSearch(
+            lambda: [*_followed(self.files, file), *self._over()],
+            lambda: held_copy_size(self.files, file),
+        )
+
+    def may_be_found_later(self, file: TrackedFile) -> bool:
+        """Return whether a later scan may still find a copy, so that counting the loss should wait.
+
+        The first call for a file starts the period of `LOOKS` scans.
+        """
+        if file.counted_from is None:
+            file.counted_from = self.files.looks
+        return self.files.looks < file.counted_from + LOOKS
+
+    def _over(self) -> Iterator[_Begun]:
+        departed = self.checkpoint.read(archives.read_departed)
+        return (
+            functools.partial(_read, past.head, past.offset) for past in departed if past.anchor
+        )  # else nothing was read
+
+
+class LostContentSearch:
+    """A search for lost contents of one file. Each file found accounts for one content only.
+
+    Attributes:
+        was_used: Whether anything was searched for.
+    """
+
+    def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
+        self._begin, self._copied = begin, copied
+        self._left: list[_Begun] | None = None
+        self.was_used = False  # whether anything was looked for
+
+    def __call__(self, head: bytes, read_to: int) -> int:
+        """Return how many bytes of lost content are held by other files; 0 if none.
+
+        Args:
+            head: First bytes of the content.
+            read_to: Offset up to which the content was read before it was lost; 0 if it was not
+                read.
+
+        Raises:
+            CheckpointFailed: The positions of files that are gone cannot be read.
+        """
+        self.was_used = True
+        if read_to:
+            return self._copied()
+        if self._left is None:
+            self._left = self._begin()
+        if len(head) < OFFSET_MIN or are_lines_equal(head, b""):  # anything may begin so
+            return 0
+        sizes = [one(head) for one in self._left]
+        most = max(sizes, default=0)
+        if most:
+            del self._left[sizes.index(most)]
+        return most
+
+
+def _followed(files: TrackedFiles, file: TrackedFile) -> Iterator[_Begun]:
+    for other in files:
+        if other is file or other.place.source != file.place.source:
+            continue
+        if other.suspected:  # it will be examined, and read if its content is unread
+            yield functools.partial(_packed, other.place.seen_at)
+            continue
+        progress = other.progress  # one consistent moment
+        position, account, rest = (
+            progress.position,
+            other.observed.account_since(progress),
+            other.rest,
+        )
+        size = position.offset
+        if rest is not None:
+            size = max(size, rest.readable)
+        elif not (other.is_gone or account.shrinks):
+            size = max(size, account.high)
+        yield functools.partial(_read, position.head or account.head, size)
+        yield from (
+            functools.partial(_read, past.head, past.offset)
+            for past in (other.former, *other.older)
+            if past
+        )
+
+
+def _read(known: bytes, size: int, head: bytes) -> int:
+    return size if begins_alike(known, head) else 0
+
+
+def _packed(path: str, head: bytes) -> int:
+    with contextlib.suppress(OSError, CompressedFileIncomplete, CompressedFileDamaged):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with contextlib.closing(DecompressedReader(descriptor, path)) as plain:
+            content = compare_content(plain, KnownContent(head, 0, b"", 0), lambda: None)
+            return 0 if content is None or content.readable == NOTHING else content.readable
+    return 0

@@ -1,0 +1,173 @@
+"""Determines whether the content of a compressed file was read before, as another file. Pure.
+
+What was read of a file is identified by its first bytes and by those before the offset up to which
+it was read. A compressed file that contains both is that file or a copy of it. If so little is
+known that a match may be coincidence, the result is undecided.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_lines_equal
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile, TrackedFiles
+from hourmark_producer.history.copies import OFFSET_MIN
+
+_BLOCK_BYTES: Final = 1 << 16
+
+
+class ReadState(enum.Enum):
+    """Whether the content of a compressed file was read before.
+
+    READ and UNREAD are certain. UNDECIDED: it cannot be decided. NOT_YET: it will be decidable later.
+    """
+
+    READ = "read"
+    UNREAD = "unread"
+    UNDECIDED = "untold"  # nothing tells
+    NOT_YET = "not yet"  # something will
+
+
+class KnownPast(NamedTuple):
+    """Content of a file that was read, or will be.
+
+    Attributes:
+        head: Its first bytes.
+        offset: Offset up to which it was read.
+        anchor: The bytes just before that offset.
+        awaited: Whether more will be known of the file soon.
+        is_over: Whether no tracked file supplies the bytes after the offset.
+        settles: Whether the file was truncated and a copy of it is being searched for.
+        counted_to: Offset up to which its bytes are accounted for as read or lost.
+    """
+
+    head: bytes
+    offset: int
+    anchor: bytes
+    awaited: bool = False
+    is_over: bool = False
+    settles: bool = False
+    counted_to: int = 0
+
+    @property
+    def is_identifying(self) -> bool:
+        """Whether the known bytes are sufficient to identify the content."""
+        enough = len(self.head or self.anchor) >= OFFSET_MIN and not 0 < self.offset < OFFSET_MIN
+        return enough and not are_lines_equal(self.head, self.anchor)
+
+
+class ReadStateResult(NamedTuple):
+    """The result of `determine_read_state`.
+
+    Attributes:
+        answer: Whether the content was read.
+        past: For READ, the content up to which it was read, if bytes after it are unread; otherwise
+            None.
+    """
+
+    answer: ReadState
+    past: KnownPast | None = None
+
+
+class ContentStream(Protocol):
+    """Source of decompressed content, from its start."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+
+def known_contents(
+    files: TrackedFiles, departed: Iterable[FilePosition], excluded: TrackedFile
+) -> list[KnownPast]:
+    """Return the known contents of all files, to compare a compressed file with.
+
+    Args:
+        files: All tracked files.
+        departed: Positions of files that are gone.
+        excluded: The compressed file itself.
+    """
+    made = [
+        KnownPast(
+            position.head,
+            position.offset,
+            position.anchor,
+            is_over=True,
+            counted_to=position.size_seen,
+        )
+        for position in departed
+    ]
+    for file in files:
+        if file is not excluded and not file.suspected:
+            made += _of_file(file)
+    return [past for past in made if past.head or past.offset]
+
+
+def _of_file(file: TrackedFile) -> list[KnownPast]:
+    progress = file.progress  # one consistent moment
+    position, account = progress.position, file.observed.account_since(progress)
+    awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
+    settles = bool(account.shrinks) and not file.is_gone
+    ends = [(position, awaited, file.retired), (file.former, False, True)]
+    made = [
+        KnownPast(known.head, known.offset, known.anchor, more, is_over, settles)
+        for known, more, is_over in ends
+        if known and known.offset
+    ]
+    is_small = len(account.head) < OFFSET_MIN and not (
+        account.shrinks or file.deleted or file.unfound
+    )  # and here, as itself
+    if not (file.is_gone or is_small) and (
+        account.shrinks or not position.offset
+    ):  # what it holds now will be read in its place
+        made.append(KnownPast(account.head, 0, b"", awaited=True if account.shrinks else awaited))
+    return made
+
+
+def determine_read_state(
+    content: ContentStream, known: Iterable[KnownPast], pause: Callable[[], object]
+) -> ReadStateResult:
+    """Determine whether content was read before. Reads only as much as the decision needs.
+
+    Args:
+        content: The content, from its start. Its exceptions are passed on.
+        known: The contents to compare it with.
+        pause: Called after each block; it may raise to stop.
+    """
+    window, start = b"", 0
+    while len(window) < HEAD_BYTES and (block := content.read(_BLOCK_BYTES)):
+        window += block
+    left = sorted(
+        (past for past in known if window.startswith(past.head)), key=lambda past: past.offset
+    )
+    found = list[KnownPast]()
+    while left:
+        while left and left[0].offset <= start + len(window):
+            past = left.pop(0)
+            if window[: past.offset - start].endswith(past.anchor):
+                found.append(past)
+        if not left or not (block := content.read(_BLOCK_BYTES)):
+            break  # what is left may go on where this ends
+        passed = max(0, len(window) - ANCHOR_BYTES)
+        start, window = start + passed, window[passed:] + block
+        pause()
+    return _answer(found, any(past.head for past in left), start + len(window))
+
+
+def _answer(found: list[KnownPast], is_beginning: bool, size: int) -> ReadStateResult:
+    telling = [past for past in found if past.is_identifying and (past.offset or not past.awaited)]
+    is_over = all(past.is_over for past in telling)
+    if any(past.settles for past in telling) or (is_over and any(past.awaited for past in found)):
+        return ReadStateResult(
+            ReadState.NOT_YET
+        )  # of two that begin so, the other may be the one that was packed
+    if telling:
+        return ReadStateResult(
+            ReadState.READ,
+            max(telling, key=lambda past: (past.offset, past.counted_to)) if is_over else None,
+        )
+    if (
+        any(size in (past.offset, len(past.head)) for past in found) and size < HEAD_BYTES
+    ):  # equal to the byte
+        return ReadStateResult(ReadState.READ)
+    return ReadStateResult(ReadState.UNDECIDED if found or is_beginning else ReadState.UNREAD)
