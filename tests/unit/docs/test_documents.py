@@ -23,7 +23,7 @@ def test_files_are_found_in_documents() -> None:
 
 def test_what_is_not_there_is_noticed() -> None:
     text = (
-        "`u/test_ids.py::test_nothing_of_the_kind`, `tests/nowhere.py`, `…::test_x`, "
+        "`u/ids/test_ids.py::test_nothing_of_the_kind`, `tests/nowhere.py`, `…::test_x`, "
         "[a](docs/nothing.md#b), `storage/none.py`"
     )
     assert missing(text) == [
