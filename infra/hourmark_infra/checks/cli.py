@@ -24,6 +24,7 @@ from hourmark_infra.java.find import export_java_home
 SERVER_MARKS = "(stack or chaos) and not long and not alone"
 QUICK_MARKS = "not stack and not chaos and not long and not alone"
 ALONE_MARKS = "alone and not long"
+QUICK_PROCESSES = "6"
 TAILERS = "tests/unit/producer"
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
@@ -148,7 +149,10 @@ def plan(
         return Plan(((tests("pytest", chosen, arguments),),))
     if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
         return whole_suite(arguments)
-    marks = QUICK_MARKS if quick else LONG_MARKS if long_tier else DEFAULT_MARKS
+    if quick:  # most of these tests wait most of their time, so several processes share them
+        shared = ("--numprocesses", QUICK_PROCESSES, "--dist", "worksteal", *arguments)
+        return Plan((style(), (tests("pytest", QUICK_MARKS, shared, Output.AS_IT_COMES),)))
+    marks = LONG_MARKS if long_tier else DEFAULT_MARKS
     return Plan(((*style(), tests("pytest", marks, arguments)),))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -39,9 +40,9 @@ def test_a_listener_without_descriptors_does_not_spin_and_accepts_again_later(
                 ),
                 "it reports that it cannot accept",
             )
-            cpu_s, began_s = time.process_time(), time.monotonic()
+            cpu_s, began_s = receiver_cpu_s("app"), time.monotonic()
             wait_for(lambda: time.monotonic() - began_s > 1.0, "a while")
-            assert time.process_time() - cpu_s < 0.5 * (time.monotonic() - began_s), (
+            assert receiver_cpu_s("app") - cpu_s < 0.2 * (time.monotonic() - began_s), (
                 "it does not spin"
             )
         finally:
@@ -52,6 +53,13 @@ def test_a_listener_without_descriptors_does_not_spin_and_accepts_again_later(
         wait_for(lambda: len(recorder.sent()) == 2, "it accepts again", 20)
         sender.close()
         another.close()
+
+
+def receiver_cpu_s(source: str) -> float:
+    """CPU of the thread that receives for this source, in seconds; others may be busy."""
+    (thread,) = (one for one in threading.enumerate() if one.name == f"spool {source}")
+    assert thread.ident is not None
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
 
 def connect_with_the_last_descriptors(tailer: Tailer, hard: int) -> tuple[socket.socket, list[int]]:
