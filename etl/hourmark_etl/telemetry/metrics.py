@@ -43,10 +43,10 @@ _KINDS: Final = ("events", "audit")  # of staged files
 
 
 class Timeliness(enum.StrEnum):
-    """The state of the bucket for an event's own hour at the time when the event is staged."""
+    """Whether an event was staged before the bucket of its own hour stopped accepting events."""
 
     TIMELY = "timely"  # the bucket is open and will contain the event
-    LATE = "late"  # the bucket is closed or its content is fixed; a later bucket will contain the event
+    LATE = "late"  # the bucket accepts no more events; a later one will contain it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
