@@ -251,7 +251,7 @@ def known_rows(
     """Return rows of `hourmark bucket ls` for closed buckets, read from the ledger only.
 
     Args:
-        config: Names the ledger.
+        config: Selects the ledger (`etl.ledger`).
         event_type: The only event type to list; None lists all.
         from_hour: First hour, as written on the command line; None starts with the oldest bucket.
         to_hour: Last hour, as written on the command line; None ends with the newest bucket.

@@ -46,7 +46,7 @@ class Canaries:
     A canary is a test event that each site sends once a minute.
 
     Args:
-        config: Names the sites and their clusters.
+        config: The configuration of the sites and their clusters.
         database: The ledger.
 
     Attributes:

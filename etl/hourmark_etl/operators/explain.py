@@ -168,8 +168,8 @@ class Explanation:
             open hour; `later` for an hour after that one; `before-first` for an hour before the
             type's first bucket; or `unknown-type`.
         summary: One readable sentence.
-        frontier: The type's oldest open hour, to which the reasons apply, as text; None
-            for a closed hour, a damaged type and an unknown type.
+        frontier: The type's oldest open hour, to which the reasons apply, as text; None for a
+            closed hour, a damaged type and an unknown type.
         reasons: Reasons, the most important first.
         times_out_at_ms: Time at which the hour closes without the missing sources and promises,
             Unix milliseconds; None if no such time is known.
@@ -274,7 +274,8 @@ def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
         m: Manifest of the bucket; None if the ledger has passed the hour but has no bucket for it,
-            which the explanation then reports as an error.
+            which the explanation then reports as an error. A manifest of grade `proved` must not
+            have waived anything.
     """
     if m is None:
         summary = "closed by its frontier, but not found"

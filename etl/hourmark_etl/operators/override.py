@@ -171,7 +171,7 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
     If there is no readable ledger, a message is printed to stderr instead of raising an error.
 
     Args:
-        config: Selects the ledger.
+        config: Selects the ledger (`etl.ledger`).
         event_type: The only event type to list; None lists all.
 
     Returns:

@@ -56,7 +56,7 @@ def unmet_ranges(
 
     Raises:
         Unreadable: A staged file is missing or damaged.
-        StorageError: Storage is unavailable.
+        Unavailable: The ledger or the storage does not respond.
     """
     groups = groups_in_hour(database, event_type, hour_s)
     if sum(g.rows for g in groups) < staged_rows:

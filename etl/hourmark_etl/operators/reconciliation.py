@@ -35,7 +35,7 @@ _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 
 
 class Stage(enum.StrEnum):
-    """The stage of the pipeline at which counts differ."""
+    """The pipeline stage at which counts differ: staging, listing, proof, writing or arrival."""
 
     STAGING = "staging"  # staged files and the ledger's groups
     LISTING = "listing"  # groups and the buckets that they are listed for

@@ -28,7 +28,7 @@ def driver(config: Config, now_ms: int) -> ComponentStatus:
     Errors are part of the status; nothing is raised if the driver or the ledger is not available.
 
     Args:
-        config: Names the address of the driver's metrics (`etl.metrics_host`, `etl.metrics_port`)
+        config: Has the address of the driver's metrics (`etl.metrics_host`, `etl.metrics_port`)
             and the ledger (`etl.ledger`).
         now_ms: Current time, Unix milliseconds.
 

@@ -30,7 +30,8 @@ class Looked(Generic[T]):
         where: Readable description of the place that was searched.
         whole: Whether every place that may contain it was searched, so that a missing result proves
             that it does not exist.
-        failed: Readable error if the server did not respond; otherwise None.
+        failed: Readable error if the search failed, for example because a server did not respond;
+            otherwise None.
     """
 
     found: T | None
@@ -54,7 +55,8 @@ def asked(where: str, ask: Callable[[], Looked[T]]) -> Looked[T]:
         ask: The step.
 
     Returns:
-        The result of `ask`; or a result without `found` whose `failed` is the error message.
+        The result of `ask`; if it failed, a result whose `found` is None and whose `failed` is the
+        error message.
 
     Raises:
         UsageError: The step raised it. All other subclasses of `HourmarkError` are converted.

@@ -97,7 +97,7 @@ class Kept:
             event_type: The event type.
 
         Returns:
-            A result without `found` if the ledger does not have the type.
+            The result; its `found` is None if the ledger does not have the type.
         """
 
         def look() -> Looked[Standing]:
@@ -117,7 +117,7 @@ class Kept:
             host: Id or name of the host.
 
         Returns:
-            A result without `found` if no tailer of that host has ever reported.
+            The result; its `found` is None if no tailer of that host has ever reported.
         """
 
         def look() -> Looked[tuple[ReportedSource, ...]]:
@@ -138,7 +138,7 @@ class Kept:
             central: Partition on the central cluster.
 
         Returns:
-            A result without `found` if the ledger does not have exactly one position for the
+            The result; its `found` is None if the ledger does not have exactly one position for the
             partition.
         """
 
@@ -163,7 +163,7 @@ class Kept:
             sought: Id of the event, or its position in a byte range.
 
         Returns:
-            A result without `found` if no staged file of this type and hour has the event.
+            The result; its `found` is None if no staged file of this type and hour has the event.
         """
 
         def look() -> Looked[Staged]:
@@ -198,7 +198,7 @@ class Kept:
             sought: Id of the event, or its position in a file.
 
         Returns:
-            A result without `found` if no closed bucket has the event. A damaged bucket file is
+            The result; its `found` is None if no closed bucket has the event. A damaged bucket file is
             reported in `failed`.
         """
 

@@ -31,8 +31,8 @@ from hourmark_etl.operators.tracing.question import HostSays
 class Verdict(enum.StrEnum):
     """How far a traced event has come.
 
-    The members from `ON_HOST` to `IN_BUCKET` name the last stage that has the event. `UNKNOWN` means
-    that a server did not respond, and `LOST` that the event is missing where it must be.
+    The members from `ON_HOST` to `IN_BUCKET` name the last stage that has the event. `UNKNOWN`
+    means that a server did not respond, and `LOST` that the event is missing where it must be.
     """
 
     NOT_FOUND = "not_found"
@@ -52,7 +52,7 @@ class Verdict(enum.StrEnum):
 
 
 class State(enum.StrEnum):
-    """The state of one step of a trace."""
+    """The outcome of one step of a trace: whether it found the event, or why it did not."""
 
     YES = "yes"
     NO = "no"

@@ -73,8 +73,9 @@ class _Spans(NamedTuple):
 class Topics:
     """The Kafka clusters of one site as searched by a trace.
 
-    If a cluster does not respond, the methods return a result whose `failed` is set instead of
-    raising an error. It is not asked again, except by `at`.
+    If a cluster does not respond, or a record cannot be decoded, the methods return a result whose
+    `failed` is set instead of raising an error. A cluster that did not respond is not asked again,
+    except by `at`.
 
     Args:
         kafka: Settings of the edge cluster and the central cluster, which may be the same cluster.
@@ -121,7 +122,7 @@ class Topics:
             to_ms: End of the time span, Unix milliseconds.
 
         Returns:
-            A result without `found` if no such record was read. The newest records are read first.
+            The result; its `found` is None if no such record was read.
         """
         return self._audit(
             lambda site, topic: self._newest_audit(site, topic, place, from_ms, to_ms)
@@ -139,7 +140,7 @@ class Topics:
             near_ms: Time at which one of the range's events was written, Unix milliseconds.
 
         Returns:
-            A result without `found` if no such record was read.
+            The result; its `found` is None if no such record was read.
         """
 
         def look(site: Site, topic: str) -> Looked[Acknowledged]:
@@ -173,7 +174,7 @@ class Topics:
             offset: Offset of the record.
 
         Returns:
-            A result without `found` if there is no record at the offset.
+            The result; its `found` is None if there is no record at the offset.
         """
         return asked(
             f"{topic}-{partition} of the {site.value} cluster",
@@ -200,7 +201,7 @@ class Topics:
             partition: The only partition to read; None reads all.
 
         Returns:
-            A result without `found` if no record read matches. The oldest records are read first.
+            The result; its `found` is None if no record read matches. The oldest records are read first.
         """
         until_ms = self._latest_ms if to_ms is None else to_ms
 
@@ -225,7 +226,7 @@ class Topics:
                 ten minutes before or after it are searched.
 
         Returns:
-            A result without `found` if no record read matches.
+            The result; its `found` is None if no record read matches.
         """
         return self.find(
             Site.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
@@ -244,7 +245,7 @@ class Topics:
                 Records up to ten minutes before or after it are searched.
 
         Returns:
-            A result without `found` if no event of the range begins there.
+            The result; its `found` is None if no event of the range begins there.
         """
 
         def look() -> Looked[Record]:
