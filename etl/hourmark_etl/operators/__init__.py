@@ -1,3 +1,1 @@
-"""What operators ask and order: the commands `bucket`, `audit`, `ledger`, `dead-letters` and
-`trace`, and what they tell.
-"""
+"""The commands for operators: `bucket`, `audit`, `ledger`, `dead-letters`, `canary` and `trace`."""

@@ -1,6 +1,6 @@
-"""`hourmark audit`: the books, from the ledger and the manifests that it keeps.
+"""`hourmark audit`: compares promised, staged and closed events, as recorded in the ledger.
 
-Exit 1 where they do not add up.
+The ledger also has copies of the manifests. The command exits with 1 if the counts do not add up.
 """
 
 from __future__ import annotations
@@ -53,30 +53,37 @@ _COUNTS: Final = (
     "on_its_way",
     "set_aside",
 )
-_MARGIN_SECONDS: Final = 24 * 3600  # audit files are kept so much longer than topics
+_MARGIN_SECONDS: Final = 24 * 3600  # audit files are kept for this much longer than topics
 _NO_END: Final = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LookedAt:
-    """What a look at the books saw: without a closed bucket there is nothing that could differ.
+    """The extent and the result of one reconciliation (`hourmark audit`).
 
-    `first`, `last`: hours, as asked; no `last`: the newest. `oldest`: the oldest bucket that the
-    ledger knows.
+    Attributes:
+        event_type: The only event type that was examined; None if all types were.
+        first: First hour, as text.
+        last: Last hour, as text; None if there was no limit.
+        types: Number of event types examined.
+        hours: Number of hours for which anything is known, summed over types.
+        closed: Number of these hours that have a closed bucket, or events in one.
+        oldest: The oldest closed bucket in the ledger, as text; None if there is none.
+        differences: Number of differences found.
     """
 
     event_type: str | None
     first: str
     last: str | None
     types: int
-    hours: int  # of event time, of which anything is known; of all types
-    closed: int  # of these, in a closed bucket
+    hours: int
+    closed: int
     oldest: str | None
     differences: int
 
     @property
     def verdict(self) -> str:
-        """In two or three words, for programs too."""
+        """Return `differences`, `adds up`, or `nothing to compare` if no hour is closed."""
         return (
             "differences"
             if self.differences
@@ -86,7 +93,7 @@ class LookedAt:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What `--json` says of it."""
+        """Return the object that `hourmark audit --json` prints under `looked_at`."""
         return {
             "type": self.event_type,
             "from": self.first,
@@ -246,9 +253,8 @@ def _books(
 def _with_ranges(
     database: Database, config: Config, facts: TypeFacts, books: Books, *, deep: bool
 ) -> Books:
-    """Name the ranges of differences that concern promises; `deep`: look into every hour whose
-    promises ought to be kept.
-    """
+    # `deep` also compares the ranges of proved hours whose counts show no difference, because
+    # duplicates can hide a loss from counts.
     by_label = {book.hour: book for book in books.hours}
     ranges_of = functools.partial(_ranges, database, config, facts)
     differences = []
@@ -274,9 +280,7 @@ def _with_ranges(
 def _ranges(
     database: Database, config: Config, facts: TypeFacts, book: HourAccount
 ) -> tuple[str, ...] | None:
-    """Ranges that are not kept; None where staged files are gone already, so that nobody can
-    tell.
-    """
+    # None if staged files were already deleted: the ranges cannot be determined then.
     below = None if book.state == "open" else facts.settled_next
     storage, hour_s = open_storage(config.storage), Hour.parse(book.hour, facts.length_s).start_s
     try:

@@ -1,9 +1,8 @@
-"""`hourmark bucket`: what is closed, how it was proved, whether it still is what it says, what is
-in it, and why an hour waits.
+"""`hourmark bucket`: lists, shows, verifies and prints buckets, and explains why an hour waits.
 
-`show`, `verify` and `cat` read storage alone: they work while Kafka, the ledger and the ETL are
-down. So does `ls`, which adds the hours that are next to close where the ledger can be read. `why`
-and `force` (override.py) need the ledger. Results on stdout; exit 1 on a finding.
+`show`, `verify` and `cat` need storage only, so they work while Kafka, the ledger and the ETL are
+down. `ls` does too, and adds the hours that close next if the ledger can be read. `why` and `force`
+(override.py) need the ledger. Results go to stdout; the exit code is 1 if there are findings.
 """
 
 from __future__ import annotations
@@ -249,8 +248,21 @@ def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
 def known_rows(
     config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
 ) -> list[dict[str, Any]]:
-    """Return rows of closed buckets of these hours, by the ledger alone: type by type, the oldest
-    first.
+    """Return rows of `hourmark bucket ls` for closed buckets, read from the ledger only.
+
+    Args:
+        config: Selects the ledger (`etl.ledger`).
+        event_type: The only event type to list; None lists all.
+        from_hour: First hour, as written on the command line; None starts with the oldest bucket.
+        to_hour: Last hour, as written on the command line; None ends with the newest bucket.
+
+    Returns:
+        One row per bucket by column name, sorted by type and hour. A bucket whose ledger row is
+        damaged has the state `damaged` and a `problem`.
+
+    Raises:
+        UsageError: An hour is not the start of a bucket.
+        Unavailable: There is no ledger, or it does not respond.
     """
     length_s = config.parsing.bucket_seconds
     from_s = parse_hour(from_hour, config).start_s if from_hour else 0
@@ -272,7 +284,7 @@ def _known_row(row: BucketRow, hour: str, end_ms: int) -> dict[str, Any]:
     try:
         m = from_json(
             row.manifest
-        )  # not checked field by field, which takes most of the time; the ledger wrote it
+        )  # without validation, which would take most of the time; the ledger wrote it
         return known | {
             "grade": row.grade,
             "events": m["events"],

@@ -1,6 +1,7 @@
-"""How buckets are printed: tables, manifests, verdicts, events.
+"""Text output for buckets: tables, manifests, results of verification, and events.
 
-Event ids are UUIDs; what else JSON has no words for, see `hourmark.printing.to_json_value`.
+Event ids are printed as UUIDs. `hourmark.printing.to_json_value` converts other values that JSON
+cannot represent.
 """
 
 from __future__ import annotations
@@ -19,15 +20,22 @@ from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import format_iso
 from hourmark_etl.storage import Storage
 
-if TYPE_CHECKING:  # numpy, which printing does not need
+if TYPE_CHECKING:  # it loads numpy, which printing does not need
     from hourmark_etl.buckets.verify import BucketFinding, BucketReport
 
 
 def table(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Sequence[str]
 ) -> Iterator[str]:
-    """A head and one line a row; columns in `left` are aligned left, the others right; "-" where
-    there is nothing to say.
+    """Yield a header line and one line per row, with aligned columns.
+
+    Args:
+        rows: Values by column name; other keys are ignored.
+        columns: Names of the columns to show, in order; `_` is printed as a space.
+        left: Names of the columns that are left-aligned; all others are right-aligned.
+
+    Yields:
+        Lines without trailing spaces. A value that is missing or None is shown as "-".
     """
     cells = [[column.replace("_", " ") for column in columns]]
     cells += [
@@ -44,7 +52,13 @@ def table(
 
 
 def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
-    """A manifest human-readable."""
+    """Return a readable description of a bucket's manifest, over several lines.
+
+    Args:
+        storage: Used only to format the folder's URL.
+        hour: Hour of the bucket.
+        manifest: Manifest of the bucket.
+    """
     evidence, previous = manifest.evidence, manifest.previous
     lines = [
         f"{manifest.type} {manifest.hour}: {manifest.grade.value}, {manifest.events} events",
@@ -103,7 +117,7 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
 
 
 def verdict_line(verdict: BucketReport) -> str:
-    """One bucket that was checked."""
+    """Return one line about a verified bucket: `ok` or `FAULT`, type, hour, events and bytes."""
     word = "FAULT" if verdict.findings else "ok   "
     return (
         f"{word} {verdict.type} {verdict.hour}: {verdict.events} events, {verdict.size} bytes read"
@@ -113,7 +127,16 @@ def verdict_line(verdict: BucketReport) -> str:
 def report(
     verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool
 ) -> Iterator[str]:
-    """What a check of many buckets found."""
+    """Yield the summary of a verification of several buckets.
+
+    Args:
+        verdicts: Results of all verified buckets.
+        findings: All faults found.
+        as_json: Whether to yield one JSON object instead of readable lines.
+
+    Yields:
+        The faults and a line with totals, or a single JSON document with the same content.
+    """
     if as_json:
         result = {
             "buckets": len(verdicts),
@@ -131,7 +154,13 @@ def report(
 
 
 def event_lines(events: Iterator[Event], as_json: bool) -> Iterator[str]:
-    """One line an event."""
+    """Yield one line per event.
+
+    Args:
+        events: Decoded events of one type.
+        as_json: Whether to yield the complete event as a JSON object. Otherwise the line has the
+            time, the host, `source:position`, and the fields of the event type as JSON.
+    """
     for event in events:
         row = {name: to_json_value(value) for name, value in event.items()} | {
             "event_id": str(EventId(event["event_id"]))

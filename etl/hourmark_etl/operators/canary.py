@@ -1,5 +1,6 @@
-"""`hourmark canary check`: how far the last canary of each site came, by its clusters and the
-ledger.
+"""`hourmark canary check`: how far each site's last canary event has come.
+
+The answer comes from the site's Kafka clusters and the ledger.
 """
 
 from __future__ import annotations
@@ -33,16 +34,24 @@ from hourmark_etl.ledger.frontiers import frontiers
 _LOG: Final = logging.getLogger(__name__)
 
 _NEAR: Final = (
-    50  # offsets before a position among which its last record is, markers of transactions besides
+    50  # the last record before a position is within this many offsets; the rest are markers
 )
 _TOPIC: Final = events_topic(CANARY)
 Passed = dict[CanaryStep, int | None]
 
 
 class Canaries:
-    """What the clusters and the ledger know of canaries, by site.
+    """A reader of how far canary events have come at each site, from the clusters and the ledger.
 
-    Unavailable where one of them does not answer.
+    A canary is a test event that each site sends once a minute.
+
+    Args:
+        config: The configuration of the sites and their clusters.
+        database: The ledger.
+
+    Attributes:
+        since_ms: Unix milliseconds at the start of the first bucket of the canary's event type; 0
+            before the first call of `passed`.
     """
 
     def __init__(self, config: Config, database: Database) -> None:
@@ -54,18 +63,28 @@ class Canaries:
             config.kafka.mirrored,
         )
         self._database, self._length_s = database, config.parsing.bucket_seconds
-        self.since_ms = (
-            0  # when the first bucket of its type began, once it was asked what they passed
-        )
+        self.since_ms = 0  # set by `passed`
 
     @property
     def sites(self) -> list[str]:
-        """Their aliases."""
+        """Return the aliases of all sites."""
         return [*self._edges]
 
     def passed(self, site: str) -> Passed:
-        """By step, when the last canary was written that has passed it; of `CLOSED` the end of the
-        last closed bucket.
+        """Return for each step when the last canary event that passed it was written.
+
+        Args:
+            site: Alias of the site.
+
+        Returns:
+            Unix milliseconds by step, in the order of the steps; None if no canary has passed the
+            step. For `CLOSED`, the time is the end of the last closed bucket. Without a mirror
+            there is no `MIRRORED`.
+
+        Raises:
+            UsageError: The canary's event type is not declared.
+            KeyError: There is no such site.
+            Unavailable: A cluster or the ledger does not respond.
         """
         frontier = next(
             (f for f in frontiers(self._database, self._length_s) if f.event_type == CANARY), None
@@ -93,7 +112,6 @@ class Canaries:
         }
 
     def _staged_ms(self, copy: str) -> int | None:
-        """When the last record before the ledger's position was written."""
         spans = {}
         for p in _partitions(self._central, copy):
             known = positions_of_topic(self._database, p)
@@ -207,12 +225,12 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
     from prometheus_client import (
         CollectorRegistry,
         Gauge,
-    )  # here: one look needs none, and may be taken without Spark's extras
+    )  # imported here: a single check needs no metrics and must run without Spark's extras
 
     from hourmark.process.metrics_server import serve_metrics
 
     passed: dict[str, Passed] = {}
-    began_ms = clock.now_ms()  # it may have been declared long before
+    began_ms = clock.now_ms()  # the type may have been declared long before
     stopping, log, registry = threading.Event(), AlarmLog(), CollectorRegistry()
     passed_at = Gauge(
         "hourmark_canary_passed_timestamp_seconds",
@@ -231,7 +249,7 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
             for site in canaries.sites:
                 try:
                     passed[site] = canaries.passed(site)
-                except Unavailable as error:  # what was seen last ages meanwhile
+                except Unavailable as error:  # the last known times are kept and become older
                     _LOG.warning(
                         "how far the canary of site %s came cannot be told for now: %s", site, error
                     )

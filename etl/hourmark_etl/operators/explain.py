@@ -1,7 +1,7 @@
-"""Why an hour of a type is not closed, or how it was: what it waits for, from whom, since when, and
-what to do. Pure.
+"""Explains why an hour of an event type is not closed, or how it was closed. Pure.
 
-Everything is told from what the ledger says; each reason ends with the next step of an operator.
+An explanation states what the hour waits for, from which source or server, and since when. It uses
+only what the ledger contains, and each reason ends with the operator's next step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
 SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
 STALE_SECONDS: Final = (
-    120.0  # some source always reports: without anything newer in the ledger, nothing is staged
+    120.0  # some source always reports, so without a newer report nothing is being staged
 )
 REASONS_SHOWN: Final = 20
 
@@ -103,10 +103,24 @@ _BY_NO_DEADLINE: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a type's hour. `frontier`: None where the ledger does not know the type.
+    """Everything in the ledger that explains the state of one hour of an event type.
 
-    `driver_seen_ms`: when a driver's closer last gave a sign of itself, Unix milliseconds; None:
-    never.
+    Attributes:
+        event_type: The event type to explain.
+        hour: The hour to explain.
+        now_ms: Current time, Unix milliseconds.
+        deadline_seconds: Seconds after the end of an hour at which it closes without missing
+            sources.
+        frontier: The oldest hour of the type that is not closed; None if the ledger does not have
+            the type.
+        known_types: All event types in the ledger.
+        reporters: Latest report of each source.
+        wait: What the closer reported that the type waits for; None if nothing.
+        override: The operator's pending order to close an hour of the type; None if there is none.
+        set_aside: Number of the type's records that were set aside and not reviewed.
+        manifest: Manifest of the hour's bucket; None if it is not closed.
+        driver_seen_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is
+            none.
     """
 
     event_type: str
@@ -118,19 +132,25 @@ class Facts:
     reporters: tuple[ReportedSource, ...] = ()
     wait: Blocker | None = None
     override: Override | None = None
-    set_aside: int = 0  # records of the type that wait for a review
-    manifest: Manifest | None = None  # of the hour, where it is closed
+    set_aside: int = 0
+    manifest: Manifest | None = None
     driver_seen_ms: int | None = None
 
     @property
     def silent(self) -> str | None:
-        """That no driver runs."""
+        """Return a readable message if no driver is running; None if its heartbeat is recent."""
         return missing_driver_text(self.driver_seen_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that holds an hour. `since_ms`: Unix milliseconds, where it is known."""
+    """One reason why an hour is in its state, with the operator's next step.
+
+    Attributes:
+        what: Readable cause.
+        do: Readable next step.
+        since_ms: Time since when it applies, Unix milliseconds; None if unknown.
+    """
 
     what: str
     do: str
@@ -139,11 +159,20 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`state`: closed, open, frozen, sealed, damaged (the frontier's), later (than the frontier),
-    before-first, unknown-type.
+    """The answer to why an hour is not closed, or how it was closed.
 
-    `frontier`: the hour that the reasons are of. `times_out_at_ms`: when it closes without sources
-    and promises, by its deadline.
+    Attributes:
+        event_type: The event type that is explained.
+        hour: The hour that is explained, as text.
+        state: `closed`; `open`, `frozen`, `sealed` or `damaged`, the state of the type's oldest
+            open hour; `later` for an hour after that one; `before-first` for an hour before the
+            type's first bucket; or `unknown-type`.
+        summary: One readable sentence.
+        frontier: The type's oldest open hour, to which the reasons apply, as text; None for a
+            closed hour, a damaged type and an unknown type.
+        reasons: Reasons, the most important first.
+        times_out_at_ms: Time at which the hour closes without the missing sources and promises,
+            Unix milliseconds; None if no such time is known.
     """
 
     event_type: str
@@ -156,7 +185,16 @@ class Explanation:
 
 
 def why(facts: Facts) -> Explanation:
-    """What to tell an operator who asks of this type and hour."""
+    """Explain why an hour is not closed, or how it was closed.
+
+    At most `REASONS_SHOWN` reasons are returned; one more states how many were omitted.
+
+    Args:
+        facts: The contents of the ledger that concern the hour.
+
+    Returns:
+        The explanation, also for an unknown event type and for hours that have no bucket.
+    """
     f = facts.frontier
     if f is None:
         return _unknown(facts)
@@ -190,7 +228,7 @@ def _said(
 
 
 def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
-    """When time alone closes the hour; None where it does not, as things are."""
+    # None if the hour does not close by time alone in the present situation.
     at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
@@ -230,7 +268,15 @@ def _before_first(facts: Facts, f: Frontier) -> Explanation:
 
 
 def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
-    """Of an hour that is closed, by its manifest."""
+    """Explain how a closed hour was closed, from the bucket's manifest.
+
+    Args:
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+        m: Manifest of the bucket; None if the ledger has passed the hour but has no bucket for it,
+            which the explanation then reports as an error. A manifest of grade `proved` must not
+            have waived anything.
+    """
     if m is None:
         summary = "closed by its frontier, but not found"
         reasons = [
@@ -299,7 +345,6 @@ def _summary(facts: Facts, f: Frontier) -> str:
 
 
 def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
-    """Those of the frontier hour, the weightiest first."""
     if silent := facts.silent:
         since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
         if facts.driver_seen_ms is not None:
@@ -366,7 +411,9 @@ def _ordered(override: Override, f: Frontier) -> Reason:
 def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
     reports = LatestReports(facts.reporters)
     if missing := describe_missing_service(reports):
-        if facts.reporters or not facts.silent:  # else nobody has read whether any did
+        if (
+            facts.reporters or not facts.silent
+        ):  # otherwise reports may exist that no driver has read
             yield Reason(
                 missing, "start one: `hourmark serve`; `hourmark bucket force` closes without"
             )
@@ -419,7 +466,7 @@ def _source(r: ReportedSource, f: Frontier, facts: Facts) -> Reason:
 
 
 def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
-    """What the closer saw, less the sources that are named already."""
+    # Sources that `behind` already names are omitted.
     do = _DO_BY_PHASE[wait.phase].format(type=wait.event_type, hour=wait.hour)
     named = [reason.what for reason in behind]
     for what in wait.what or (f"its phase {wait.phase}",):
@@ -429,7 +476,12 @@ def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
 
 
 def as_lines(answer: Explanation, now_ms: int) -> Iterator[str]:
-    """Human-readable."""
+    """Yield an explanation as readable lines.
+
+    Args:
+        answer: The explanation.
+        now_ms: Current time, Unix milliseconds; used for the time until the deadline.
+    """
     yield f"{answer.event_type} {answer.hour}: {answer.summary}"
     word = "waits for" if answer.state in ("open", "frozen", "sealed", "later") else "because"
     for reason in answer.reasons:

@@ -1,5 +1,6 @@
-"""`hourmark ledger`: whether it agrees with itself, with storage and with the topics; a lost one
-recreated; up and down.
+"""`hourmark ledger`: checks the ledger, rebuilds a lost one, and migrates it up or down.
+
+The check compares the ledger with itself, with storage and with the topics.
 """
 
 from __future__ import annotations

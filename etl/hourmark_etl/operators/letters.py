@@ -1,4 +1,7 @@
-"""Dead letters as operators ask for them: which are wanted, counted by what, shown how. Pure."""
+"""Dead letters for operators: filtering, counting by group, and formatting. Pure.
+
+A dead letter is an input line that could not become an event, with its raw bytes and the reason.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from hourmark.avro.framing import unix_ms
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import format_iso
 
-GROUPS_MAX: Final = 10_000  # told apart; what comes after them is counted together
+GROUPS_MAX: Final = 10_000  # further groups are counted together
 _OTHER: Final = "(other)"
 _RAW_CHARS_MAX: Final = 300
 _AGO: Final = re.compile(r"(\d{1,6})([smhd])")
@@ -21,7 +24,16 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Wanted(NamedTuple):
-    """A filter; nothing named: all. Times in Unix milliseconds, of when the line was observed."""
+    """A filter for dead letters. An empty sequence does not restrict its field.
+
+    Attributes:
+        reasons: Accepted reasons, for example `bad_json`.
+        types: Accepted event types that the line claimed to have.
+        sources: Accepted declared sources or API clients.
+        hosts: Accepted host names.
+        since_ms: Start of the accepted time of observation, Unix milliseconds, inclusive.
+        until_ms: End of the accepted time of observation, Unix milliseconds, exclusive.
+    """
 
     reasons: Sequence[str] = ()
     types: Sequence[str] = ()
@@ -31,7 +43,7 @@ class Wanted(NamedTuple):
     until_ms: int = 1 << 62
 
     def takes(self, letter: Event) -> bool:
-        """Whether this one is wanted."""
+        """Return whether a dead letter matches all conditions of the filter."""
         named = (self.reasons, self.types, self.sources, self.hosts)
         fields = ("reason", "claimed_type", "declared_source", "host")
         return self.since_ms <= unix_ms(letter["event_time"]) < self.until_ms and all(
@@ -51,25 +63,45 @@ GROUPS: Final[Mapping[str, Callable[[Event], Any]]] = {
 
 @dataclasses.dataclass(slots=True)
 class Count:
-    """Of a group: how many, and when the first and last was observed."""
+    """The size of a group of dead letters and the time span in which they were observed.
+
+    Attributes:
+        letters: Number of dead letters.
+        first: Earliest time of observation as ISO 8601 text; `~` while the group is empty.
+        last: Latest time of observation as ISO 8601 text; empty while the group is empty.
+    """
 
     letters: int = 0
     first: str = "~"
     last: str = ""
 
     def take(self, time: str) -> None:
-        """One more."""
+        """Count one more dead letter, observed at `time`, an ISO 8601 text."""
         self.letters += 1
         self.first, self.last = min(self.first, time), max(self.last, time)
 
 
 class Letters:
-    """The wanted ones of what is read, and, once they were looked at, how many there were and how
-    far back they go.
+    """An iterable of the dead letters that match a filter, with statistics about what was read.
+
+    It can be iterated once. The statistics are complete after the iteration.
+
+    Attributes:
+        whole: Whether all dead letters of the requested time are read, not only the newest ones.
+        looked_at: Number of dead letters read so far.
+        taken: Number of these that matched the filter.
+        back_to: Earliest time of observation read so far, as ISO 8601 text; None before the first.
     """
 
     def __init__(self, wanted: Wanted, read: Iterator[Event], *, whole: bool) -> None:
-        """`whole`: all that there are of the wanted time are read, and not the newest so many."""
+        """Create the iterable without reading anything.
+
+        Args:
+            wanted: The filter.
+            read: The dead letters to filter.
+            whole: Whether `read` has all dead letters of the requested time, not only the newest
+                ones.
+        """
         self._wanted, self._read, self.whole = wanted, read, whole
         self.looked_at = self.taken = 0
         self.back_to: str | None = None
@@ -93,7 +125,16 @@ class Letters:
 
 
 def counted_by(groups: Sequence[str], letters: Iterable[Event]) -> dict[tuple[str, ...], Count]:
-    """Counts by what these say; "-" where a letter says nothing."""
+    """Count dead letters by the values of some fields.
+
+    Args:
+        groups: Names of the fields to group by, keys of `GROUPS`.
+        letters: The dead letters.
+
+    Returns:
+        Counts by tuple of values in the order of `groups`; a missing value is "-". After
+        `GROUPS_MAX` distinct tuples, all further ones are counted together under "(other)".
+    """
     counts: dict[tuple[str, ...], Count] = {}
     for letter in letters:
         key = tuple(
@@ -106,12 +147,19 @@ def counted_by(groups: Sequence[str], letters: Iterable[Event]) -> dict[tuple[st
 
 
 def order_of(letter: Event) -> tuple[Any, ...]:
-    """By when it was observed, then by its place."""
+    """Return a sort key for dead letters: time of observation, then source and position."""
     return letter["event_time"], letter["source"], letter["position"]
 
 
 def described(letter: Event) -> Iterator[str]:
-    """A letter for people. No byte of a line reaches a terminal as it is."""
+    """Yield a readable description of a dead letter, line by line.
+
+    The reason, the raw line, its origin and its position in the file are included. Non-printable
+    characters are escaped, so no control character reaches the terminal.
+
+    Args:
+        letter: The decoded dead letter.
+    """
     file = letter["file"]
     yield f"{format_iso(unix_ms(letter['event_time']))} {letter['reason']}: {_printable(letter['detail'])}"
     yield f"  line    {_shown(letter['raw'])}"
@@ -138,7 +186,16 @@ def described(letter: Event) -> Iterator[str]:
 
 
 def moment_ms(text: str, now_ms: int) -> int:
-    """`2h` ago, or a time in UTC. ValueError."""
+    """Parse a point in time into Unix milliseconds.
+
+    Args:
+        text: A duration before now, such as `2h`, `30m`, `45s` or `3d`, or an ISO 8601 time, which
+            is in UTC unless it has an offset.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        ValueError: The text has neither form.
+    """
     if ago := _AGO.fullmatch(text):
         return now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000
     try:

@@ -1,6 +1,6 @@
-"""Where dead letters are read: the end of the topic at the edge, and closed buckets.
+"""Reads dead letters one at a time, from the end of the edge topic or from closed buckets.
 
-One at a time, whatever their number.
+Memory use does not depend on their number.
 """
 
 from __future__ import annotations
@@ -30,9 +30,20 @@ Say = Callable[[str], None]
 
 
 def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
-    """The newest `records_max` committed records, by partition, the oldest first.
+    """Yield the newest dead letters in the edge topic.
 
-    Unavailable where the edge does not answer.
+    Args:
+        edge: The edge cluster.
+        records_max: Approximate maximum number of records to read; each partition gets an equal
+            share, rounded up.
+        say: Function that is called with readable progress messages.
+
+    Yields:
+        Decoded committed records, in offset order within each partition.
+
+    Raises:
+        Unavailable: The cluster does not respond, the topic does not exist, or a record is not a
+            dead letter in a known schema.
     """
     topic = events_topic(dead_letters.TYPE)
     cluster = Cluster(edge, "edge")
@@ -57,8 +68,22 @@ def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
 
 
 def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) -> Iterator[Event]:
-    """Of closed buckets of the wanted time, in the order of their hours; what lies in a later one,
-    as late, is found there.
+    """Yield the dead letters in closed buckets of the requested time, in the order of the hours.
+
+    Only buckets whose hour overlaps the filter's time span are read. The other conditions of the
+    filter are not applied. A late dead letter is in a later bucket than its own hour's, and is
+    yielded only if that bucket is read.
+
+    Args:
+        storage: The storage with the buckets.
+        bucket_seconds: Length of a bucket.
+        wanted: Filter whose time span selects the buckets.
+        say: Function that is called with readable progress messages.
+
+    Raises:
+        BadMarker: The marker of a bucket is invalid.
+        DamagedBucketFile: A file of a bucket is missing or damaged.
+        StorageError: Storage is unavailable.
     """
     hours = [
         hour
@@ -73,14 +98,20 @@ def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) 
 
 
 class Progress:
-    """Says how far a long look has come, every few seconds."""
+    """A progress reporter that calls a function at most every five seconds during a long read.
+
+    Args:
+        total: Expected number of steps.
+        say: Function that is called with the readable message.
+        of: Plural noun for the steps in messages.
+    """
 
     def __init__(self, total: int, say: Say, of: str = "records") -> None:
         self._total, self._say, self._of = total, say, of
         self._done, self._said_s = 0, time.monotonic()
 
     def step(self) -> None:
-        """One more is read."""
+        """Count one step; report progress if the last report is older than five seconds."""
         self._done += 1
         if (now_s := time.monotonic()) - self._said_s > _PROGRESS_S:
             self._said_s = now_s
@@ -88,7 +119,7 @@ class Progress:
 
 
 def _schemas(edge: KafkaCluster) -> dict[int, Datum]:
-    """Of dead letters, by schema id: the rules know them, whatever becomes of the registry."""
+    # Rules revisions contain the schemas, so no registry is needed.
     known = {
         version.schema_id: version.schema
         for rules in read_rules(edge).revisions

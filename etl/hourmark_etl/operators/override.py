@@ -1,8 +1,7 @@
-"""`hourmark bucket why` and `force`: what a type's hours wait for, and an operator's word that one
-closes all the same.
+"""`hourmark bucket why` and `force`: explain why an hour waits, and order its closing.
 
-Both ask the ledger: they work while Kafka, storage and the driver are down. Where the ledger is
-down, `why` tells of closed hours by their markers.
+Both read the ledger, so they work while Kafka, storage and the driver are down. If the ledger is
+down, `why` explains closed hours from their markers.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ def force(
             facts = _facts(database, config, event_type, asked, now_ms)
             if (
                 facts.frontier is not None and facts.frontier.hour == asked
-            ):  # an override for another hour is refused below
+            ):  # `put_override` refuses any other hour
                 check_effective(facts.frontier, facts.wait)
                 _confirm(facts, yes)
             put_override(database, event_type, asked, reason, by, now_ms)
@@ -167,8 +166,17 @@ def force(
 
 
 def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
-    """Each type's next hour to close, as rows of `bucket ls`; none, and a word on stderr, where no
-    ledger can be read.
+    """Return rows of `hourmark bucket ls` for each type's next hour to close.
+
+    If there is no readable ledger, a message is printed to stderr instead of raising an error.
+
+    Args:
+        config: Selects the ledger (`etl.ledger`).
+        event_type: The only event type to list; None lists all.
+
+    Returns:
+        One row per event type, with the keys `type`, `hour`, `state`, `waits_for` and `overdue_s`
+        (seconds since the end of the hour, at least 0). Empty if the ledger cannot be opened.
     """
     try:
         database = open_existing_ledger(config)
@@ -208,9 +216,7 @@ def _frontier_row(
 
 
 def _closed_on_storage(config: Config, event_type: str, hour: Hour) -> Explanation | None:
-    """How it was closed, by its marker alone; None where it is not, or storage does not answer
-    either.
-    """
+    # None if the bucket is not closed, or if storage does not respond either.
     try:
         return closed(
             event_type, hour, read_manifest(open_storage(config.storage), event_type, hour)
@@ -239,7 +245,6 @@ def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_
 
 
 def _confirm(facts: Facts, yes: bool) -> None:
-    """Say on stderr what will not be verified, and ask, unless told not to."""
     answer = explain(facts)
     click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
     told = {
@@ -252,7 +257,7 @@ def _confirm(facts: Facts, yes: bool) -> None:
     if answer.state in told:
         click.echo(told[answer.state], err=True)
         no_bucket = answer.state == "open" and facts.silent is not None
-        for reason in answer.reasons[no_bucket:]:  # without the first, which is of no bucket then
+        for reason in answer.reasons[no_bucket:]:  # without the first, which is about the driver
             click.echo(f"  {reason.what}", err=True)
     _ask(yes)
 
@@ -270,7 +275,7 @@ def _confirm_all(database: Database, bucket_seconds: int, yes: bool) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether somebody can answer."""
+    """Return whether standard input is a terminal, so that a user can answer a prompt."""
     return sys.stdin.isatty()
 
 

@@ -1,9 +1,9 @@
-"""Which ranges of an origin hour are not kept: promises in audit files against distinct ids in
-staged event files.
+"""Finds the byte ranges of an hour whose promises are not kept.
 
-The proof's own comparison, asked by an operator; it changes nothing. It reads an hour unit by unit,
-so a large one takes time and not memory. Once staged event files are cleaned away (their bucket is
-closed and was read back), ranges can be named no longer.
+The comparison is the same as in the proof: promises in audit files against distinct ids in staged
+event files. It is read-only. An hour is read in units, so a large hour takes more time but no more
+memory. Ranges cannot be named after the staged event files are deleted, which happens when their
+bucket is closed and verified.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hourmark_etl.ledger.listings import groups_in_hour, promises_between
 from hourmark_etl.model import NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.storage import Storage
 
-NAMED_MAX: Final = 20  # all are counted
+NAMED_MAX: Final = 20  # further ranges are only counted
 
 
 def unmet_ranges(
@@ -36,11 +36,27 @@ def unmet_ranges(
     staged_rows: int,
     unit_bytes_max: int,
 ) -> tuple[str, ...] | None:
-    """Ranges of this type and origin hour with host, path and bytes, human-readable: those with a
-    promise below these central audit offsets (None: with any) that is not kept. () where all are
-    kept; None where staged files of its `staged_rows` are cleaned away.
+    """Return the byte ranges of an hour whose promises the staged events do not keep.
 
-    Unreadable names a file that is damaged.
+    A promise is a number of events that an acknowledged byte range contains for a type and hour.
+
+    Args:
+        storage: The storage with the staged files.
+        database: The ledger.
+        event_type: The event type.
+        hour_s: Unix seconds at the start of the hour to which the events belong.
+        below: Only promises below these offsets of the central audit topics count; None counts all.
+        staged_rows: Number of rows that were staged for the hour in total.
+        unit_bytes_max: Maximum size of the rows that are read at once, in bytes.
+
+    Returns:
+        One readable line per range with host, path and bytes, at most `NAMED_MAX`, and a last line
+        with the number of further ranges. Empty if all promises are kept. None if some of the
+        staged rows are in files that were already deleted.
+
+    Raises:
+        Unreadable: A staged file is missing or damaged.
+        Unavailable: The ledger or the storage does not respond.
     """
     groups = groups_in_hour(database, event_type, hour_s)
     if sum(g.rows for g in groups) < staged_rows:

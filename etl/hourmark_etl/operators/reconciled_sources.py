@@ -1,7 +1,7 @@
-"""Reads the ledger into what the books compute on: one `TypeFacts` a type.
+"""Reads from the ledger what a reconciliation compares: one `TypeFacts` per event type.
 
-A few queries whatever the number of types; manifests are read one after another. All go to one
-connection, which gives a consistent view while a driver goes on.
+The number of queries does not depend on the number of types; manifests are read one at a time. All
+queries use one connection, so the view is consistent while a driver is running.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ from hourmark_etl.operators.reconciliation import BucketFacts, Promised, TypeFac
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Window:
-    """Which books: of one type (None: all), of origin hours that begin in [from_s, to_s], Unix
-    seconds.
+    """The event types and hours that a reconciliation covers.
+
+    Attributes:
+        event_type: The only event type; None means all.
+        from_s: Start of the first hour, Unix seconds.
+        to_s: Start of the last hour, Unix seconds, inclusive.
     """
 
     event_type: str | None
@@ -33,9 +37,13 @@ class Window:
     to_s: int
 
     def begins(self, table: Table) -> list[ColumnElement[bool]]:
-        """What rows of the window have in common.
+        """Return SQL conditions that select rows of the window's type from its first hour onwards.
 
-        Of buckets no end: a later one may hold late events of its hours.
+        The end of the window is not a condition, because later buckets may contain late events of
+        its hours.
+
+        Args:
+            table: A ledger table with the columns `type` and `hour`.
         """
         of_type = [table.c.type == self.event_type] if self.event_type else []
         return [table.c.hour >= self.from_s, *of_type]
@@ -44,8 +52,21 @@ class Window:
 def facts_of(
     database: Database, length_s: int, window: Window
 ) -> tuple[list[TypeFacts], list[FileDifference]]:
-    """Of each type of the window, by name; and staged files that the ledger's groups do not add up
-    to. One consistent view.
+    """Read what the ledger contains about the event types of a window, in one consistent view.
+
+    Args:
+        database: The ledger.
+        length_s: Length of a bucket in seconds.
+        window: The types and hours to read.
+
+    Returns:
+        The facts of each event type, sorted by name; and the staged files whose groups do not add
+        up to the file's number of rows, of all types. Both lists may be empty.
+
+    Raises:
+        DamagedRow: A row of a bucket differs from what was written.
+        ValueError: The stored manifest of a bucket is invalid.
+        Unavailable: The database does not respond.
     """
     frontiers = tables.frontiers
     known = select(
@@ -82,9 +103,7 @@ def facts_of(
 
 
 def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int | None, int], int]]:
-    """Rows by type, then by the bucket that they are listed for (None: for none yet) and by origin
-    hour.
-    """
+    # Row counts by type, then by bucket (None: not listed yet) and origin hour.
     groups = tables.groups
     keys = (groups.c.type, groups.c.listed_hour, groups.c.hour)
     found = defaultdict[str, dict[tuple[int | None, int], int]](dict)
@@ -95,7 +114,7 @@ def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int 
 
 
 def _set_aside(connection: Connection) -> dict[str, dict[int | None, int]]:
-    """Records that were set aside, by type and by the bucket that counts them (None: none yet)."""
+    # Record counts by type and by the bucket that counts them (None: no bucket yet).
     table = tables.set_aside
     found = defaultdict[str, dict[int | None, int]](dict)
     keys = (table.c.type, table.c.listed_hour)
@@ -107,9 +126,7 @@ def _set_aside(connection: Connection) -> dict[str, dict[int | None, int]]:
 
 
 def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Promised]]:
-    """By type and origin hour, of the first site's audit records that the ledger still knows;
-    settled by the type's last bucket, or not.
-    """
+    # Only the first site's audit records; `_add_further` adds those of other sites.
     audits, frontiers = tables.audit_groups, tables.frontiers
     settled = and_(
         audits.c.hour < frontiers.c.hour, audits.c.last_offset < frontiers.c.settled_next
@@ -134,7 +151,7 @@ def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Pro
 def _add_further(
     connection: Connection, window: Window, promised: dict[str, dict[int, Promised]]
 ) -> None:
-    """The same of further sites, row by row: their offsets stand in JSON."""
+    # Row by row, because the ledger stores the offsets of further sites as JSON.
     audits, frontiers = tables.audit_groups, tables.frontiers
     query = (
         select(
@@ -161,7 +178,6 @@ def _add_further(
 
 
 def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, BucketFacts]]:
-    """Closed buckets by type and hour."""
     found = defaultdict[str, dict[int, BucketFacts]](dict)
     for row in bucket_rows(connection, window.event_type, from_s=window.from_s):
         found[row.event_type][row.hour_s] = closed_bucket(
@@ -171,7 +187,15 @@ def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, Buck
 
 
 def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
-    """The hour of the oldest closed bucket, of one type or of all; None where nothing is closed."""
+    """Return the hour of the oldest closed bucket in the ledger.
+
+    Args:
+        database: The ledger.
+        event_type: The only event type to consider; None considers all.
+
+    Returns:
+        Unix seconds at the start of the hour; None if no bucket is closed.
+    """
     with database.reading() as connection:
         spans = closed_spans(connection)
     return min(
@@ -180,14 +204,28 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
 
 
 def origins_of(facts: TypeFacts, window: Window) -> set[int]:
-    """The origin hours of the window of which anything is known."""
+    """Return the hours of a window for which staged rows, promises or bucket contents are known.
+
+    Args:
+        facts: What the ledger contains about one event type.
+        window: The hours to consider.
+
+    Returns:
+        Unix seconds at the start of each hour; an hour that only occurs as the origin of late
+        events is included.
+    """
     known = {origin_s for _, origin_s in facts.listed} | {*facts.promised} | {*facts.buckets}
     known |= {origin_s for bucket in facts.buckets.values() for origin_s in bucket.late}
     return {origin_s for origin_s in known if window.from_s <= origin_s <= window.to_s}
 
 
 def closed_bucket(manifest: Manifest, hour_s: int) -> BucketFacts:
-    """What reconciliation takes of a manifest."""
+    """Convert a manifest to the facts about the bucket that a reconciliation compares.
+
+    Args:
+        manifest: Manifest of the bucket.
+        hour_s: Unix seconds at the start of the bucket's hour.
+    """
     length_s = manifest.bucket_seconds
     entries = {Hour.parse(label, length_s).start_s: book for label, book in manifest.books.items()}
     return BucketFacts(

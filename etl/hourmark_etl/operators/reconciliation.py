@@ -1,20 +1,21 @@
-"""The books: per type and origin hour, what was promised and what became of it. Pure arithmetic.
+"""Reconciliation: per type and origin hour, compares what was promised with what was stored. Pure.
 
-The rows of an origin hour are staged; a freeze lists each for one bucket: its own hour's, or a
-later one's as late. A bucket's events are its listed rows less the duplicates removed. So for each
-bucket, and added up for each origin hour,
+The origin hour of an event is the hour of its own time. Its rows are staged, and a freeze lists
+each row for one bucket: the bucket of its origin hour, or a later one as a late event. A bucket
+contains its listed rows except removed duplicates. So for each bucket, and summed for each origin
+hour,
 
     staged = closed + open + duplicates removed
 
-and, where promises are settled (their bucket is closed), each event in a closed bucket was promised
-or is named as unaudited rows, and each promised event was staged, unless a bucket was closed
-without it (timed_out, forced), and says so:
+Promises are settled when their bucket is closed. Then each event in a closed bucket was promised or
+is counted as unaudited, and each promised event was staged, unless a bucket was closed without it
+(`timed_out`, `forced`) and its manifest states this:
 
     closed <= promised + unaudited          settled promises <= closed + duplicates removed + waived
 
-These are inequalities because an event may be promised by two ranges (a lost checkpoint), and be
-staged twice (a lost acknowledgement). Duplicates can hide a loss from counts, never from the proof,
-which compares ids; `book_ranges` does so too.
+These are inequalities because an event may be promised by two ranges (a lost checkpoint), and may
+be staged twice (a lost acknowledgement). Duplicates can hide a loss from counts, but not from the
+proof, which compares ids, and not from `reconciled_ranges`.
 """
 
 from __future__ import annotations
@@ -29,31 +30,37 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, HourTotals
 from hourmark_etl.model import AuditOffsets
 
-UNLISTED: Final = None  # rows that no freeze has listed yet
+UNLISTED: Final = None  # key of rows that no freeze has listed yet
 _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 
 
 class Stage(enum.StrEnum):
-    """Where on the way a difference arose."""
+    """The pipeline stage at which counts differ: staging, listing, proof, writing or arrival."""
 
     STAGING = "staging"  # staged files and the ledger's groups
-    LISTING = "listing"  # groups and the buckets they are listed for
-    PROOF = "proof"  # promises and what closed buckets hold
-    WRITING = "writing"  # what a bucket took in and what it holds
-    ARRIVAL = "arrival"  # promises that the last proof did not find kept
+    LISTING = "listing"  # groups and the buckets that they are listed for
+    PROOF = "proof"  # promises and the contents of closed buckets
+    WRITING = "writing"  # the rows that a bucket received and the events that it contains
+    ARRIVAL = "arrival"  # promises that were not kept at the last proof
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that does not add up. `hour`: the origin hour, or the bucket's where it concerns a
-    whole bucket.
+    """One inconsistency between counts that should agree.
+
+    Attributes:
+        event_type: The event type.
+        hour: The hour of the events, as text; the bucket's hour if the whole bucket is affected.
+        stage: The stage at which the counts differ.
+        detail: Readable description.
+        ranges: Readable lines about the affected byte ranges; empty if they are not known.
     """
 
     event_type: str
     hour: str
     stage: Stage
     detail: str
-    ranges: tuple[str, ...] = ()  # with their hosts, where they can be named
+    ranges: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "\n    ".join(
@@ -63,10 +70,21 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BucketFacts:
-    """What a manifest says. `entries` by origin hour (Unix seconds).
+    """The counts in the manifest of one closed bucket.
 
-    `promised`: events of the audit records that it settles, of all hours; where the proof went by
-    sums, a range that was retried counts each time, as its rows do.
+    Attributes:
+        hour_s: Unix seconds at the start of the bucket's hour.
+        grade: Grade of the bucket.
+        events: Number of events.
+        file_records: Sum of the record counts of its files.
+        late: Number of late events by origin hour, in Unix seconds.
+        duplicates_removed: Number of duplicate rows that were dropped.
+        promised: Number of events that the audit records settled by this bucket promise, for all
+            hours. If the bucket was proved by sums, a range that was retried counts once per retry.
+        unaudited: Number of events that no audit record had promised.
+        entries: Totals by origin hour, in Unix seconds.
+        set_aside: Number of records that were set aside and are counted by this bucket.
+        left_out: Number of staged rows that could not be written and were given up.
     """
 
     hour_s: int
@@ -82,7 +100,15 @@ class BucketFacts:
     left_out: int = 0
 
     def events_of(self, origin_s: int) -> int:
-        """Of this origin hour."""
+        """Return the number of the bucket's events that belong to an origin hour.
+
+        Args:
+            origin_s: Unix seconds at the start of the hour; the bucket's own hour, or one of late
+                events.
+
+        Returns:
+            The number of events; 0 if the bucket has none of that hour.
+        """
         return (
             self.events - sum(self.late.values())
             if origin_s == self.hour_s
@@ -92,8 +118,13 @@ class BucketFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Promised:
-    """By the audit records that the ledger still knows, of one origin hour; retries of one counted
-    each time.
+    """The number of events that audit records promise for one origin hour.
+
+    A byte range that was retried counts once per retry.
+
+    Attributes:
+        settled: Promised events that closed buckets have accounted for.
+        unsettled: All other promised events.
     """
 
     settled: int
@@ -102,38 +133,59 @@ class Promised:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TypeFacts:
-    """All that is known of one type. `listed`: rows of groups in the ledger, by (bucket's hour or
-    UNLISTED, origin hour).
+    """Everything that a reconciliation knows about one event type. Hours are in Unix seconds.
+
+    Attributes:
+        event_type: The event type.
+        length_s: Length of a bucket in seconds.
+        frontier_s: The oldest hour that is not closed.
+        settled_next: Promises of closed hours below these audit offsets are settled.
+        alarm: Readable errors of the type's last proof; empty if it succeeded.
+        listed: Number of staged rows in the ledger, by bucket and origin hour. The bucket is
+            `UNLISTED` for rows that are not assigned to one yet.
+        promised: Promised events by origin hour.
+        buckets: Closed buckets by hour.
+        set_aside: Number of records that were set aside, by the bucket that counts them; `UNLISTED`
+            for those that no bucket counts yet.
     """
 
     event_type: str
     length_s: int
     frontier_s: int
-    settled_next: AuditOffsets  # promises below, of closed hours, are settled
+    settled_next: AuditOffsets
     alarm: tuple[str, ...]
     listed: Mapping[tuple[int | None, int], int]
     promised: Mapping[int, Promised]
     buckets: Mapping[int, BucketFacts]
-    set_aside: Mapping[int | None, int] = dataclasses.field(
-        default_factory=dict
-    )  # records, by the bucket that counts them
+    set_aside: Mapping[int | None, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HourAccount:
-    """One origin hour of one type. Counts of rows, but for `closed`, `late` (of `closed`),
-    `promised`, `unaudited`: of events.
+    """The reconciliation of one origin hour of an event type.
 
-    `set_aside`: records of the type, of whatever time, that this hour's bucket counts, or the next
-    to close will.
+    The origin hour is the hour of the events' own time. Counts are events unless stated otherwise.
 
-    `waived` is what at least is missing of promises that a bucket was closed without; `on_its_way`
-    what at least is promised and not staged yet.
+    Attributes:
+        event_type: The event type.
+        hour: The origin hour, as text.
+        state: "open", or the grade of the hour's bucket.
+        promised: Events that audit records promise.
+        staged: Staged rows, including duplicates.
+        closed: Events in closed buckets.
+        late: Those of `closed` that are in the bucket of a later hour.
+        open: Staged rows that are in no closed bucket yet.
+        duplicates_removed: Rows that were dropped as duplicates.
+        unaudited: Events in closed buckets that no audit record had promised.
+        waived: Minimum number of promised events that a bucket was closed without.
+        on_its_way: Minimum number of promised events that are not staged yet.
+        set_aside: Records of any time that were set aside and are counted by this hour's bucket, or
+            for the oldest open hour by the next bucket to close.
     """
 
     event_type: str
     hour: str
-    state: str  # "open", or the grade of its bucket
+    state: str
     promised: int
     staged: int
     closed: int
@@ -148,14 +200,26 @@ class HourAccount:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Books:
-    """Of one type: its hours in turn, and what does not add up."""
+    """The reconciliation of one event type.
+
+    Attributes:
+        hours: One account per origin hour, in ascending order.
+        differences: All inconsistencies; empty if everything adds up.
+    """
 
     hours: tuple[HourAccount, ...]
     differences: tuple[Difference, ...]
 
 
 def books_of(facts: TypeFacts, origins_s: Collection[int]) -> Books:
-    """The books of these origin hours; all buckets that `facts` has are checked."""
+    """Reconcile one event type: account for each origin hour and find all inconsistencies.
+
+    All buckets in `facts` are checked, also those of other hours.
+
+    Args:
+        facts: What is known about the event type.
+        origins_s: The origin hours to account for, Unix seconds.
+    """
     found: list[HourAccount] = []
     differences = [d for bucket in facts.buckets.values() for d in _check_bucket(facts, bucket)]
     differences += _check_listing(facts)
@@ -167,7 +231,14 @@ def books_of(facts: TypeFacts, origins_s: Collection[int]) -> Books:
 
 
 def total(books: Collection[HourAccount]) -> dict[str, int]:
-    """Counts of all hours added up."""
+    """Return the sum of each count over several hours.
+
+    Args:
+        books: Accounts of hours.
+
+    Returns:
+        Sums by the name of the count, a field of `HourAccount`; all 0 if there are no hours.
+    """
     names = [
         f.name
         for f in dataclasses.fields(HourAccount)
@@ -221,7 +292,15 @@ def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
 
 
 def waives(facts: TypeFacts, origin_s: int) -> bool:
-    """Whether a bucket that may have settled promises of this hour was closed without some."""
+    """Return whether promises of an hour may have been waived.
+
+    Promises are waived if the bucket of the hour, or of a later hour, was closed with a grade other
+    than `proved`.
+
+    Args:
+        facts: What is known about the event type.
+        origin_s: Unix seconds at the start of the hour.
+    """
     return any(b.grade is not Grade.PROVED for b in facts.buckets.values() if b.hour_s >= origin_s)
 
 
@@ -248,7 +327,7 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
             )
     if (
         aside := facts.set_aside.get(bucket.hour_s, 0)
-    ) > bucket.set_aside:  # fewer: old rows are deleted
+    ) > bucket.set_aside:  # it may be smaller, because old rows are deleted
         counts = (
             f"the ledger counts {aside} records that were set aside for it, its manifest "
             f"{bucket.set_aside}"
@@ -272,7 +351,7 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
                 f"{entry.events} events of {origin} are in it, from {entry.rows} rows only",
             )
         by_ledger = facts.listed.get((bucket.hour_s, origin_s), 0)
-        if by_ledger > entry.rows:  # fewer: staged files are cleaned away
+        if by_ledger > entry.rows:  # it may be smaller, because staged files are deleted
             yield differs(
                 Stage.LISTING,
                 f"the ledger lists {by_ledger} rows of {origin} for it, it took in {entry.rows}",
@@ -280,7 +359,7 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
 
 
 def _check_listing(facts: TypeFacts) -> Iterator[Difference]:
-    """Rows listed for a bucket that is neither closed nor being closed are in no bucket."""
+    # Rows that are listed for a bucket that is neither closed nor being closed are in no bucket.
     for (listed_s, origin_s), rows in sorted(
         facts.listed.items(), key=lambda item: (item[0][1], item[0][0] or 0)
     ):
@@ -313,7 +392,14 @@ def _check_promises(facts: TypeFacts, origin_s: int, book: HourAccount) -> Itera
 
 
 def difference(facts: TypeFacts, hour_s: int, stage: Stage, detail: str) -> Difference:
-    """Of the type's books of this hour."""
+    """Create a difference without ranges.
+
+    Args:
+        facts: Provides the event type and the bucket length.
+        hour_s: Unix seconds at the start of the hour.
+        stage: The stage at which the counts differ.
+        detail: Readable description.
+    """
     return Difference(
         event_type=facts.event_type, hour=_label(facts, hour_s), stage=stage, detail=detail
     )

@@ -1,7 +1,7 @@
-"""What keeps the ETL from going back to an older version: the ledger, what its markers say, and
-what the next ones would say.
+"""What prevents the ETL from returning to an older version.
 
-Read as the ledger stands, of whatever version: nothing is migrated.
+The ledger's version, the fields of existing markers, and those of future markers are checked. The
+ledger is read in its present version and is not migrated.
 """
 
 from __future__ import annotations
@@ -24,13 +24,25 @@ from hourmark_etl.ledger.bucket_rows import bucket_rows
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
 from hourmark_etl.ledger.sites import known_further_sites
 
-_SITES: Final = 5  # the revision that knows several sites
-_DAYS: Final = 6  # the revision that packs rows of older buckets
+_SITES: Final = 5  # the schema revision that introduced further sites
+_DAYS: Final = 6  # the schema revision that packs rows of older buckets
 _NO_WAY: Final = "nothing: stay with this version"
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Of `etl.ledger`; NothingHere where there is none. Unavailable where it cannot be read."""
+    """Yield the obstacles in the ledger to running an older version.
+
+    Args:
+        config: Selects the ledger (`etl.ledger`).
+        older: The version to return to.
+
+    Yields:
+        Each obstacle with the next step; nothing if the older version can continue.
+
+    Raises:
+        NothingToCheck: There is no ledger.
+        Unavailable: The ledger cannot be read.
+    """
     with _reading(config.etl.ledger) as connection:
         if (revision := migrations.revision_of(connection)) is None:
             raise NothingToCheck("the database holds no ledger (etl.ledger)")
@@ -47,7 +59,17 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
 def for_good(
     connection: Connection, revision: int, older: OlderVersion, bucket_seconds: int
 ) -> Iterator[Obstacle]:
-    """What no downgrade takes away."""
+    """Yield the obstacles that a downgrade of the ledger does not remove.
+
+    Args:
+        connection: A transaction of the ledger.
+        revision: The ledger's schema version.
+        older: The version to return to.
+        bucket_seconds: Length of a bucket.
+
+    Yields:
+        Each obstacle; nothing if the older version can continue after a downgrade.
+    """
     yield from _markers(connection, older, bucket_seconds, has_days=revision >= _DAYS)
     yield from _seals(connection, older)
     if revision > older.ledger:
@@ -82,7 +104,7 @@ def _has(manifest: dict[str, object], older: OlderVersion) -> bool:
 
 
 def _seals(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
-    """Sealed hours whose markers will say more than it knows: it would write them without."""
+    # The older version would write these hours' markers without the fields that it does not know.
     frontiers = tables.frontiers.c
     for name, text in connection.execute(
         select(frontiers.type, frontiers.seal).where(frontiers.seal.is_not(None))
@@ -96,7 +118,6 @@ def _seals(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
 
 
 def _to_be_told(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
-    """What markers of hours that are still open will name."""
     losses, frontiers, reporters = tables.host_losses.c, tables.frontiers.c, tables.reporters.c
     open_from_s = connection.execute(select(func.min(frontiers.hour))).scalar()
     concerning = select(losses.source).where(losses.to_ms >= (open_from_s or 0) * 1000).distinct()

@@ -1,6 +1,4 @@
-"""`hourmark etl set-aside`: lists records that cannot be in a bucket, and marks them as reviewed,
-all at once.
-"""
+"""`hourmark etl set-aside`: lists records that cannot be in a bucket; marks them as reviewed."""
 
 from __future__ import annotations
 

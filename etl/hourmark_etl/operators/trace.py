@@ -1,4 +1,4 @@
-"""`hourmark trace`: where a line, an event or a record is by now."""
+"""`hourmark trace`: how far a line, an event or a record has come."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def trace(
         window = _window(since, until, SystemClock().now_ms())
         alias, facts = _at_a_site(config, _sites(config.kafka, site), question, window, records_max)
     if not config.kafka.further_edges:
-        alias = None  # there is nothing to tell apart
+        alias = None  # with a single site, the output needs no site name
     story = told(facts, host)
     if as_json:
         print_json(_as_object(story, facts, alias))
@@ -140,9 +140,7 @@ def _at_a_site(
     window: Window,
     records_max: int,
 ) -> tuple[str, Facts]:
-    """The alias of the first site that knows of it, and what is known; else where a server did not
-    answer; else the first.
-    """
+    # Prefers the first site that has the event, then one where a server did not respond.
     now_ms, length_s = SystemClock().now_ms(), config.parsing.bucket_seconds
     known, refused = list[tuple[str, Facts]](), list[UsageError]()
     with contextlib.closing(

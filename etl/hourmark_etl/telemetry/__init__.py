@@ -1,1 +1,1 @@
-"""What a driver says of itself: metrics, a line of progress, and how things stand."""
+"""Self-monitoring of the driver: metrics, the periodic progress line, and its status."""

@@ -1,5 +1,7 @@
-"""How the ETL's driver stands: asked at its metrics; where nothing answers, by its last sign of
-life in the ledger.
+"""Status of the ETL driver for `hourmark status`.
+
+The driver's metrics endpoint is asked first. If it does not respond, the driver's last heartbeat
+in the ledger determines the status.
 """
 
 from __future__ import annotations
@@ -15,13 +17,27 @@ from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text
 
-HANGS_MS: Final = 120_000  # docs/metrics.md has the same for an alarm
+HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0
 _LAST_POLL: Final = re.compile(r"^hourmark_etl_last_poll_timestamp_seconds (\S+)$", re.MULTILINE)
 
 
 def driver(config: Config, now_ms: int) -> ComponentStatus:
-    """The driver of this configuration."""
+    """Return the status of the ETL driver.
+
+    Errors are part of the status; nothing is raised if the driver or the ledger is not available.
+
+    Args:
+        config: Has the address of the driver's metrics (`etl.metrics_host`, `etl.metrics_port`)
+            and the ledger (`etl.ledger`).
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        If the metrics endpoint responds: `SILENT` if the driver's main loop last polled more than
+        two minutes ago, otherwise `RUNNING`. If it does not respond, the status that follows from
+        the last heartbeat in the ledger: `RUNNING`, `NOT_RUNNING`, or `UNKNOWN` before the first
+        heartbeat; `NOT_RUNNING` if the ledger cannot be read.
+    """
     address = f"{config.etl.metrics_host}:{config.etl.metrics_port}"
     try:
         known = _known(config, now_ms)
@@ -48,9 +64,6 @@ def driver(config: Config, now_ms: int) -> ComponentStatus:
 
 
 def _known(config: Config, now_ms: int) -> ComponentStatus:
-    """What the ledger says: who held the lease of closing last, and when a driver gave its last
-    sign of life.
-    """
     with open_existing_ledger(config) as database:
         epoch, seen_ms = database.epoch(CLOSER), last_heartbeat_ms(database)
     if not epoch:

@@ -1,4 +1,4 @@
-"""How things stand, from what the ledger says: ages of open buckets, watermarks of types. Pure."""
+"""Computes gauge values from the ledger: ages of open buckets, watermarks of event types. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,28 @@ WINDOW_SECONDS: Final = 300.0
 
 
 class LagWindow:
-    """Watermark lags of the last five minutes, a sample a minute."""
+    """A sliding window over the watermark lags of the last five minutes (`WINDOW_SECONDS`).
+
+    The watermark lag of an event type is the time by which its sources are behind the current time.
+    Each call of `add` contributes one sample; the driver calls it once a minute.
+    """
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float, float]] = deque()
 
     def add(self, at_s: float, lags_s: Collection[float]) -> tuple[float, float]:
-        """Take in the lags of all types now; mean and greatest of the window, in seconds."""
+        """Add a sample and return the mean and the maximum lag of the window, in seconds.
+
+        Samples older than `WINDOW_SECONDS` are dropped first.
+
+        Args:
+            at_s: Time of the sample on a monotonic clock, in seconds.
+            lags_s: Current lag of each event type, in seconds; an empty collection counts as a lag
+                of 0.
+
+        Returns:
+            The mean of the samples' means, and the maximum of all lags in the window.
+        """
         mean = sum(lags_s) / len(lags_s) if lags_s else 0.0
         self._samples.append((at_s, mean, max(lags_s, default=0.0)))
         while at_s - self._samples[0][0] > WINDOW_SECONDS:
@@ -34,10 +49,20 @@ class LagWindow:
 def watermarks_ms(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource], now_ms: int
 ) -> dict[str, int]:
-    """By type: the time up to which all sources that may carry it have caught up; at least the
-    begin of its frontier hour.
+    """Return the watermark of each event type: the time up to which its sources have caught up.
 
-    One pass over reporters and one over types, because there may be thousands of each.
+    All live sources that may deliver the type count. The cost is linear in the number of reporters
+    plus the number of types, because there may be thousands of each.
+
+    Args:
+        frontiers: The oldest hour of each type that is not closed.
+        reporters: Latest report of each source.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        Unix milliseconds by event type: at most `now_ms`, and at least the start of the type's
+        frontier hour, which is also the value for a type without live sources. Types whose ledger
+        row is damaged are omitted.
     """
     reports = LatestReports(reporters)
     found = {}
@@ -50,8 +75,17 @@ def watermarks_ms(
 def slowest(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource]
 ) -> ReportedSource | None:
-    """Of all sources that some type awaits, the one that has caught up least, or never; None where
-    there is none.
+    """Return the source that is furthest behind among all sources that some event type waits for.
+
+    A source that has never caught up is the furthest behind. Types whose ledger row is damaged are
+    ignored.
+
+    Args:
+        frontiers: The oldest hour of each type that is not closed.
+        reporters: Latest report of each source.
+
+    Returns:
+        The report of the slowest source; None if no type waits for any source.
     """
     reports = LatestReports(reporters)
     awaited = {
@@ -64,8 +98,15 @@ def slowest(
 
 
 def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
-    """Since the end of each frontier hour that has ended, the oldest first, the `OLDEST_SHOWN`
-    oldest.
+    """Return how long ago the oldest open hours ended, by event type.
+
+    Args:
+        frontiers: The oldest hour of each type that is not closed.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        Seconds since the end of the hour for at most `OLDEST_SHOWN` types, the oldest hour first.
+        Types whose hour has not ended, or whose ledger row is damaged, are omitted.
     """
     ended = sorted(
         (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not HourState.DAMAGED),
@@ -85,7 +126,18 @@ def gauges_of(
     lag_s: tuple[float, float],
     now_ms: int,
 ) -> Gauges:
-    """What the metrics show of it. `lag_s`: mean and greatest watermark lag."""
+    """Return all gauge values for one point in time.
+
+    Args:
+        frontiers: The oldest hour of each type that is not closed.
+        reporters: Latest report of each source.
+        set_aside: Number of records that were set aside and not reviewed.
+        unreadable: Number of partitions that cannot be read.
+        buckets_in_conflict: Number of open buckets with conflicting audit records.
+        overrides: Number of overrides that are not carried out yet.
+        lag_s: Mean and maximum watermark lag, in seconds.
+        now_ms: Current time, Unix milliseconds.
+    """
     states, ages_s = Counter(f.state for f in frontiers), open_ages_s(frontiers, now_ms)
     stand = Counter("gone" if r.goodbye else "waived" if r.waived else "live" for r in reporters)
     return Gauges(
@@ -112,10 +164,18 @@ def staged_of(
     seconds: float,
     now_ms: int,
 ) -> Staged:
-    """What a committed batch counts as. `fixed`: by type, as it stood at the commit.
+    """Return what a committed micro-batch adds to the metrics.
 
-    An event is late if what its own hour's bucket holds was fixed before it was staged; falsely
-    late if that bucket was not even published then.
+    An event is late if its own hour's bucket no longer accepted events when the batch was
+    committed. It is falsely late if that bucket was not closed yet either.
+
+    Args:
+        batch: The committed batch.
+        fixed: For each event type, how far its buckets were fixed and closed at the commit. A type
+            that is missing has no closed bucket, so its events count as timely.
+        bucket_seconds: Length of a bucket.
+        seconds: Duration of the batch.
+        now_ms: Current time, Unix milliseconds.
     """
     timely = late = falsely_late = 0
     late_seconds = 0.0

@@ -1,9 +1,9 @@
-"""All metrics of the ETL, in one place: names, kinds, units, meanings. docs/metrics.md says how to
-read them.
+"""All metrics of the ETL with their names, kinds, units and help texts.
 
-No metric has a label for each type, because a thousand types would make a thousand series of each:
-sums over types, and the `OLDEST_SHOWN` oldest open buckets by name. What a driver did is counted;
-how things stand is set once a minute (`Gauges`).
+docs/metrics.md explains how to interpret them. No metric has a label per event type, because a
+thousand types would create a thousand series of each metric. Instead there are sums over types, and
+the `OLDEST_SHOWN` oldest open buckets by type. Counters follow the driver's actions; gauges are set
+once a minute from the ledger (`Gauges`).
 """
 
 from __future__ import annotations
@@ -43,23 +43,31 @@ _KINDS: Final = ("events", "audit")  # of staged files
 
 
 class Timeliness(enum.StrEnum):
-    """How an event stands to the bucket of its own hour when it is staged."""
+    """Whether an event was staged before the bucket of its own hour stopped accepting events."""
 
-    TIMELY = "timely"  # the bucket is open: the event will be in it
-    LATE = (
-        "late"  # the bucket is closed, or what it holds is fixed: a later one will carry the event
-    )
+    TIMELY = "timely"  # the bucket is open and will contain the event
+    LATE = "late"  # the bucket accepts no more events; a later one will contain it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """What one micro-batch has staged. `late_seconds`: added up over its late events, from their
-    hours' ends to now.
+    """The counts that one committed micro-batch adds to the metrics.
+
+    Attributes:
+        timely: Number of events whose bucket still accepted events.
+        late: Number of events whose bucket no longer accepted events.
+        falsely_late: Number of late events whose bucket was not closed yet.
+        late_seconds: Sum over the late events of the seconds since the end of their hour.
+        bytes: Total size of the events' Avro datums.
+        event_files: Number of staged files with events.
+        audit_files: Number of staged files with audit records.
+        promised: Number of events that the staged audit records promise.
+        seconds: Duration of the batch.
     """
 
     timely: int
     late: int
-    falsely_late: int  # of `late`
+    falsely_late: int
     late_seconds: float
     bytes: int
     event_files: int
@@ -70,30 +78,53 @@ class Staged:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """How things stand, by the ledger: each is a metric of the same name. Where one has a label, by
-    that.
+    """The gauge values at one point in time; each field is named after its metric in `Metrics`.
 
-    Ages are seconds since the end of a frontier hour that has ended.
+    Attributes:
+        types: Number of event types by the state of their oldest open hour.
+        open_bucket_age: Seconds since the end of the oldest open hour; 0 if none has ended.
+        oldest_open: The same age by event type, for the `OLDEST_SHOWN` oldest hours.
+        types_in_alarm: Number of types whose last proof failed.
+        records_set_aside: Number of records that were set aside and not reviewed.
+        partitions_unreadable: Number of partitions that cannot be read.
+        buckets_in_conflict: Number of open buckets with conflicting audit records.
+        overrides: Number of overrides that are not carried out yet.
+        reporters: Number of reporting sources by state: "live", "waived" or "gone".
+        pending_bytes: Bytes that hosts have not delivered yet.
+        lost_bytes: Bytes that were lost on hosts before they were read.
+        unknown_losses: Number of losses of unknown size.
+        watermark_lag: "mean" and "max" of the watermark lag, in seconds.
     """
 
-    types: Mapping[str, int]  # by state
+    types: Mapping[str, int]
     open_bucket_age: float
-    oldest_open: Mapping[str, float]  # by type: ages of the `OLDEST_SHOWN` oldest
+    oldest_open: Mapping[str, float]
     types_in_alarm: int
     records_set_aside: int
     partitions_unreadable: int
     buckets_in_conflict: int
     overrides: int
-    reporters: Mapping[str, int]  # by "live", "waived", "gone"
+    reporters: Mapping[str, int]
     pending_bytes: int
     lost_bytes: int
     unknown_losses: int
-    watermark_lag: Mapping[str, float]  # "mean", "max": seconds
+    watermark_lag: Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What was counted so far, for a line in the log."""
+    """The counter values at one point in time, or their increase between two points, for the log.
+
+    Attributes:
+        timely: Timely events that were staged.
+        late: Late events that were staged.
+        late_seconds: Sum over the late events of the seconds since the end of their hour.
+        files: Staged files.
+        batches: Committed micro-batches.
+        batch_seconds: Total duration of these batches.
+        buckets: Closed buckets.
+        not_proved: Closed buckets whose grade is not `proved`.
+    """
 
     timely: float = 0
     late: float = 0
@@ -105,16 +136,19 @@ class Totals:
     not_proved: float = 0
 
     def since(self, before: Totals) -> Totals:
-        """What was added since."""
+        """Return the increase of each value since the earlier totals `before`."""
         return from_row(
             Totals, map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(before))
         )
 
 
 class Metrics:
-    """One set of metrics with a registry of its own, so that tests can have many.
+    """The Prometheus metrics of one driver, with a registry of their own.
 
-    Safe to use from several threads.
+    Several instances may exist in one process, for example in tests. Instances are thread-safe.
+
+    Attributes:
+        registry: The registry to export; each metric in it is also an attribute of the instance.
     """
 
     def __init__(self) -> None:
@@ -124,7 +158,7 @@ class Metrics:
             name: str, meaning: str, label: str = "", values: Iterable[str] = ()
         ) -> Counter:
             made = Counter(name, meaning, [label] if label else [], registry=self.registry)
-            for value in values:  # these are shown before anything happens
+            for value in values:  # export these series with value 0 from the start
                 made.labels(value)
             return made
 
@@ -242,7 +276,12 @@ class Metrics:
         )
 
     def staged(self, batch: Staged, now_ms: int) -> None:
-        """A micro-batch is committed."""
+        """Record a committed micro-batch.
+
+        Args:
+            batch: The counts to add.
+            now_ms: Time of the commit, Unix milliseconds.
+        """
         self.events_staged.labels(Timeliness.TIMELY).inc(batch.timely)
         self.events_staged.labels(Timeliness.LATE).inc(batch.late)
         self.events_falsely_late.inc(batch.falsely_late)
@@ -255,7 +294,12 @@ class Metrics:
         self.last_batch.set(now_ms / 1000)
 
     def closed(self, hour: Hour, manifest: Manifest) -> None:
-        """A bucket is closed."""
+        """Record a closed bucket: its grade, delay, events, and removed duplicates.
+
+        Args:
+            hour: Hour of the bucket.
+            manifest: Manifest of the bucket.
+        """
         late = sum(manifest.late.values())
         self.buckets_closed.labels(manifest.grade.value).inc()
         self.closing_delay.observe(max(0.0, (manifest.closed_at_ms - hour.end_ms) / 1000))
@@ -265,11 +309,17 @@ class Metrics:
         self.unaudited.inc(manifest.unaudited)
 
     def polled(self, now_ms: int) -> None:
-        """The driver's loop is alive."""
+        """Record that the driver's main loop polled at `now_ms`, in Unix milliseconds."""
         self.last_poll.set(now_ms / 1000)
 
     def stands(self, standing: Gauges) -> None:
-        """Set what is looked up once a minute."""
+        """Set all gauges that the driver computes once a minute.
+
+        Event types that are missing in `standing.oldest_open` are removed from that metric.
+
+        Args:
+            standing: The current values.
+        """
         self.oldest_open.clear()
         for field in dataclasses.fields(standing):
             gauge, found = getattr(self, field.name), getattr(standing, field.name)
@@ -280,7 +330,7 @@ class Metrics:
                 gauge.set(found)
 
     def totals(self) -> Totals:
-        """What was counted so far."""
+        """Return the counter values since this instance was created."""
         grades = {
             grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value)
             for grade in Grade

@@ -1,7 +1,7 @@
-"""What a driver says of itself while it runs: counts what it did, looks once a minute at how things
-stand, and every `PROGRESS_SECONDS` says both in one line that an operator understands.
+"""Progress of a running driver: counts what it did, sets the gauges, and logs a progress line.
 
-Looking costs a handful of queries a minute, each one pass over types or reporters.
+The gauges are computed once a minute, which takes a handful of queries; each is one pass over event
+types or reporters. Every `PROGRESS_SECONDS` one log line summarizes them for operators.
 """
 
 from __future__ import annotations
@@ -37,18 +37,23 @@ from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, slowest, staged_
 from hourmark_etl.telemetry.metrics import Metrics, Totals
 
 PROGRESS_SECONDS: Final = 30.0
-QUIET_SECONDS: Final = (
-    300.0  # between lines while nothing is staged or closed, and nothing is overdue
-)
+QUIET_SECONDS: Final = 300.0  # between log lines while nothing is staged, closed or overdue
 POLL_SECONDS: Final = 60.0
-OVERDUE_SECONDS: Final = 60.0  # an hour that ended a moment ago is no news
-_LEDGER_AWAY: Final = (Unavailable, SQLAlchemyError)  # figures are no reason to stop a driver
+OVERDUE_SECONDS: Final = 60.0  # an hour that has just ended is not worth reporting
+_LEDGER_AWAY: Final = (Unavailable, SQLAlchemyError)  # missing metrics must not stop the driver
 _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Oldest:
-    """The oldest hour that has ended and is not closed, and what it waits for."""
+    """The oldest hour that has ended and is not closed.
+
+    Attributes:
+        event_type: Event type of the hour.
+        hour: The hour as text, for example `2026-01-31T12`.
+        age_s: Seconds since the end of the hour.
+        waits_for: Readable causes of the delay; empty if none is known.
+    """
 
     event_type: str
     hour: str
@@ -57,7 +62,11 @@ class Oldest:
 
 
 class Progress:
-    """One for a driver. Consumers call `staged` from their threads, the loop calls `polled`."""
+    """The progress reporting of one driver, which updates its metrics and logs its progress.
+
+    Instances are thread-safe: consumer threads call `staged`, the driver's main loop calls
+    `polled`.
+    """
 
     def __init__(
         self, database: Database, metrics: Metrics, bucket_seconds: int, clock: Clock
@@ -75,7 +84,14 @@ class Progress:
         self._lock = threading.Lock()
 
     def staged(self, batch: StagedBatch, seconds: float) -> None:
-        """A micro-batch has been committed; it took so long."""
+        """Count a committed micro-batch in the metrics.
+
+        If the ledger cannot be read, a warning is logged and the batch is not counted.
+
+        Args:
+            batch: The committed batch.
+            seconds: Duration of the batch.
+        """
         try:
             fixed = overview.fixed_hours(self._database, self._bucket_seconds)
         except _LEDGER_AWAY as error:
@@ -85,9 +101,14 @@ class Progress:
         self._metrics.staged(staged_of(batch, fixed, self._bucket_seconds, seconds, now_ms), now_ms)
 
     def polled(self, trouble: str = "") -> None:
-        """Once a poll of the driver's loop.
+        """Record one poll of the driver's main loop; update gauges and log progress if due.
 
-        `trouble`: what keeps all of closing, in words; empty where nothing does.
+        Gauges are set every `POLL_SECONDS`. The line is logged every `PROGRESS_SECONDS`, or every
+        `QUIET_SECONDS` while nothing happens and nothing is overdue. If the ledger cannot be read,
+        a warning is logged instead.
+
+        Args:
+            trouble: Readable reason why no bucket can be closed; empty if there is none.
         """
         self._metrics.polled(self._clock.now_ms())
         now_s = self._clock.monotonic_s()
@@ -152,8 +173,14 @@ class Progress:
 
 
 def caught_up(slowest: ReportedSource | None, now_ms: int) -> str:
-    """How far sources have caught up, of which this is the slowest: nothing is said of a time
-    before it reported.
+    """Return a readable phrase about how far all sources have caught up.
+
+    Args:
+        slowest: Report of the source that is furthest behind; None if no source is awaited.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        For example `all sources had caught up 5 min ago`.
     """
     if slowest is None:
         return "no source is awaited"
@@ -165,8 +192,14 @@ def caught_up(slowest: ReportedSource | None, now_ms: int) -> str:
 def progress_line(
     done: Totals, interval_s: float, behind: str, oldest: Oldest | None, trouble: str
 ) -> str:
-    """What was done in the interval, how far behind it is (`caught_up`), and what holds the oldest
-    bucket.
+    """Return one log line with staged events, closed buckets, delays and the oldest open bucket.
+
+    Args:
+        done: Increase of the counters during the interval.
+        interval_s: Length of the interval in seconds; greater than 0.
+        behind: Phrase about how far sources have caught up, from `caught_up`.
+        oldest: The oldest open hour; None if none is overdue.
+        trouble: Readable reason why no bucket can be closed; empty if there is none.
     """
     events = done.timely + done.late
     said = [
@@ -200,25 +233,23 @@ def progress_line(
 
 
 class BatchListener(StreamingQueryListener):
-    """Spark's own view of the queries: where a micro-batch's time went, and whether a query
-    failed.
-    """
+    """A Spark listener that records the duration of micro-batch phases and counts ended queries."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to count."""
+        pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Add up the batch's phases."""
+        """Add the duration of each phase of a micro-batch to `batch_phase_seconds`."""
         for phase, milliseconds in event.progress.durationMs.items():
             if phase != "triggerExecution":  # the sum of the others
                 self._metrics.batch_phase_seconds.labels(phase).inc(milliseconds / 1000)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing to count."""
+        pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """A query that was stopped has no exception."""
+        """Count an ended query, as `failed` if it raised an exception, else as `stopped`."""
         self._metrics.queries_ended.labels("failed" if event.exception else "stopped").inc()

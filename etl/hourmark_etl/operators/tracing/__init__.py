@@ -1,11 +1,11 @@
-"""Where one line, event or record is by now, from the servers that know: `hourmark trace`.
+"""Finds out how far one line, event or record has come: `hourmark trace`.
 
-| module     | what it holds                                                                     |
+| module     | content                                                                           |
 |------------|-----------------------------------------------------------------------------------|
-| `question` | what can be asked for, and how it is written                                      |
-| `found`    | what each server knew, and what it was looked for in                              |
-| `walk`     | the steps, each asked for what the others told; a server that is away costs its own step alone |
-| `topics`   | reads Kafka: audit records and events, by offset, or between two times            |
+| `question` | what can be traced, and how it is written                                         |
+| `found`    | what each step found, and where it searched                                       |
+| `walk`     | the steps; each uses the results of others, and fails alone if its server is down |
+| `topics`   | reads Kafka: audit records and events, by offset or by time                       |
 | `kept`     | reads the ledger, staged files and buckets                                        |
-| `story`    | what it comes to: the verdict, and a line for each step. Pure                     |
+| `story`    | the verdict, and one line for each step. Pure                                     |
 """

@@ -1,5 +1,6 @@
-"""What a trace found, step by step, and what it was looked for in: "not found" is worth as much as
-what was looked at.
+"""The results of a trace, step by step, with the places that were searched.
+
+"Not found" means only as much as the places that were searched.
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Looked(Generic[T]):
-    """`whole`: nothing that may hold it was left out, so what is not found is not there. `failed`:
-    the server did not answer.
+    """The result of one step of a trace.
+
+    Attributes:
+        found: What was found; None if nothing was.
+        where: Readable description of the place that was searched.
+        whole: Whether every place that may contain it was searched, so that a missing result proves
+            that it does not exist.
+        failed: Readable error if the search failed, for example because a server did not respond;
+            otherwise None.
     """
 
     found: T | None
@@ -33,12 +41,26 @@ class Looked(Generic[T]):
 
 
 def found(step: Looked[T] | None) -> T | None:
-    """What a step found, if it was asked."""
+    """Return what a step of a trace found; None if it found nothing or was not taken."""
     return None if step is None else step.found
 
 
 def asked(where: str, ask: Callable[[], Looked[T]]) -> Looked[T]:
-    """What it gives; where a server does not answer, that, and the other steps go on."""
+    """Run one step of a trace and convert errors to a failed result.
+
+    Other steps can then continue.
+
+    Args:
+        where: Readable description of the place to search, for a failed result.
+        ask: The step.
+
+    Returns:
+        The result of `ask`; if it failed, a result whose `found` is None and whose `failed` is the
+        error message.
+
+    Raises:
+        UsageError: The step raised it. All other subclasses of `HourmarkError` are converted.
+    """
     try:
         return ask()
     except UsageError:
@@ -48,7 +70,7 @@ def asked(where: str, ask: Callable[[], Looked[T]]) -> Looked[T]:
 
 
 class Site(enum.Enum):
-    """Which of the two clusters; where one is both, either."""
+    """The role of a Kafka cluster: `EDGE` or `CENTRAL`. One cluster may have both roles."""
 
     EDGE = "edge"
     CENTRAL = "central"
@@ -56,14 +78,25 @@ class Site(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ById:
-    """One event."""
+    """A search criterion: the event with this id.
+
+    Attributes:
+        event_id: Id of the event.
+    """
 
     event_id: EventId
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByPosition:
-    """What begins at `position`, in a range; where ranges are not kept, in a file."""
+    """A search criterion: the event that begins at a position of a byte range or file.
+
+    Attributes:
+        range_id: Id of the byte range; used in Kafka and in staged files.
+        file_id: Id of the file; used in buckets, which do not contain range ids.
+        generation: Number of earlier truncations of the file; used with `file_id`.
+        position: Byte offset in the file.
+    """
 
     range_id: RangeId
     file_id: str
@@ -73,7 +106,15 @@ class ByPosition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByPlace:
-    """What begins at `position` of a file, as buckets name it: host by name, file by id or path."""
+    """A search criterion: the event in a bucket that begins at a position of a file.
+
+    Attributes:
+        host: Name of the host. A host id matches every host, because buckets do not contain host
+            ids.
+        file: Id of the file, or its path when it was read.
+        generation: Number of earlier truncations of the file; None matches any.
+        position: Byte offset in the file.
+    """
 
     host: str
     file: str
@@ -86,10 +127,16 @@ Sought = ById | ByPosition | ByPlace
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """An audit record, and when it was written: the acknowledgement followed at once.
+    """The audit record of a byte range, which is written just before the range is acknowledged.
 
-    `other_files`: how many that were read under the same path have the place too, among what was
-    looked at.
+    Attributes:
+        record: The audit record.
+        at_ms: Time at which the record was written, Unix milliseconds.
+        topic: Topic of the record.
+        partition: Partition of the record.
+        offset: Offset of the record.
+        other_files: Number of other files of the same path that also have the requested position,
+            as far as records were read.
     """
 
     record: AuditRecord
@@ -102,8 +149,16 @@ class Acknowledged:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An event in Kafka. `event`: its envelope, and of a dead letter all; `at_ms`: when the
-    delivery service wrote it.
+    """An event in Kafka.
+
+    Attributes:
+        topic: Topic of the record.
+        partition: Partition of the record.
+        offset: Offset of the record.
+        at_ms: Time at which the delivery service wrote it, Unix milliseconds.
+        event_id: Id of the event.
+        range_id: Id of the byte range that contains the event.
+        event: Envelope fields of the event by name; for a dead letter, all fields.
     """
 
     topic: str
@@ -117,7 +172,17 @@ class Record:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """A row of a staged file. `listed`: the bucket that a freeze has listed it for."""
+    """The row of an event in a staged file.
+
+    Attributes:
+        path: Path of the file, relative to the storage root.
+        event_id: Id of the event.
+        range_id: Id of the byte range that contains the event.
+        partition: Partition on the central cluster from which the event was staged.
+        offset: Offset in this partition.
+        hour: Hour of the event's own time.
+        listed: Hour of the bucket that will contain the event; None if it is not assigned yet.
+    """
 
     path: str
     event_id: EventId
@@ -130,7 +195,16 @@ class Staged:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InBucket:
-    """A record of a closed bucket: `row`, from 0, of its file. `hour`: the bucket's."""
+    """An event in a closed bucket.
+
+    Attributes:
+        hour: Hour of the bucket.
+        file: Path of the file, relative to the storage root.
+        row: Index of the record in the file, from 0.
+        event: The decoded event.
+        grade: Grade of the bucket.
+        closed_at_ms: Time at which the bucket was closed, Unix milliseconds.
+    """
 
     hour: Hour
     file: str
@@ -141,13 +215,18 @@ class InBucket:
 
     @property
     def event_id(self) -> EventId:
-        """Of the record."""
+        """Return the id of the event."""
         return EventId(self.event["event_id"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The next hour of the type to close."""
+    """The oldest hour of an event type that is not closed.
+
+    Attributes:
+        hour: The hour.
+        state: Its state.
+    """
 
     hour: Hour
     state: HourState
@@ -155,12 +234,23 @@ class Standing:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All that was found. A step that is None was not asked: nothing was known to ask it for.
+    """All results of a trace. A step that is None was not taken, because its input is unknown.
 
-    `begins_at`: of the record before the place, where none begins there. `reported`: what the
-    place's host said last, of each of its sources. `mirror`: the next offset of the edge's
-    partition that the mirror will copy; `staging`: the next one of the central partition that will
-    be staged.
+    Attributes:
+        mirrored: Whether there is a mirror between an edge cluster and the central cluster.
+        begins_at: Start of the record that contains the requested position, if no record begins at
+            the position itself; otherwise None.
+        reported: The latest reports of the tailer on the requested host, one per source.
+        event_type: Type of the event; None if unknown.
+        event_id: Id of the event; None if unknown.
+        acknowledged: The audit record of the event's byte range.
+        edge: The event on the edge cluster.
+        mirror: Next offset of the event's edge partition that the mirror will copy.
+        central: The event on the central cluster.
+        staging: Next offset of the event's central partition that will be staged.
+        staged: The event in a staged file.
+        bucket: The event in a closed bucket.
+        standing: The oldest hour of the event's type that is not closed.
     """
 
     mirrored: bool
@@ -179,7 +269,7 @@ class Facts:
 
     @property
     def event(self) -> Event | None:
-        """The event, as far as a step gave it."""
+        """Return the event's fields from the last step that found it; None if no step did."""
         given = (
             step.found.event
             for step in (self.bucket, self.central, self.edge)

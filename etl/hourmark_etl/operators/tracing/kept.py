@@ -1,9 +1,8 @@
-"""What ledger and storage hold of an event: its staged row, its bucket, and how far its type's
-buckets are.
+"""Searches the ledger, staged files and closed buckets for one event.
 
-Of a staged file little is read where the event's id is known: groups tell their first and last id.
-Of a bucket, blocks are told by their first id, as files are sorted by it; those that are not are
-read whole.
+Little is read if the event's id is known. Staged groups have their first and last id in the ledger.
+Bucket files are sorted by id, so a block is decoded only if the id lies between its first id and
+that of the next block. Files that are not sorted are read completely.
 """
 
 from __future__ import annotations
@@ -47,13 +46,21 @@ from hourmark_etl.operators.tracing.topics import decoded
 from hourmark_etl.staging.files import IdRange, RowSlice, read_rows
 from hourmark_etl.storage import Storage, StorageError
 
-_TAILER: Final = "tailer"  # kind of a reporter
+_TAILER: Final = "tailer"  # `kind` of a report
 _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 
 
 class Kept:
-    """The ledger is opened when it is first asked, once, so that a trace goes on where it is
-    away.
+    """The ledger and the storage as searched by a trace.
+
+    The ledger is opened once, at its first use. If a server does not respond, the methods return a
+    result whose `failed` is set instead of raising an error, so that a trace can continue.
+
+    Args:
+        open_ledger: Function that opens the ledger.
+        storage: Storage with the staged files and buckets.
+        bucket_seconds: Length of a bucket.
+        say: Function that is called with readable progress messages.
     """
 
     def __init__(
@@ -79,12 +86,19 @@ class Kept:
         return self._opened
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger if it was opened."""
         if isinstance(self._opened, Database):
             self._opened.close()
 
     def standing(self, event_type: str) -> Looked[Standing]:
-        """Which hour of the type is next to close; none where the ledger knows no such type."""
+        """Return the oldest hour of an event type that is not closed.
+
+        Args:
+            event_type: The event type.
+
+        Returns:
+            The result; its `found` is None if the ledger does not have the type.
+        """
 
         def look() -> Looked[Standing]:
             known = frontiers(self._database, self._length_s)
@@ -97,8 +111,13 @@ class Kept:
         return asked("the ledger", look)
 
     def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]:
-        """The latest reports of the tailer on this host, by its id or name; none where the ledger
-        has never heard of it.
+        """Return the latest reports of the tailer on a host, sorted by host id and source.
+
+        Args:
+            host: Id or name of the host.
+
+        Returns:
+            The result; its `found` is None if no tailer of that host has ever reported.
         """
 
         def look() -> Looked[tuple[ReportedSource, ...]]:
@@ -113,7 +132,15 @@ class Kept:
         return asked("the ledger's reports", look)
 
     def staging(self, central: Partition) -> Looked[int]:
-        """The next offset of the central partition to be staged."""
+        """Return the next offset of a partition that will be staged.
+
+        Args:
+            central: Partition on the central cluster.
+
+        Returns:
+            The result; its `found` is None if the ledger does not have exactly one position for the
+            partition.
+        """
 
         def look() -> Looked[int]:
             known = positions_of_topic(self._database, central)
@@ -126,7 +153,18 @@ class Kept:
         return asked("the ledger's positions", look)
 
     def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]:
-        """Its row in a staged file; files go some time after their bucket was closed."""
+        """Return the row of an event in a staged file.
+
+        Staged files are deleted some time after their bucket was closed.
+
+        Args:
+            event_type: Type of the event.
+            hour: Hour of the event's own time.
+            sought: Id of the event, or its position in a byte range.
+
+        Returns:
+            The result; its `found` is None if no staged file of this type and hour has the event.
+        """
 
         def look() -> Looked[Staged]:
             groups = [
@@ -150,7 +188,19 @@ class Kept:
         return asked(f"staged files of {event_type} {hour}", look)
 
     def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]:
-        """Where it stands in a closed bucket: of its hour, or, as late, of a later one."""
+        """Return the record of an event in a closed bucket: of its hour, or if late, a later one.
+
+        If the ledger is not available, only the bucket of the event's own hour is searched.
+
+        Args:
+            event_type: Type of the event.
+            hour: Hour of the event's own time.
+            sought: Id of the event, or its position in a file.
+
+        Returns:
+            The result; its `found` is None if no closed bucket has the event. A damaged bucket file is
+            reported in `failed`.
+        """
 
         def look() -> Looked[InBucket]:
             buckets, why = self._buckets(event_type, hour)
@@ -163,7 +213,7 @@ class Kept:
         return asked(f"closed buckets of {event_type}", look)
 
     def _buckets(self, event_type: str, hour: Hour) -> tuple[tuple[ClosedBucket, ...], str]:
-        """Those that may hold events of the hour, and what keeps this from being all of them."""
+        # The second value states why later buckets are missing; it is empty if none is.
         try:
             return closed_buckets(self._database, {event_type: [hour.start_s]}, self._length_s).get(
                 event_type, ()
@@ -268,10 +318,7 @@ def _closed(event_type: str, hour: Hour, told: Manifest) -> ClosedBucket:
 
 
 def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int, Event]]:
-    """Row and event of each that is sought.
-
-    A block is decoded where the id lies between its first id and that of the next.
-    """
+    # With an id, a block is decoded only if the id lies between its first id and the next block's.
     row = 0
     if not isinstance(sought, ById):
         for block in container:
@@ -288,7 +335,7 @@ def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int
     for (first, block), (after, _) in itertools.pairwise(itertools.chain(begun, [end])):
         if (
             first <= wanted <= after or after < first
-        ):  # a successor that begins before it: nothing is sorted
+        ):  # the second condition: the file is not sorted
             events = enumerate(_decoded(container, block))
             yield from ((row + n, event) for n, event in events if event["event_id"] == wanted)
         row += block.records
@@ -302,7 +349,7 @@ def _stands_at(event: Event, sought: ByPosition | ByPlace) -> bool:
         return bool((file["id"], file["generation"]) == (sought.file_id, sought.generation))
     named = (
         HEX_128.fullmatch(sought.host) is not None or sought.host == event["host"]
-    )  # buckets hold no ids of hosts
+    )  # buckets do not contain host ids
     return (
         named
         and sought.file in (file["id"], event["source"])

@@ -1,5 +1,6 @@
-"""What `hourmark trace` can be asked for: an event by its id, a record by its offset, a line by its
-place on its host. Pure.
+"""The objects that `hourmark trace` accepts, and their text forms. Pure.
+
+An event is named by its id, a record by its offset, and a line by its position on its host.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ _FORMS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfEvent:
-    """An event of this type."""
+    """A request to trace an event.
+
+    Attributes:
+        event_id: Id of the event.
+        event_type: Type of the event.
+    """
 
     event_id: EventId
     event_type: str
@@ -34,7 +40,13 @@ class OfEvent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfRecord:
-    """A record of a topic of events, at the edge or, by its name there, of the central cluster."""
+    """A request to trace a Kafka record in a topic of events.
+
+    Attributes:
+        topic: Name of the topic on the edge cluster, or its prefixed name on the central cluster.
+        partition: Partition number.
+        offset: Offset of the record.
+    """
 
     topic: str
     partition: int
@@ -43,10 +55,15 @@ class OfRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfPlace:
-    """A line that begins at byte `offset` of a file.
+    """A request to trace the line that begins at a byte offset of a file.
 
-    `host`: its id, or its name. `file`: its id, or its path when it was read. `generation` None:
-    whichever. `event_type`: whose buckets are read where Kafka has let go of its audit record.
+    Attributes:
+        host: Id or name of the host.
+        file: Id of the file, or its path when it was read.
+        offset: Byte offset at which the line begins.
+        generation: Number of earlier truncations of the file; None matches any.
+        event_type: Event type whose closed buckets are searched if Kafka no longer has the audit
+            record of the line; None searches no buckets in that case.
     """
 
     host: str
@@ -56,7 +73,7 @@ class OfPlace:
     event_type: str | None = None
 
     def is_in(self, r: AuditRecord) -> bool:
-        """Whether the line is one of this range."""
+        """Return whether the byte range of an audit record contains the requested position."""
         return (
             r.kind == "range"
             and r.start <= self.offset < r.end
@@ -71,7 +88,14 @@ Question = OfEvent | OfRecord | OfPlace
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostSays:
-    """What `hourmark tail trace` said, on the line's host. `next_step`: of an operator there."""
+    """The output of `hourmark tail trace` on the host of a line.
+
+    Attributes:
+        stage: How far the host has processed the line, for example `not_read` or `spooled`.
+        path: Path of the file.
+        next_step: Readable next step for an operator on the host.
+        losses: Number of losses that were recorded for the names of the file.
+    """
 
     stage: str
     path: str
@@ -80,7 +104,17 @@ class HostSays:
 
 
 def parsed(what: str, event_type: str | None, generation: int | None) -> Question:
-    """UsageError where it is none of the forms."""
+    """Parse the argument of `hourmark trace`.
+
+    Args:
+        what: An event id (UUID), TOPIC:PARTITION:OFFSET, or HOST:FILE:OFFSET.
+        event_type: Type of the event; required with an event id.
+        generation: Number of earlier truncations of the file, for HOST:FILE:OFFSET only; None
+            matches any.
+
+    Raises:
+        UsageError: The text has none of the forms, or an event id is given without a type.
+    """
     event_id = _event_id(what)
     if event_id is not None:
         if event_type is None:
@@ -97,9 +131,19 @@ def parsed(what: str, event_type: str | None, generation: int | None) -> Questio
 
 
 def told_by_host(answer: str, event_type: str | None = None) -> tuple[OfPlace | None, HostSays]:
-    """Of the JSON that `hourmark tail trace` gives; no place where its host knows none.
+    """Parse the output of `hourmark tail trace FILE:LINE --json`.
 
-    UsageError where it is other text.
+    Args:
+        answer: The JSON text.
+        event_type: Event type whose closed buckets are searched if Kafka no longer has the audit
+            record of the line; None searches no buckets.
+
+    Returns:
+        The position to trace, or None if the host does not know the file or the offset; and what
+        the host reported.
+
+    Raises:
+        UsageError: The text is not such output.
     """
     try:
         told: Any = json.loads(answer)

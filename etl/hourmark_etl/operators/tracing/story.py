@@ -1,9 +1,8 @@
-"""What a trace comes to: where the event is, as far along its way as was found, and what each step
-knew. Pure.
+"""Summarizes a trace: how far the event has come, and what each step found. Pure.
 
-"No" is said of a step that saw all that there is; of one that did not, "not found", with what it
-looked at. `lost` is said only where a step is past the event, what follows was seen whole, and the
-event is not there.
+A step has the state `no` only if it searched everything that may contain the event; otherwise it
+has the state `not_found`, with the places that were searched. The verdict is `lost` only if a stage
+has passed the event, the next stage was searched completely, and the event is not there.
 """
 
 from __future__ import annotations
@@ -30,7 +29,11 @@ from hourmark_etl.operators.tracing.question import HostSays
 
 
 class Verdict(enum.StrEnum):
-    """Where it is; the last that holds of those in their order."""
+    """How far a traced event has come.
+
+    The members from `ON_HOST` to `IN_BUCKET` name the last stage that has the event. `UNKNOWN`
+    means that a server did not respond, and `LOST` that the event is missing where it must be.
+    """
 
     NOT_FOUND = "not_found"
     UNKNOWN = "unknown"
@@ -44,23 +47,29 @@ class Verdict(enum.StrEnum):
 
     @property
     def is_found(self) -> bool:
-        """Whether it is anywhere."""
+        """Return whether the event was found at any stage."""
         return self not in (Verdict.NOT_FOUND, Verdict.UNKNOWN, Verdict.LOST)
 
 
 class State(enum.StrEnum):
-    """Of a step."""
+    """The outcome of one step of a trace: whether it found the event, or why it did not."""
 
     YES = "yes"
     NO = "no"
-    NOT_FOUND = "not_found"  # in what was looked at
+    NOT_FOUND = "not_found"  # not everything was searched
     UNREACHABLE = "unreachable"
-    NOT_ASKED = "not_asked"  # what is needed to ask is not known
+    NOT_ASKED = "not_asked"  # the input of the step is unknown
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """`what`: human-readable."""
+    """The readable result of one step of a trace.
+
+    Attributes:
+        name: Name of the step, for example `edge`.
+        state: State of the step.
+        what: Readable description of what was found, or of what was searched.
+    """
 
     name: str
     state: State
@@ -69,7 +78,14 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Story:
-    """`next_step`: of an operator."""
+    """The readable result of a trace.
+
+    Attributes:
+        verdict: How far the event has come.
+        summary: One sentence about the verdict.
+        next_step: Next step for the operator.
+        steps: Results of the steps in the order of the pipeline.
+    """
 
     verdict: Verdict
     summary: str
@@ -93,7 +109,12 @@ _SUMMARY: Final = {
 
 
 def told(facts: Facts, host: HostSays | None = None) -> Story:
-    """Of what was found, and what the line's host said."""
+    """Summarize the results of a trace.
+
+    Args:
+        facts: What each step found.
+        host: Output of `hourmark tail trace` on the host of the line; None if it is not known.
+    """
     verdict = _verdict(facts, host)
     kind = (
         "a dead letter, "
@@ -109,7 +130,7 @@ def told(facts: Facts, host: HostSays | None = None) -> Story:
 
 
 def _before(facts: Facts) -> str:
-    """That the place is no record's, but of the one before it."""
+    # The requested position may be inside a record that begins earlier.
     acknowledged = found(facts.acknowledged)
     if facts.begins_at is None or acknowledged is None:
         return ""
@@ -120,7 +141,17 @@ def _before(facts: Facts) -> str:
 
 
 def missing(facts: Facts) -> str | None:
-    """Where it must be, and is not; None: nowhere."""
+    """Return why a traced event must be considered lost.
+
+    An event is lost if the mirror, staging or a bucket has passed it, the next stage was searched
+    completely, and the event is not there.
+
+    Args:
+        facts: What each step of the trace found.
+
+    Returns:
+        A readable statement of where the event is missing; None if nothing shows that it is lost.
+    """
     edge, staged, standing = found(facts.edge), found(facts.staged), found(facts.standing)
     if not _is_absent(facts.bucket):
         return None
@@ -192,7 +223,7 @@ def _next_step(verdict: Verdict, facts: Facts, host: HostSays | None) -> str:
         )
     if host is not None and (
         verdict is Verdict.ON_HOST or facts.acknowledged is None
-    ):  # its host knows of no place to ask for
+    ):  # the host does not know a position to trace
         return host.next_step
     reports = found(facts.reported) or ()
     if verdict is Verdict.NOT_FOUND and any(r.lost_bytes or r.unknown_losses for r in reports):
@@ -357,5 +388,5 @@ def _frontier(facts: Facts) -> str:
 
 
 def printable(text: str) -> str:
-    """No byte of a line or a path reaches a terminal as it is."""
+    """Return a text with all non-printable characters escaped, safe to print on a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,9 +1,8 @@
-"""Kafka, as a trace reads it: a record by its offset, or what was written between two times, found
-by timestamps.
+"""Searches Kafka for a trace: one record by its offset, or records written in a time span.
 
-Timestamps are of the delivery services' clocks; records of one range, and its audit record, are
-written within one request. So whatever is known of one bounds where the others are looked for. No
-more than `records_max` records are read in one step, and what was read is told.
+Timestamps come from the delivery services' clocks. The records of a byte range and its audit record
+are written within one request, so the time of one of them limits where the others are searched. No
+step reads more than `records_max` records, and each result states what was read.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ from hourmark_etl.operators.tracing.question import OfPlace
 
 RECORDS_MAX: Final = 200_000
 _STALL_S: Final = 10.0
-_AT_ONCE: Final = 20_000  # audit records, the newest first
+_AT_ONCE: Final = 20_000  # audit records per chunk, the newest chunk first
 _REQUEST_MS: Final = (
-    600_000  # a request's first record and its last lie no further apart, services' clocks included
+    600_000  # between the first and last record of a request, including clock differences
 )
 _ENVELOPE: Final = Datum(
     {"type": "record", "name": "envelope", "namespace": NAMESPACE, "fields": ENVELOPE}
@@ -62,23 +61,31 @@ _LETTER: Final = Datum(DEAD_LETTERS.schema())
 
 
 class _Spans(NamedTuple):
-    """Offsets to read of each partition.
-
-    `whole`: the log still has all of the time asked for, and none of it is left out.
-    """
-
     of: Mapping[Partition, tuple[int, int]]
-    whole: bool = True
-    is_missing: bool = False  # there is no such topic
+    whole: bool = True  # nothing of the requested time was deleted or left out
+    is_missing: bool = False  # the topic does not exist
 
     @property
     def records(self) -> int:
-        """How many, at most."""
         return sum(end - start for start, end in self.of.values())
 
 
 class Topics:
-    """Both clusters, or the one that is both."""
+    """The Kafka clusters of one site as searched by a trace.
+
+    If a cluster does not respond, or a record cannot be decoded, the methods return a result whose
+    `failed` is set instead of raising an error. A cluster that did not respond is not asked again,
+    except by `at`.
+
+    Args:
+        kafka: Settings of the edge cluster and the central cluster, which may be the same cluster.
+        say: Function that is called with readable progress messages.
+        now_ms: Current time, Unix milliseconds.
+        records_max: Approximate maximum number of records that one step reads.
+
+    Attributes:
+        alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
+    """
 
     def __init__(
         self, kafka: KafkaSettings, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX
@@ -89,11 +96,13 @@ class Topics:
             Site.CENTRAL: Cluster(kafka.central_cluster, "central"),
         }
         self._say, self._records_max = say, records_max
-        self._latest_ms = now_ms + _REQUEST_MS  # by clocks that are ahead of this one
-        self._away: dict[Site, str] = {}  # what did not answer is not waited for again
+        self._latest_ms = now_ms + _REQUEST_MS  # allows for clocks that are ahead of this one
+        self._away: dict[
+            Site, str
+        ] = {}  # errors of clusters that did not respond and are not asked again
 
     def topic_of(self, site: Site, event_type: str) -> str:
-        """The topic of a type."""
+        """Return the name of an event type's topic on the edge or central cluster."""
         return (
             events_topic(event_type)
             if site is Site.EDGE
@@ -101,14 +110,37 @@ class Topics:
         )
 
     def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
-        """The newest audit record whose range holds the place, of those written between the two."""
+        """Return the audit record of the byte range that contains a position of a file.
+
+        The newest records of each partition are read first. If several files of the same path have
+        the position, the latest file is preferred, and `other_files` counts the others. The edge
+        cluster is searched first, then the mirrored topic if the edge may not have the record.
+
+        Args:
+            place: The position.
+            from_ms: Start of the time span in which the record was written, Unix milliseconds.
+            to_ms: End of the time span, Unix milliseconds.
+
+        Returns:
+            The result; its `found` is None if no such record was read.
+        """
         return self._audit(
             lambda site, topic: self._newest_audit(site, topic, place, from_ms, to_ms)
         )
 
     def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
-        """The audit record of the range, one of whose records was written at `near_ms`: hours
-        later, where that try failed.
+        """Return the audit record of a byte range.
+
+        The record may be hours newer than the range's events, if the first attempt to write it
+        failed. The edge cluster is searched first, then the mirrored topic if the record may be
+        missing there.
+
+        Args:
+            range_id: Id of the range.
+            near_ms: Time at which one of the range's events was written, Unix milliseconds.
+
+        Returns:
+            The result; its `found` is None if no such record was read.
         """
 
         def look(site: Site, topic: str) -> Looked[Acknowledged]:
@@ -124,7 +156,7 @@ class Topics:
         return self._audit(look)
 
     def _audit(self, look: Callable[[Site, str], Looked[Acknowledged]]) -> Looked[Acknowledged]:
-        """At the edge; where that is away, or has let go of it, what the mirror has copied."""
+        # The mirrored topic may still have records that the edge topic no longer has.
         edge = self._asked(Site.EDGE, AUDIT, lambda: look(Site.EDGE, AUDIT))
         if edge.found is not None or (edge.whole and edge.failed is None) or self.alias is None:
             return edge
@@ -133,7 +165,17 @@ class Topics:
         return central if central.found is not None else edge
 
     def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]:
-        """The record that stands there."""
+        """Return the event at an offset.
+
+        Args:
+            site: The cluster.
+            topic: Name of the topic on that cluster.
+            partition: Partition number.
+            offset: Offset of the record.
+
+        Returns:
+            The result; its `found` is None if there is no record at the offset.
+        """
         return asked(
             f"{topic}-{partition} of the {site.value} cluster",
             lambda: self._at(site, Partition(topic, partition), offset),
@@ -148,8 +190,18 @@ class Topics:
         to_ms: int | None,
         partition: int | None = None,
     ) -> Looked[Record]:
-        """The first record that is sought, of those written between the two; `to_ms` None: up to
-        now.
+        """Return the first event that matches, among those written in a time span.
+
+        Args:
+            site: The cluster.
+            topic: Name of the topic on that cluster.
+            sought: Id of the event, or its position in a byte range.
+            from_ms: Start of the time span, Unix milliseconds.
+            to_ms: End of the time span, Unix milliseconds; None means now.
+            partition: The only partition to read; None reads all.
+
+        Returns:
+            The result; its `found` is None if no record read matches. The oldest records are read first.
         """
         until_ms = self._latest_ms if to_ms is None else to_ms
 
@@ -165,7 +217,17 @@ class Topics:
         return self._asked(site, topic, look)
 
     def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]:
-        """A record at the edge of the range whose audit record was written then."""
+        """Return an event of an acknowledged byte range from the edge cluster.
+
+        Args:
+            topic: Name of the topic on the edge cluster.
+            sought: Id of the event, or its position in the range.
+            audited_ms: Time at which the audit record was written, Unix milliseconds. Records up to
+                ten minutes before or after it are searched.
+
+        Returns:
+            The result; its `found` is None if no record read matches.
+        """
         return self.find(
             Site.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
         )
@@ -173,7 +235,18 @@ class Topics:
     def last_of_request(
         self, topic: str, range_id: RangeId, position: int, audited_ms: int
     ) -> Looked[Record]:
-        """The record at the edge of this range that begins last, at or before the position."""
+        """Return the last event of a byte range that begins at or before a position.
+
+        Args:
+            topic: Name of the topic on the edge cluster.
+            range_id: Id of the range.
+            position: Byte offset in the file.
+            audited_ms: Time at which the range's audit record was written, Unix milliseconds.
+                Records up to ten minutes before or after it are searched.
+
+        Returns:
+            The result; its `found` is None if no event of the range begins there.
+        """
 
         def look() -> Looked[Record]:
             from_ms, to_ms = audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
@@ -192,8 +265,16 @@ class Topics:
         return self._asked(Site.EDGE, topic, look)
 
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
-        """The next offset of the edge's partition that the mirror will copy; 0 where it has copied
-        nothing.
+        """Return the next offset of an edge partition that the mirror will copy.
+
+        There must be a mirror.
+
+        Args:
+            topic: Name of the topic on the edge cluster.
+            partition: Partition number.
+
+        Returns:
+            The offset; 0 if the mirror has copied nothing from this partition.
         """
 
         def look() -> Looked[int]:
@@ -224,7 +305,7 @@ class Topics:
     def _newest_audit(
         self, site: Site, topic: str, place: OfPlace, from_ms: int, to_ms: int
     ) -> Looked[Acknowledged]:
-        """Piece by piece, backwards: what is asked for is as a rule of today."""
+        # Reads backwards in chunks, because most requests concern recent records.
         spans = self._spans(site, topic, None, from_ms, to_ms, newest=True)
         progress = Progress(spans.records, self._say)
         back_to = to_ms
@@ -303,7 +384,16 @@ class Topics:
 
 
 def type_of_topic(topic: str, alias: str | None) -> tuple[Site, str] | None:
-    """Where a topic of events is, and of which type; None: it is none."""
+    """Return the cluster and the event type of a topic.
+
+    Args:
+        topic: Name of the topic on either cluster.
+        alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
+
+    Returns:
+        The cluster that has a topic of this name, and the event type; None if it is not a topic of
+        events.
+    """
     if (event_type := event_type_of_topic(topic)) is not None:
         return Site.EDGE, event_type
     try:
@@ -314,7 +404,18 @@ def type_of_topic(topic: str, alias: str | None) -> tuple[Site, str] | None:
 
 
 def decoded(event_type: str, datum: bytes) -> Event:
-    """The envelope; of a dead letter, all. ValueError where it is no event."""
+    """Decode the envelope of an event, or all fields of a dead letter.
+
+    Args:
+        event_type: Type of the event.
+        datum: The Avro datum without framing.
+
+    Returns:
+        Values by field name. A dead letter with another schema is decoded as an envelope only.
+
+    Raises:
+        ValueError: The datum does not begin with an event's envelope.
+    """
     for form in (_LETTER, _ENVELOPE) if event_type == dead_letters.TYPE else (_ENVELOPE,):
         with contextlib.suppress(ValueError):
             return form.decode(datum)
@@ -322,7 +423,7 @@ def decoded(event_type: str, datum: bytes) -> Event:
 
 
 def _newest_of(held: Sequence[Acknowledged]) -> Acknowledged:
-    """The newest file's; of one that was sent twice, the first."""
+    # The newest file wins; if its range was sent twice, the first audit record.
 
     def file_of(told: Acknowledged) -> tuple[str, str, int]:
         return told.record.host_id, told.record.file_id, told.record.generation

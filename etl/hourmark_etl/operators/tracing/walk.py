@@ -1,8 +1,7 @@
-"""The steps of a trace, each asked for what the others told: from an id, a record or a place to all
-that is known of it.
+"""The steps of a trace: from an id, a record or a position to everything that is known about it.
 
-A step is skipped where nothing is known to ask it for. A server that does not answer costs its own
-step.
+Each step uses the results of others and is skipped if its input is unknown. If a server does not
+respond, only its own step fails.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from hourmark_etl.operators.tracing.found import (
 from hourmark_etl.operators.tracing.question import OfEvent, OfPlace, OfRecord, Question
 from hourmark_etl.operators.tracing.topics import type_of_topic
 
-# an event's time lies at most 15 minutes after it was observed, by clocks that agree within five
+# An event's time is at most 15 minutes after its observation; clocks differ by at most five.
 _EARLY_MS: Final = 1_200_000
-_LATE_MS: Final = 8 * 86_400_000  # and its record, as a rule, within the allowed lateness
+_LATE_MS: Final = 8 * 86_400_000  # its record is usually written within the allowed lateness
 
 
 class Topics(Protocol):
-    """`tracing.topics.Topics`."""
+    """The searches in Kafka that a trace uses; implemented by `tracing.topics.Topics`."""
 
     @property
     def alias(self) -> str | None: ...
@@ -71,7 +70,7 @@ class Topics(Protocol):
 
 
 class Kept(Protocol):
-    """`tracing.kept.Kept`."""
+    """The searches in ledger and storage that a trace uses; implemented by `tracing.kept.Kept`."""
 
     def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]: ...
     def standing(self, event_type: str) -> Looked[Standing]: ...
@@ -82,7 +81,12 @@ class Kept(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """When what is asked for was sent, as far as the operator knows; Unix milliseconds."""
+    """The time span in which the traced object was sent, as far as the operator knows.
+
+    Attributes:
+        since_ms: Start, Unix milliseconds; 0 if unknown.
+        until_ms: End, Unix milliseconds.
+    """
 
     since_ms: int
     until_ms: int
@@ -90,7 +94,14 @@ class Window:
 
 @dataclasses.dataclass(slots=True)
 class Walk:
-    """One trace. `bucket_seconds`: length of the buckets."""
+    """A procedure that searches everything that is known about one event.
+
+    Attributes:
+        topics: Searches in Kafka.
+        kept: Searches in the ledger and storage.
+        bucket_seconds: Length of a bucket.
+        window: Time span in which the event was sent.
+    """
 
     topics: Topics
     kept: Kept
@@ -98,7 +109,19 @@ class Walk:
     window: Window
 
     def of(self, question: Question) -> Facts:
-        """All that is known. UsageError where it is no question of events."""
+        """Trace an event, a record or a line.
+
+        Args:
+            question: The object to trace.
+
+        Returns:
+            The results of all steps. Steps whose input is unknown are None; a step whose server did
+            not respond has `failed` set.
+
+        Raises:
+            UsageError: The topic of a record is not a topic of events; or closed buckets must be
+                searched for a line, and the window has no start.
+        """
         if isinstance(question, OfEvent):
             return self._of_event(question.event_type, question.event_id, self._facts())
         if isinstance(question, OfRecord):
@@ -160,10 +183,8 @@ class Walk:
         return self._before(place, audit.found, facts)
 
     def _before(self, place: OfPlace, told: Acknowledged, facts: Facts) -> Facts:
-        """No record begins there: the one before it, of which the place may be a later line.
-
-        `facts`: without it.
-        """
+        # The requested position may be inside a record that begins earlier. `facts` are the results
+        # without that record.
         r = told.record
         last: tuple[int, str, Looked[Record]] | None = None
         for event_type, _ in self._promised(r):
@@ -187,7 +208,7 @@ class Walk:
         return self._of_event(event_type, last[2].found.event_id, known)
 
     def _in_old_buckets(self, place: OfPlace, facts: Facts) -> Facts:
-        """Buckets outlive audit records: those of the hours asked for are read, all of them."""
+        # Buckets are kept longer than audit records. All buckets of the requested hours are read.
         assert place.event_type is not None
         if not self.window.since_ms:
             raise UsageError(
@@ -217,17 +238,15 @@ class Walk:
         return dataclasses.replace(facts, event_type=place.event_type, bucket=bucket)
 
     def _promised(self, record: AuditRecord) -> Iterator[tuple[str, Hour]]:
-        """Where a line of the range may have gone: types and hours of events, then dead letters."""
+        # The types and hours to search; dead letters come last.
         for p in sorted(
             record.promised, key=lambda p: (p.event_type == dead_letters.TYPE, -p.count)
         ):
             yield p.event_type, Hour(p.hour_start_s, self.bucket_seconds)
 
     def _of_event(self, event_type: str, event_id: EventId, facts: Facts) -> Facts:
-        """`facts`: what is known already."""
         sought, hour = ById(event_id), Hour.containing(event_id.time_ms, self.bucket_seconds)
-        # The ledger's frontier comes first: an hour that it calls closed has its bucket, whatever
-        # happens meanwhile.
+        # The frontier is read first: an hour that is closed then has its bucket in all later steps.
         facts = dataclasses.replace(
             facts, event_type=event_type, event_id=event_id, standing=self.kept.standing(event_type)
         )
@@ -247,7 +266,7 @@ class Walk:
         return self._with_audit(self._with_progress(facts))
 
     def _with_central(self, facts: Facts, staged: Looked[Staged], sought: ById) -> Facts:
-        """The very record that was staged."""
+        # The record at the offset from which the row was staged.
         if (
             facts.central is not None
             or staged.found is None
@@ -264,7 +283,7 @@ class Walk:
         )
         if (
             record.found is not None and record.found.event_id != sought.event_id
-        ):  # of a topic that was made anew since
+        ):  # the topic was recreated since
             record = Looked(
                 None,
                 f"{record.where}, where another event stands: the topic is not the one "
@@ -288,7 +307,6 @@ class Walk:
         return dataclasses.replace(facts, edge=self._by_time(Site.EDGE, sought, facts))
 
     def _by_time(self, site: Site, sought: ById, facts: Facts) -> Looked[Record]:
-        """By the time that its id tells."""
         assert facts.event_type is not None
         time_ms = sought.event_id.time_ms
         from_ms, to_ms = (
@@ -300,10 +318,8 @@ class Walk:
         )
 
     def _copy_of(self, record: Record, site: Site, event_type: str, sought: ById) -> Looked[Record]:
-        """The mirror keeps partition and timestamp.
-
-        Later ones may stand before it, by another service's clock.
-        """
+        # The mirror keeps partition and timestamp. Later records may precede it, because services'
+        # clocks differ.
         return self.topics.find(
             site,
             self.topics.topic_of(site, event_type),
@@ -314,10 +330,7 @@ class Walk:
         )
 
     def _with_progress(self, facts: Facts) -> Facts:
-        """How far mirror and staging are.
-
-        Where one is past the record by now, what follows is asked once more.
-        """
+        # If the mirror or staging has passed the record by now, the next stage is searched again.
         edge = facts.edge.found if facts.edge is not None else None
         if (
             facts.mirrored
