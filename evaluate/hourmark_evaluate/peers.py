@@ -1,5 +1,6 @@
-"""Figures that others published, beside what a run here gave, point by point, and what each can
-say. Pure.
+"""Figures published by others next to the results of a run, with what each can and cannot show.
+
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ NOT_HERE: Final = "not tried here"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`here`: what this run has to set beside it. `says`: what theirs can say, and cannot; `ours`:
-    the same of ours.
+    """A figure published elsewhere, next to the result of this run.
+
+    Attributes:
+        what: What is compared.
+        theirs: The published figure.
+        source: Where it was published, as Markdown.
+        here: Return the corresponding result of a run as text.
+        says: What the published figure shows and what it does not show.
+        ours: The same for the result of this run.
     """
 
     what: str
@@ -254,7 +262,10 @@ PEERS: Final = (
 
 
 def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """By `HEAD`."""
+    """Return the comparison with published figures as table rows, with the columns of `HEAD`.
+
+    A figure without a counterpart in this run has the text "not tried here".
+    """
     return [(p.what, p.theirs, p.source, p.here(evaluation), p.says, p.ours) for p in PEERS]
 
 
