@@ -6,8 +6,7 @@ and `results.as_json` render the report.
 
 Reading order:
 
-- `results` (data of a trial), `verdicts` and `accounting` (records sent compared with records read
-back): pure functions.
+- `results` (data of a trial), `verdicts`, `accounting` (sent compared with read): pure functions.
 - `load`, `reading` and `brokers`: clients of the clusters.
 - `hands` (operations on servers), `stage` (the course of one trial), `trials`, `run`, `cli`.
 - `wording`, `page`, `plots`, `markdown` and `peers`: rendering, pure functions.

@@ -36,8 +36,8 @@ OnMirror = Callable[[], None]
 class Hands:
     """The available operations on brokers, on the mirror and on its target cluster.
 
-    The first operation of each pair disturbs a server and the second restores it. All operations
-    can be repeated safely. An operation that is not available is None.
+    The first operation of each pair disturbs a server; the second restores it and can be repeated
+    safely. An operation that is not available is None.
 
     Attributes:
         stop_broker: Stop a broker, given its id.
