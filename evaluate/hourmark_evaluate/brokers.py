@@ -19,12 +19,17 @@ REPLICAS_MAX: Final = 3
 class Brokers:
     """The brokers of one Kafka cluster, with operations on topics and consumer groups.
 
-    The constructor connects to the cluster. It raises `Unavailable` if the cluster does not answer.
+    The constructor connects to the cluster and raises `Unavailable` if it does not answer.
+
+    Args:
+        name: "edge" or "central".
+        bootstrap: Bootstrap servers, as HOST:PORT separated by commas.
+        properties: Additional client settings, by librdkafka's names.
 
     Attributes:
         ids: Ids of all brokers when the connection was made, ascending.
         settings: Connection settings, with the replication factor of new topics.
-        cluster: The client of the cluster; its name is "edge" or "central".
+        cluster: The client of the cluster.
     """
 
     def __init__(self, name: str, bootstrap: str, properties: dict[str, str]) -> None:

@@ -43,7 +43,7 @@ _PROPERTIES = ("properties", "central_properties")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _BROKER = "{broker} is its id, {host} and {port} its address."
 _WORKER = "{host} and {port} are the address of its REST server, by which other workers call it."
-_COMMANDS = {  # hand → help
+_COMMANDS = {  # operation → help text
     "stop_broker": f"Stop a broker. {_BROKER}",
     "start_broker": "Start it again; may be called for one that runs.",
     "wipe_broker": "Empty its disk, between the two.",

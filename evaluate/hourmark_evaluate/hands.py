@@ -157,7 +157,7 @@ def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str
 
     Args:
         commands: Shell command by operation name, such as "stop_broker"; None or "" if not given.
-        address: Return HOST:PORT of a broker, given its id.
+        address: Function that returns HOST:PORT of a broker, given its id.
 
     Raises:
         UsageError: A command lacks its counterpart or contains an unsupported placeholder.

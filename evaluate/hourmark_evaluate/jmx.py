@@ -43,8 +43,8 @@ class Jmx:
 
     Attributes:
         addresses: HOST:PORT of each broker's JMX endpoint.
-        java: Return the path of the Java executable.
-        jars: Return the directory of Kafka's jars.
+        java: Function that returns the path of the Java executable.
+        jars: Function that returns the directory of Kafka's jars.
         user: JMX user name; "" if no authentication is required.
         password: Password of the user.
     """

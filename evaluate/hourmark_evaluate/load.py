@@ -31,7 +31,7 @@ Rate = Callable[[float], float]  # seconds since the load started -> events per 
 
 
 def steady(rate: float) -> Rate:
-    """Return a constant rate, in events per second."""
+    """Return a function that gives the same rate, in events per second, at any time."""
     return lambda _: rate
 
 

@@ -19,8 +19,8 @@ from hourmark_infra.stack.servers import MIRROR
 
 _LIMIT: Final = "max.message.bytes"
 _SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
-# In bytes: smaller than a batch of one record, and larger than a transaction marker (78). If markers
-# do not fit either, the coordinator of Kafka 4.3 never completes the transaction, and a restart of
+# In bytes: smaller than a batch of one record, and larger than a transaction marker (78). If even
+# markers do not fit, the coordinator of Kafka 4.3 never completes the transaction, and a restart of
 # the mirror does not help.
 _TOO_SMALL: Final = "100"
 
@@ -94,8 +94,8 @@ def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
 
 def _limit(central: Brokers, topic: str, entry: ConfigEntry) -> None:
     # Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which a
-    # retry does not resolve. A high min.insync.replicas would not refuse writes if the topic has one
-    # replica: brokers require no more in-sync replicas than there are.
+    # retry does not resolve. A high min.insync.replicas would not refuse writes if the topic has
+    # one replica: brokers require no more in-sync replicas than there are.
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for future in central.cluster.admin.incremental_alter_configs(
         [resource], request_timeout=TIMEOUT_S

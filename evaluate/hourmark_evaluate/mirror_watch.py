@@ -29,7 +29,7 @@ class _Asked:
     claimed: Ends
     ends: Ends
     waiting: int
-    early: bool
+    early: bool  # some claimed records are not readable by consumers yet
 
 
 class Account:
@@ -72,8 +72,8 @@ class Account:
         Args:
             now_s: Current time, in seconds, on the clock of `ask`.
             read_to: By partition of the target, the offset up to which committed records were read.
-            held_below: Return the number of different records read below given offsets, by
-                partition.
+            held_below: Function that returns the number of different records read below given
+                offsets, by partition.
         """
         for one in self._asked:
             if one.early and not short_of(one.claimed, held_below(one.ends)):
@@ -90,8 +90,8 @@ class Account:
         """Evaluate all remaining samples; records that were not read by now count as missing.
 
         Args:
-            held_below: Return the number of different records read below given offsets, by
-                partition.
+            held_below: Function that returns the number of different records read below given
+                offsets, by partition.
         """
         while self._asked:
             self._tell(held_below)
@@ -105,6 +105,12 @@ class MirrorWatch:
     """The observer of a mirror that copies the topics of one load to the central cluster.
 
     Not thread-safe. Call `look` repeatedly, then `claims`, then `close`.
+
+    Args:
+        central: The central cluster, with the copies of the load's topics.
+        alias: The mirror's alias of the edge cluster, which prefixes the names of copies.
+        form: Format of the records.
+        load: The load whose topics are copied.
 
     Attributes:
         plan: Topics and partitions of the copies on the central cluster.
@@ -184,12 +190,12 @@ class MirrorWatch:
 def asked(
     before: Claims, claimed: Mapping[Partition, int], held: Mapping[Partition, int], waiting: int
 ) -> Claims:
-    """Return the result of a mirror's samples after one more sample. Pure function.
+    """Return the comparison results of a mirror, updated with one more sample.
 
     Args:
-        before: The result so far.
-        claimed: By partition, the number of records committed as copied. A sample without any is
-            not counted.
+        before: The results so far.
+        claimed: By partition, the number of records committed as copied. A sample without any does
+            not increase `samples`.
         held: By partition, the number of records on the target cluster.
         waiting: Number of records sent but not copied yet.
     """

@@ -17,15 +17,15 @@ NOT_HERE: Final = "not tried here"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A figure published elsewhere, next to the result of this run.
+    """A figure published elsewhere, next to the corresponding result of a run.
 
     Attributes:
         what: What is compared.
         theirs: The published figure.
         source: Where it was published, as Markdown.
-        here: Return the corresponding result of a run as text.
-        says: What the published figure shows and what it does not show.
-        ours: The same for the result of this run.
+        here: Function that returns the corresponding result of a run as text.
+        says: What the published figure shows, and what it does not show.
+        ours: What the result of the run shows, and what it does not show.
     """
 
     what: str

@@ -65,6 +65,12 @@ class Follower:
 
     It reads committed records only. It is not thread-safe.
 
+    Args:
+        cluster: The cluster.
+        form: Format of the records.
+        topics: Names of existing topics.
+        partitions: Number of partitions of each topic.
+
     Attributes:
         readings: All record numbers read so far, by partition.
         read_to: By partition, the next offset to read; empty before the first poll.
@@ -203,6 +209,12 @@ class Group:
     """A consumer group with one member, which reads topics from the beginning in its own thread.
 
     It reads committed records and commits its offsets automatically.
+
+    Args:
+        cluster: Connection settings.
+        form: Format of the records.
+        topics: Names of the topics.
+        name: The group id.
 
     Attributes:
         readings: All record numbers read, by partition; valid after `stop`.

@@ -94,7 +94,7 @@ class Claims:
     transaction was still being completed.
 
     Attributes:
-        samples: Number of comparisons.
+        samples: Number of comparisons in which the mirror had committed a position.
         false_records: Largest number of records, in one sample, that were committed as copied but
             are missing on the target cluster.
         waiting_max: Largest number of records, in one sample, that were sent but not copied yet.

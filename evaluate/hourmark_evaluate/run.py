@@ -68,8 +68,8 @@ def evaluate(
         names: Names of the trials to run; each must be a key of `TRIALS`.
         where: Description of the clusters for the report, such as "the local stack".
         command: The command line that repeats the run, for the report.
-        keep: Called with the result so far after each trial, so that an interrupted run loses
-            nothing.
+        keep: Function that receives the result so far after each trial, so that an interrupted run
+            loses nothing.
 
     Raises:
         KeyError: A name is not a known trial.
@@ -148,7 +148,7 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
         home: Directory of the stack. An existing stack there is deleted first.
         wish: The user's options.
         clock: Source of time.
-        say: Called with each line of progress.
+        say: Function that is called with each line of progress.
 
     Raises:
         UsageError: Another evaluation uses this directory.
@@ -182,7 +182,7 @@ def world_of(stack: Stack, wish: Wish, clock: Clock, say: Callable[[str], None])
         stack: The running stack.
         wish: The user's options.
         clock: Source of time.
-        say: Called with each line of progress.
+        say: Function that is called with each line of progress.
 
     Raises:
         Unavailable: A cluster does not answer.
@@ -235,7 +235,7 @@ def users_world(
         jmx: Access to the brokers' metrics; None if there is none.
         wish: The user's options.
         clock: Source of time.
-        say: Called with each line of progress.
+        say: Function that is called with each line of progress.
     """
     return World(
         edge=edge,
@@ -271,7 +271,7 @@ def _swept(world: World) -> Iterator[None]:
 
 
 def _left(world: World, waited_s: float) -> list[str]:
-    """Return descriptions of topics that are not deleted yet or may appear again; empty when done."""
+    """Return descriptions of topics that remain or may appear again; empty when done."""
     failed = [
         name
         for brokers in (world.edge, world.central)

@@ -121,11 +121,11 @@ class Stage:
             heal: Undo it. This function is called again after an error or every 15 s until `back`
                 returns True, so it must be idempotent.
             away_s: Seconds between the time when `gone` becomes true and the call of `heal`.
-            back: Return whether the servers have recovered.
+            back: Function that returns whether the servers have recovered.
             victim: The component whose recovery is measured: the producer, or the mirror. A mirror
                 has recovered when it has also copied all records sent until then.
-            gone: Return whether the disturbance is effective, for example whether the broker no
-                longer answers.
+            gone: Function that returns whether the disturbance is effective, for example whether
+                the broker no longer answers.
             last: Additional action immediately before `heal`, called only if `gone` is still true.
 
         Returns:

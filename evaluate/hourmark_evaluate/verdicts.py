@@ -15,7 +15,13 @@ from hourmark_evaluate.results import Claims, Evaluation, Trial
 
 
 class Verdict(StrEnum):
-    """The verdict on a property or a trial."""
+    """The verdict on a property or a trial.
+
+    Attributes:
+        KEPT: Observed without a fault.
+        BROKEN: At least one fault was found.
+        NOT_TRIED: Not observed.
+    """
 
     KEPT = "kept"
     BROKEN = "BROKEN"
@@ -73,8 +79,8 @@ class PropertyVerdict:
     faults: tuple[str, ...]
 
 
-# Transaction markers may arrive shortly after a commit. A mirror that commits positions earlier than
-# this does not know whether the records were copied.
+# Transaction markers may arrive shortly after a commit. A mirror that commits positions earlier
+# than this does not know whether the records were copied.
 EARLY_S: Final = 10.0
 _COUNTED: Final = (
     (Property.NOT_LOST, "lost", "acknowledged and not there"),

@@ -138,7 +138,7 @@ def _early(claims: Claims) -> str:
 
 
 def took_over(takeover: Takeover) -> str:
-    """Return a description of whether another worker took over after a mirror's leader was removed."""
+    """Return a sentence on whether another worker took over from a mirror's leader."""
     led_s = takeover.another_led_s
     then = "nobody else led in time" if led_s is None else f"another led {seconds(led_s)} later"
     return f"of {takeover.workers} workers the leading one was {takeover.how}: {then}"

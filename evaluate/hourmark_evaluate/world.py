@@ -48,20 +48,28 @@ class Wish:
 
     @property
     def away_s(self) -> float:
-        """Return how many seconds a server stays down in a fault."""
+        """Return how many seconds a server stays down in a fault.
+
+        The result is a tenth of the length of the load, but at least 2 s.
+        """
         return max(2.0, self.seconds / 10)
 
     @property
     def delivery_s(self) -> float:
         """Return the delivery timeout of a record, in seconds.
 
-        It is longer than any outage, including the time that servers need to recover.
+        The result is twice the length of an outage, but at least 180 s. It is longer than any
+        outage, including the time that servers need to recover.
         """
         return max(180.0, 2 * self.away_s)
 
     @property
     def recovery_s(self) -> float:
-        """Return the time limit for recovery, in seconds; later, a component is reported as stuck."""
+        """Return the time limit for recovery after a fault, in seconds.
+
+        The result is four times the length of the load, but at least 120 s. A component that needs
+        longer is reported as stuck.
+        """
         return max(120.0, 4 * self.seconds)
 
 
@@ -78,9 +86,10 @@ class World:
         form: Format of the records.
         run: Identifier of the run, part of the names of its topics and groups.
         clock: Source of time.
-        say: Called with each line of progress.
+        say: Function that is called with each line of progress.
         jmx: Access to the brokers' metrics; None if it is not available.
-        broker_cpu: Return the CPU seconds of each edge broker by process id; None if not available.
+        broker_cpu: Function that returns the CPU seconds of each edge broker by process id; None if
+            not available.
     """
 
     edge: Brokers
@@ -105,11 +114,11 @@ class World:
         """Wait until a condition is true, for as long as a counter keeps growing.
 
         Args:
-            condition: Checked about every 0.25 s.
-            count: Return the counter that shows progress.
+            condition: Function that returns whether to stop waiting; checked about every 0.25 s.
+            count: Function that returns the counter that shows progress.
             still_s: Seconds without progress after which the wait ends. The counter is checked once
                 per such interval.
-            each: Called after each check that fails.
+            each: Function that is called after each check that fails.
 
         Returns:
             True if the condition became true; False if the counter stopped growing first.
@@ -127,9 +136,10 @@ class World:
         """Wait until a condition is true, or until the time limit expires.
 
         Args:
-            condition: Checked immediately and then about every 0.25 s.
+            condition: Function that returns whether to stop waiting; checked immediately and then
+                about every 0.25 s.
             seconds: Time limit.
-            each: Called after each check that fails, before the next one.
+            each: Function that is called after each check that fails, before the next one.
 
         Returns:
             True if the condition became true; False if the time limit expired.

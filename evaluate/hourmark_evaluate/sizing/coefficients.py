@@ -44,7 +44,7 @@ class Measured:
         return [off_by(one, self.coefficients) for one in self.checked]
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurements as a JSON-serializable dict, which `read` accepts as a file."""
+        """Return the measurements as a JSON-serializable dict, in the file format of `read`."""
         kept = {
             name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")
         }

@@ -56,8 +56,8 @@ def fit(measured: Sequence[Measurement]) -> Coefficients:
     """Fit the coefficients of the sizing model to measurements.
 
     Args:
-        measured: Measurements of at least one load. They should differ in rate, event size and
-            number of buckets. All must have the same components.
+        measured: At least one measurement. They should differ in rate, event size and number of
+            buckets, and must have the same components.
 
     Returns:
         CPU costs by non-negative least squares, and the medians of the byte ratios.

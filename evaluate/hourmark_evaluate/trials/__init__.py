@@ -18,7 +18,8 @@ class Play(NamedTuple):
 
     Attributes:
         title: Title for the report.
-        why_not: Return why the trial is not possible with these clusters; "" if it is possible.
+        why_not: Function that returns why the trial is not possible with these clusters; "" if it
+            is possible.
         play: Run the trial, given its environment, name and title. The result has a reason in
             `not_tried` if the trial turns out to be impossible.
     """

@@ -11,7 +11,9 @@ from hourmark_evaluate.world import World
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """Run the trial in which one producer must survive the outage of each, two, and all brokers.
+    """Run the trial in which one producer keeps running while brokers stop and start.
+
+    Each broker is stopped alone, then two brokers at once, then all.
 
     Args:
         world: The clusters, which must allow brokers to be stopped and started.

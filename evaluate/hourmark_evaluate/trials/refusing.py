@@ -11,7 +11,7 @@ from hourmark_evaluate.stage import Stage, on_stage
 from hourmark_evaluate.trials import copying
 from hourmark_evaluate.world import World
 
-SEEN_S = 2.0  # after a refusal begins, writes that were under way may still land
+SEEN_S = 2.0  # after a refusal begins, writes in flight may still succeed
 
 
 def why_not(world: World) -> str:
