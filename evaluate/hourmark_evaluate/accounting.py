@@ -91,7 +91,6 @@ def account(place: str, plan: Plan, acknowledged: Flags, readings: Readings) -> 
 
 
 def _placed(plan: Plan, at: tuple[str, int], numbers: Numbers, sent: int) -> Numbers:
-    """Return those numbers that were sent to this topic and partition."""
     inside = numbers[(numbers >= 0) & (numbers < sent)]
     topics, partitions = plan.places(inside)
     where = plan.topics.index(at[0]) if at[0] in plan.topics else -1

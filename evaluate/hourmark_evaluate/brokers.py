@@ -74,7 +74,7 @@ class Brokers:
         ensure_topics(self.cluster, [TopicSpec(topic, partitions, settings) for topic in topics])
 
     def delete(self, topics: Sequence[str]) -> None:
-        """Delete those of the topics that exist.
+        """Delete those topics that exist, and ignore the others.
 
         Raises:
             Unavailable: The cluster does not answer or could not delete a topic.

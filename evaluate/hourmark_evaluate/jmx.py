@@ -100,7 +100,15 @@ class Jmx:
 
 
 def told(text: str) -> Told:
-    """Parse the output of Kafka's JmxTool; lines of other metrics are ignored."""
+    """Parse the output of Kafka's JmxTool for one broker.
+
+    Args:
+        text: Lines of the form `object name:attribute=value`. Lines other than `MessagesInPerSec`
+            counts and `LogEndOffset` values are ignored.
+
+    Returns:
+        The metrics; both mappings are empty if no line matches.
+    """
     ends, came = {}, {}
     for line in text.splitlines():
         if match := _END.match(line):

@@ -61,7 +61,7 @@ _LIMITS: Final = """\
 
 
 def as_markdown(evaluation: Evaluation) -> str:
-    """Return the complete report as Markdown."""
+    """Return the complete report as one Markdown page, with figures published by others."""
     parts = (
         "# Kafka, evaluated",
         _INTRO,
@@ -90,11 +90,11 @@ def as_markdown(evaluation: Evaluation) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table, with `|` escaped in the cells of `rows` and `head`.
+    """Return a Markdown table, with `|` escaped in all cells.
 
     Args:
         head: Column titles.
-        rows: Cell texts; each row has as many as `head`.
+        rows: Cell texts; each row has as many cells as `head`.
 
     Returns:
         The table without a trailing newline; "Nothing." if there are no rows.

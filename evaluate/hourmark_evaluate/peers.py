@@ -262,9 +262,11 @@ PEERS: Final = (
 
 
 def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """Return the comparison with published figures as table rows, with the columns of `HEAD`.
+    """Return one table row per published figure, next to the corresponding result of this run.
 
-    A figure without a counterpart in this run has the text "not tried here".
+    Returns:
+        Rows with what is compared, the published figure, its source, the result of this run ("not
+        tried here" if there is none), what the published figure shows, and what this result shows.
     """
     return [(p.what, p.theirs, p.source, p.here(evaluation), p.says, p.ours) for p in PEERS]
 

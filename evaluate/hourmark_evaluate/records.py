@@ -37,6 +37,9 @@ class Form:
         """Return the record with this number, as `length` bytes.
 
         A record consists of the run identifier, the number, filler text and a CRC-32 checksum.
+
+        Args:
+            number: Record number, from 0 to 2**64 - 1.
         """
         head = _HEAD.pack(self.run, number)
         room = self.length - LENGTH_MIN
@@ -60,14 +63,15 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The assignment of record numbers to topics and partitions.
+    """The assignment of record numbers to topics and partitions, in rounds of `sum(shares)`
+    numbers.
 
-    Of each `sum(shares)` consecutive numbers, every topic receives as many as its share. All of
-    them go to one partition, and the next round goes to the next partition.
+    In each round, every topic receives as many records as its share, all in the same partition. The
+    next round uses the next partition, cyclically.
 
     Attributes:
         topics: Names of the topics.
-        shares: Share of each topic, in the same order.
+        shares: Number of records of each topic per round, in the same order.
         partitions: Number of partitions of each topic.
     """
 
@@ -76,7 +80,7 @@ class Plan:
     partitions: int
 
     def place(self, number: int) -> tuple[str, int]:
-        """Return the topic and partition of a record number."""
+        """Return the name of the topic and the partition to which a record number is assigned."""
         round_, left = divmod(number, sum(self.shares))
         for topic, share in zip(self.topics, self.shares, strict=True):
             if left < share:
@@ -87,7 +91,7 @@ class Plan:
     def places(
         self, numbers: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the topics and partitions of many record numbers.
+        """Return the topics and partitions to which record numbers are assigned.
 
         Returns:
             Two arrays of the same length as `numbers`: indices into `topics`, and partitions.

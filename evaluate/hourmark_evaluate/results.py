@@ -273,7 +273,7 @@ def as_json(evaluation: Evaluation) -> bytes:
 
 
 def from_json(text: bytes) -> Evaluation:
-    """Return the evaluation that `as_json` wrote.
+    """Parse an evaluation that `as_json` serialized.
 
     Raises:
         ValueError: The text is not a serialized evaluation.

@@ -225,13 +225,13 @@ def users_world(
     clock: Clock,
     say: Say,
 ) -> World:
-    """Return the user's clusters as the environment for trials.
+    """Return the user's clusters as the environment for trials, with a new run identifier.
 
     Args:
         edge: The edge cluster.
         central: The central cluster; None if there is none.
         alias: The mirror's alias of the edge cluster.
-        hands: The operations on servers that the user provides commands for.
+        hands: The available operations on servers.
         jmx: Access to the brokers' metrics; None if there is none.
         wish: The user's options.
         clock: Source of time.

@@ -117,16 +117,14 @@ class Stage:
 
         Args:
             what: Description of the disturbance for the report.
-            hurt: Start the disturbance, for example stop a broker.
-            heal: Undo it. This function is called again after an error or every 15 s until `back`
-                returns True, so it must be idempotent.
+            hurt: Function that starts the disturbance, for example stops a broker.
+            heal: Function that undoes it. It must be idempotent: it is called again after an error
+                and every 15 s until `back` returns True.
             away_s: Seconds between the time when `gone` becomes true and the call of `heal`.
             back: Function that returns whether the servers have recovered.
-            victim: The component whose recovery is measured: the producer, or the mirror. A mirror
-                has recovered when it has also copied all records sent until then.
-            gone: Function that returns whether the disturbance is effective, for example whether
-                the broker no longer answers.
-            last: Additional action immediately before `heal`, called only if `gone` is still true.
+            victim: Component to wait for. "mirror" also requires that all records sent are copied.
+            gone: Function that returns whether the disturbance is effective.
+            last: Function called immediately before `heal` if `gone` is still true.
 
         Returns:
             True if the disturbance took place, even if the victim did not recover in time; False if

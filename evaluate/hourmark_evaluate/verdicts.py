@@ -48,9 +48,9 @@ class Found:
 
     Attributes:
         trial: Name of the trial.
-        property: The property.
+        property: The property that was examined.
         looked: Number of observations that could have shown a fault.
-        faults: Description of each fault; empty if the property was kept.
+        faults: Description of each fault; empty if none was found.
     """
 
     trial: str
@@ -64,8 +64,8 @@ class PropertyVerdict:
     """The verdict on one property over all trials.
 
     Attributes:
-        property: The property.
-        verdict: The verdict.
+        property: The property that was examined.
+        verdict: Whether it was kept, was broken, or was not tried.
         trials: Number of trials with an observation or a fault.
         looked: Number of observations: records, disturbances, samples or comparisons, depending on
             the property.

@@ -62,20 +62,33 @@ def setting(evaluation: Evaluation) -> str:
 
 
 def property_rows(evaluation: Evaluation) -> list[Row]:
-    """Return one table row per property, with the columns of `PROPERTIES`."""
+    """Return one table row per property that was examined in the trials.
+
+    Returns:
+        Rows with the property, its verdict, the number of trials that observed it, and the number
+        of observations followed by any faults.
+    """
     return [_property_row(one) for one in verdicts(evaluation)]
 
 
 def trial_rows(evaluation: Evaluation) -> list[Row]:
-    """Return one table row per trial, with the columns of `TRIALS`.
+    """Return one table row per trial.
 
-    A trial that was not tried or was aborted has "-" in place of figures.
+    Returns:
+        Rows with title, verdict, number of acknowledged, lost, duplicated and phantom records,
+        number of faults, longest wait and slowest recovery. "-" replaces all figures if the trial
+        was not tried or was aborted.
     """
     return [_trial_row(trial) for trial in evaluation.trials]
 
 
 def disturbance_rows(evaluation: Evaluation) -> list[Row]:
-    """Return one table row per injected fault of all trials, with the columns of `DISTURBANCES`."""
+    """Return one table row per injected fault of all trials.
+
+    Returns:
+        Rows with the trial's name, the description of the fault, its duration, the longest wait of
+        a record, and the time to recover ("never" if the time limit was exceeded).
+    """
     return [
         (
             t.name,
@@ -90,7 +103,12 @@ def disturbance_rows(evaluation: Evaluation) -> list[Row]:
 
 
 def cost_rows(evaluation: Evaluation) -> list[Row]:
-    """Return one table row per trial whose CPU cost was measured, with the columns of `COSTS`."""
+    """Return one table row per trial whose CPU cost was measured.
+
+    Returns:
+        Rows with the trial's name, events, events per second, events per second of the client's CPU
+        time, and CPU time per event of the client and of the brokers.
+    """
     return [
         _cost_row(trial.name, trial.cost) for trial in evaluation.trials if trial.cost is not None
     ]

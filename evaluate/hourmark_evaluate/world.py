@@ -20,7 +20,8 @@ class Wish:
     """The user's options of an evaluation, and the time limits derived from them.
 
     Attributes:
-        seconds: Length of the load of a trial; the length of outages depends on it.
+        seconds: Duration of a trial's load, in seconds; outages last a tenth of it, but at least 2
+            s.
         rate: Peak rate, in events per second.
         event_bytes: Size of an event in bytes.
         partitions: Number of partitions of each topic.

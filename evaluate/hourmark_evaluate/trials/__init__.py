@@ -20,8 +20,8 @@ class Play(NamedTuple):
         title: Title for the report.
         why_not: Function that returns why the trial is not possible with these clusters; "" if it
             is possible.
-        play: Run the trial, given its environment, name and title. The result has a reason in
-            `not_tried` if the trial turns out to be impossible.
+        play: Function that runs the trial, given its environment, name and title. The result has a
+            reason in `not_tried` if the trial turns out to be impossible.
     """
 
     title: str

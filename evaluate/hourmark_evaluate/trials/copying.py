@@ -72,7 +72,10 @@ def _told(world: World) -> MirrorWorkers | None:
 
 
 def told_workers(world: World) -> str:
-    """Return a remark for the report about the mirror's current number of workers."""
+    """Return a remark for the report with the mirror's current number of workers.
+
+    If the target cluster does not report any worker, the remark states that the number is unknown.
+    """
     count = len(workers(world).hosts)
     known = f"the mirror ran with {count} worker{'' if count == 1 else 's'}"
     return known if count else "how many workers the mirror has could not be told"
