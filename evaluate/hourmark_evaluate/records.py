@@ -63,11 +63,11 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The assignment of record numbers to topics and partitions, in rounds of `sum(shares)`
-    numbers.
+    """The assignment of record numbers to topics and partitions, in rounds.
 
-    In each round, every topic receives as many records as its share, all in the same partition. The
-    next round uses the next partition, cyclically.
+    A round has `sum(shares)` consecutive numbers. In each round, every topic receives as many
+    records as its share, all in the same partition. The next round uses the next partition,
+    cyclically.
 
     Attributes:
         topics: Names of the topics.

@@ -62,11 +62,11 @@ def setting(evaluation: Evaluation) -> str:
 
 
 def property_rows(evaluation: Evaluation) -> list[Row]:
-    """Return one table row per property that was examined in the trials.
+    """Return one table row per property, in the order of `Property`.
 
     Returns:
         Rows with the property, its verdict, the number of trials that observed it, and the number
-        of observations followed by any faults.
+        of observations ("-" if there are none) followed by any faults.
     """
     return [_property_row(one) for one in verdicts(evaluation)]
 
