@@ -1,14 +1,17 @@
-"""`hourmark evaluate`: what Kafka does today in the trials that made others give it up, as figures
-that anyone can repeat.
+"""Trials of Kafka clusters under faults, with reproducible results (`hourmark evaluate`).
 
-    trials/*  one story each, on clusters that somebody has  →  results.Trial  →  verdicts  →  page (HTML), markdown, JSON
+Each module in `trials` injects one kind of fault into a local stack or into the user's clusters. It
+yields a `results.Trial`, from which `verdicts` derives a verdict per property. `page`, `markdown`
+and `results.as_json` render the report.
 
-A reader's path: `results` (what a trial leaves) → `verdicts` (what follows from it) → `accounting`
-(sent against read back), all pure; `load`, `reading`, `brokers` (the edges) → `hands` (what may be
-done to servers) → `stage` (one trial's course) → `trials` → `run` → `cli`. What is shown: `wording`
-→ `page`, `plots`, `markdown`, `peers`, pure too.
+Reading order:
 
-Judged from outside: each record carries its own number; what was acknowledged is held against what
-an ordinary consumer reads back. Nothing that a server says of itself counts, but where it is held
-against what was counted here.
+- `results` (data of a trial), `verdicts`, `accounting` (sent compared with read): pure functions.
+- `load`, `reading` and `brokers`: clients of the clusters.
+- `hands` (operations on servers), `stage` (the course of one trial), `trials`, `run`, `cli`.
+- `wording`, `page`, `plots`, `markdown` and `peers`: rendering, pure functions.
+
+Each record carries its own number, and acknowledged records are compared with what an ordinary
+consumer reads back. Metrics and positions that a server reports are never trusted alone; they are
+only compared with these counts.
 """

@@ -1,8 +1,8 @@
-"""Sent against read back. Pure: arrays in, counts and times out.
+"""Comparison of records sent with records read back. All functions are pure: arrays to results.
 
-Numbers are those of `records.Form`, from 0 in the order of sending. `sent_s` and `answered_s` hold,
-by number, when a record was handed to the producer and when it was acknowledged or refused (NaN:
-neither yet).
+Record numbers are those of `records.Form`: they start at 0 and follow the order of sending.
+`sent_s` and `answered_s` hold, by record number, when a record was passed to the producer and when
+it was acknowledged or refused (NaN if neither happened).
 """
 
 from __future__ import annotations
@@ -24,15 +24,27 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass
 class Readings:
-    """What a consumer read: numbers by topic and partition, in the order of reading; `foreign`:
-    what is no record of this run.
+    """The record numbers that a consumer read, by topic and partition, in reading order.
+
+    `len()` returns the number of all messages read, including foreign ones.
+
+    Attributes:
+        numbers: Record numbers by (topic, partition), including repeated ones.
+        foreign: Number of messages that are not records of this run or were altered.
     """
 
     numbers: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     foreign: int = 0
 
     def add(self, topic: str, partition: int, numbers: Iterable[int | None]) -> None:
-        """Some more of a partition; None for each that is foreign."""
+        """Append messages read from one partition.
+
+        Args:
+            topic: The topic.
+            partition: The partition.
+            numbers: Record numbers in reading order; None for each message that is not a valid
+                record of this run.
+        """
         known = self.numbers.setdefault((topic, partition), [])
         for number in numbers:
             if number is None:
@@ -45,9 +57,18 @@ class Readings:
 
 
 def account(place: str, plan: Plan, acknowledged: Flags, readings: Readings) -> Counts:
-    """`acknowledged`: by number, one for each that was sent.
+    """Compare the records that were sent with those that were read at one place.
 
-    What is read where it was not sent to is a phantom.
+    A record read from a partition to which it was not sent counts as a phantom.
+
+    Args:
+        place: Name of the place, for the result: "edge", "central" or "consumer".
+        plan: The topic and partition of each record.
+        acknowledged: By record number, whether it was acknowledged; one item per record sent.
+        readings: What a consumer read.
+
+    Returns:
+        The number of records that were lost, duplicated, altered or out of order.
     """
     sent = len(acknowledged)
     placed = {
@@ -70,7 +91,6 @@ def account(place: str, plan: Plan, acknowledged: Flags, readings: Readings) -> 
 
 
 def _placed(plan: Plan, at: tuple[str, int], numbers: Numbers, sent: int) -> Numbers:
-    """Those that were sent, and sent to there."""
     inside = numbers[(numbers >= 0) & (numbers < sent)]
     topics, partitions = plan.places(inside)
     where = plan.topics.index(at[0]) if at[0] in plan.topics else -1
@@ -79,14 +99,28 @@ def _placed(plan: Plan, at: tuple[str, int], numbers: Numbers, sent: int) -> Num
 
 
 def disordered(numbers: Numbers) -> int:
-    """How many of a partition's first readings come after one of a higher number."""
+    """Return how many records of a partition were first read after one with a higher number.
+
+    Args:
+        numbers: Record numbers of one partition in reading order. Repeated readings are ignored.
+    """
     _, first = np.unique(numbers, return_index=True)
     in_order = numbers[np.sort(first)]
     return int((in_order < np.maximum.accumulate(in_order)).sum()) if len(in_order) else 0
 
 
 def longest_wait(sent_s: Floats, answered_s: Floats, began_s: float, healed_s: float) -> float:
-    """Of the records under way between these times: how long the slowest that was answered took."""
+    """Return the longest time from sending to answer, of records in flight during an interval.
+
+    Args:
+        sent_s: By record number, when it was sent, in seconds.
+        answered_s: By record number, when it was acknowledged or refused; NaN if neither happened.
+        began_s: Start of the interval, in seconds.
+        healed_s: End of the interval, in seconds.
+
+    Returns:
+        Seconds; 0.0 if no record in flight was answered. Records without an answer are ignored.
+    """
     under_way = (sent_s <= healed_s) & (answered_s >= began_s)
     waits = (answered_s - sent_s)[under_way]
     return float(waits.max()) if len(waits) else 0.0
@@ -95,10 +129,18 @@ def longest_wait(sent_s: Floats, answered_s: Floats, began_s: float, healed_s: f
 def recovered(
     sent_s: Floats, answered_s: Floats, acknowledged: Flags, healed_s: float, gave_up_s: float
 ) -> float | None:
-    """How long after `healed_s` all that was sent before it was answered.
+    """Return how long after a fault all records sent before its end were answered.
 
-    None where a record sent before was not answered at all by `gave_up_s`, or none that was sent
-    later was acknowledged by then.
+    Args:
+        sent_s: By record number, when it was sent, in seconds.
+        answered_s: By record number, when it was acknowledged or refused; NaN if neither happened.
+        acknowledged: By record number, whether it was acknowledged.
+        healed_s: End of the fault, in seconds.
+        gave_up_s: End of the observation, in seconds.
+
+    Returns:
+        Seconds after `healed_s`, at least 0.0. None if, by `gave_up_s`, an earlier record had no
+        answer or no later record was acknowledged.
     """
     before = answered_s[sent_s < healed_s]
     answered = answered_s <= gave_up_s
@@ -111,7 +153,16 @@ def recovered(
 
 
 def timeline(sent_s: Floats, answered_s: Floats, acknowledged: Flags) -> tuple[Point, ...]:
-    """Second by second."""
+    """Return the number of records sent and acknowledged in each second of the load.
+
+    Args:
+        sent_s: By record number, when it was sent, in seconds.
+        answered_s: By record number, when it was acknowledged or refused; NaN if neither happened.
+        acknowledged: By record number, whether it was acknowledged.
+
+    Returns:
+        One point per second, from 0 to the last event; empty if no record was sent.
+    """
     answered_s = answered_s[acknowledged]
     if not len(sent_s):
         return ()

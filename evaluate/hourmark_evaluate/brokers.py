@@ -1,6 +1,4 @@
-"""What is asked of a cluster and made in it: topics of our own, who leads, who is there, who is in
-sync.
-"""
+"""Metadata and topics of a cluster: partition leaders, available brokers and in-sync replicas."""
 
 from __future__ import annotations
 
@@ -19,7 +17,20 @@ REPLICAS_MAX: Final = 3
 
 
 class Brokers:
-    """One cluster: `name` is "edge" or "central"."""
+    """The brokers of one Kafka cluster, with operations on topics and consumer groups.
+
+    The constructor connects to the cluster and raises `Unavailable` if it does not answer.
+
+    Args:
+        name: "edge" or "central".
+        bootstrap: Bootstrap servers, as HOST:PORT separated by commas.
+        properties: Additional client settings, by librdkafka's names.
+
+    Attributes:
+        ids: Ids of all brokers when the connection was made, ascending.
+        settings: Connection settings, with the replication factor of new topics.
+        cluster: The client of the cluster.
+    """
 
     def __init__(self, name: str, bootstrap: str, properties: dict[str, str]) -> None:
         asked = Cluster(KafkaCluster(bootstrap=bootstrap, properties=properties), name)
@@ -36,14 +47,22 @@ class Brokers:
 
     @property
     def replication(self) -> int:
-        """Of topics that are made here."""
+        """Return the replication factor of new topics: 3, or the number of brokers if lower."""
         return self.settings.replication_factor
 
     def make(self, topics: Sequence[str], partitions: int) -> None:
-        """New topics, with acknowledgements that outlive the loss of one broker where there are
-        three.
+        """Create topics whose records are kept until the topics are deleted.
 
-        What is in them stays there until they are deleted, whatever is the cluster's default.
+        With three or more brokers, `min.insync.replicas` is 2: acknowledged records survive the
+        loss of one broker. Existing topics are not changed.
+
+        Args:
+            topics: Names of the topics.
+            partitions: Number of partitions of each topic.
+
+        Raises:
+            Finding: A topic exists with fewer partitions or other settings.
+            Unavailable: The cluster does not answer or did not create a topic.
         """
         settings = {
             "min.insync.replicas": str(self.settings.min_insync_replicas),
@@ -55,7 +74,11 @@ class Brokers:
         ensure_topics(self.cluster, [TopicSpec(topic, partitions, settings) for topic in topics])
 
     def delete(self, topics: Sequence[str]) -> None:
-        """Those of them that are there; Unavailable where the cluster does not."""
+        """Delete those topics that exist, and ignore the others.
+
+        Raises:
+            Unavailable: The cluster does not answer or could not delete a topic.
+        """
         there = self.cluster.topics(topics)
         if not there:
             return
@@ -70,7 +93,11 @@ class Brokers:
                 ) from error
 
     def forget_group(self, name: str) -> None:
-        """Delete a consumer group, where it is there."""
+        """Delete a consumer group; do nothing if it does not exist.
+
+        Raises:
+            Unavailable: The group could not be deleted, for example because it still has members.
+        """
         for future in self.cluster.admin.delete_consumer_groups(
             [name], request_timeout=TIMEOUT_S
         ).values():
@@ -82,35 +109,57 @@ class Brokers:
                     raise Unavailable(f"group {name} could not be deleted: {error}") from error
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the broker that leads; Unavailable where nobody does."""
+        """Return the id of the broker that leads a partition.
+
+        Raises:
+            Unavailable: The partition has no leader, or the cluster does not answer.
+        """
         leader = _metadata(self.cluster, topic).topics[topic].partitions[partition].leader
         if leader < 0:
             raise Unavailable(f"nobody leads {topic}-{partition}")
         return int(leader)
 
     def address(self, broker: int) -> str:
-        """host:port, as clients were told at the beginning."""
+        """Return HOST:PORT of a broker, as advertised to clients when the connection was made.
+
+        Raises:
+            KeyError: The cluster had no broker of this id.
+        """
         return self._addresses[broker]
 
     def answers(self, broker: int) -> bool:
-        """Whether this one does, asked by itself."""
+        """Return whether this broker answers a metadata request sent directly to it."""
         return self._seen_by(broker) is not None
 
     def all_there(self, topics: Collection[str]) -> bool:
-        """Whether each broker answers for itself, and sees all of them, and each replica of these
-        topics in sync.
+        """Return whether all brokers answer, see each other, and report the topics fully in sync.
 
-        Each is asked, as others do not miss a broker before its session is over, and believe it in
-        sync so long.
+        Each broker is asked directly: until its session expires, the others still report a stopped
+        broker as available and in sync.
+
+        Args:
+            topics: Names of the topics to check. A topic that a broker does not know gives False.
         """
         return all(self._sees_all(broker, topics) for broker in self.ids)
 
     def out_of_sync(self) -> int:
-        """Partitions with a replica that is not in sync, of all topics; Unavailable."""
+        """Return the number of partitions without a leader or with an out-of-sync replica.
+
+        All topics of the cluster are counted.
+
+        Raises:
+            Unavailable: The cluster does not answer.
+        """
         return sum(map(_is_behind, _partitions(_metadata(self.cluster))))
 
     def of_one_copy(self) -> int:
-        """Partitions that would be gone with one broker's disk, of all topics; Unavailable."""
+        """Return the number of partitions of the cluster that have only one replica.
+
+        The loss of one broker's disk would destroy them.
+
+        Raises:
+            Unavailable: The cluster does not answer.
+        """
         return sum(len(p.replicas) < 2 for p in _partitions(_metadata(self.cluster)))
 
     def _sees_all(self, broker: int, topics: Collection[str]) -> bool:
@@ -122,7 +171,7 @@ class Brokers:
         )
 
     def _seen_by(self, broker: int) -> Any:
-        """The cluster's metadata as this broker has it; None where it does not answer."""
+        """Return the cluster metadata that this broker reports; None if it does not answer."""
         if not listens(self._addresses[broker]):
             return None
         alone = Cluster(
@@ -136,7 +185,6 @@ class Brokers:
 
 
 def _partitions(seen: Any, topics: Collection[str] | None = None) -> Iterator[Any]:
-    """Of these topics, or of all."""
     for name, topic in seen.topics.items():
         if topics is None or name in topics:
             yield from topic.partitions.values()

@@ -1,4 +1,4 @@
-"""`hourmark evaluate`."""
+"""The command `hourmark evaluate`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.java.find import java_executable
 
 QUICK_SECONDS = 10.0
-# of the environment; JmxTool takes it as an argument, which others may see
+# Environment variable. JmxTool takes the password as an argument, which other users may see.
 JMX_PASSWORD = "HOURMARK_JMX_PASSWORD"  # noqa: S105
 
 _ALIAS = "edge"
@@ -43,7 +43,7 @@ _PROPERTIES = ("properties", "central_properties")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _BROKER = "{broker} is its id, {host} and {port} its address."
 _WORKER = "{host} and {port} are the address of its REST server, by which other workers call it."
-_COMMANDS = {  # hand → help
+_COMMANDS = {  # operation → help text
     "stop_broker": f"Stop a broker. {_BROKER}",
     "start_broker": "Start it again; may be called for one that runs.",
     "wipe_broker": "Empty its disk, between the two.",
@@ -195,11 +195,11 @@ def command(
     else:
         librdkafka_logger().addHandler(
             logging.NullHandler()
-        )  # what librdkafka says of brokers that are away is what is tried here
+        )  # librdkafka's errors about stopped brokers are expected here
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(
                 number, signal.default_int_handler
-            )  # as Ctrl-C: topics are deleted, servers are started again
+            )  # like Ctrl-C: topics are deleted and servers are started again
         report = _writable(report or Path("evaluation"))
         with _world(given) as world:
             where = "clusters of the user" if given["bootstrap"] else "the local stack"
@@ -222,7 +222,11 @@ def _show(result: Evaluation) -> None:
 
 
 def _writable(folder: Path) -> Path:
-    """UsageError before anything is tried, where its result could not be written."""
+    """Create the folder of the report if necessary, and return it.
+
+    Raises:
+        UsageError: The folder cannot be created or is not writable.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -311,7 +315,11 @@ def _jmx(addresses: tuple[str, ...], user: str) -> Jmx:
 
 
 def _properties(file: Path | None) -> dict[str, str]:
-    """NAME=VALUE a line; UsageError names the first that is not."""
+    """Return the client settings in a file of NAME=VALUE lines; empty if there is no file.
+
+    Raises:
+        UsageError: A line is not NAME=VALUE; the message contains its number.
+    """
     found = {}
     for number, line in enumerate(file.read_text().splitlines() if file else (), 1):
         text = line.strip()
@@ -328,7 +336,10 @@ def _properties(file: Path | None) -> dict[str, str]:
 
 
 def _called(given: dict[str, Any]) -> str:
-    """The command that repeats it. Commands of the user may hold secrets, and are not shown."""
+    """Return the command line that repeats the run, with "…" in place of the user's commands.
+
+    Those may contain secrets.
+    """
     words = ["hourmark", "evaluate"]
     for name in (
         "bootstrap",

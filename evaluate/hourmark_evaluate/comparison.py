@@ -1,4 +1,4 @@
-"""Our counts beside the brokers' own. Pure."""
+"""Comparison of this evaluation's record counts with the brokers' metrics. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,21 @@ def comparisons(
     *,
     undisturbed: bool,
 ) -> tuple[Comparison, ...]:
-    """`read`: what a consumer counted, by topic and partition.
+    """Compare record counts of a consumer with the metrics of the brokers.
 
-    `told`: by all brokers of the cluster.
+    Log end offsets are always compared. Counts of incoming records restart at 0 with the broker, so
+    they are compared only if `undisturbed`. The topics must be new and written without
+    transactions, so that each offset is one record.
 
-    Ends of replicas outlive a broker's restart; its counts of incoming records do not, so they are
-    held against ours only where nothing was disturbed. Topics are new and their producer uses no
-    transactions: each offset is a record.
+    Args:
+        read: Records that a consumer read, by (topic, partition).
+        told: The metrics of every broker of the cluster.
+        replication: Replication factor of the topics.
+        undisturbed: Whether no broker was restarted since the topics were created.
+
+    Returns:
+        Total records by log end offset, number of replicas with the expected log end offset and, if
+        `undisturbed`, total records by incoming count.
     """
     ends = [(at, broker.log_ends[at]) for broker in told for at in read if at in broker.log_ends]
     highest: dict[tuple[str, int], int] = {}

@@ -1,8 +1,7 @@
-"""What may be done to servers.
+"""Operations on servers that a trial may use, such as stopping a broker.
 
-Whoever lends a hand says how: the local stack by itself, a user by commands.
-
-A hand that is not lent is None, and what needs it is not tried.
+The local stack provides all of them; for their own clusters, users provide shell commands. An
+operation that is not available is None, and what needs it is not tried.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any, Final
 from hourmark.errors import Unavailable, UsageError
 
 COMMAND_SECONDS: Final = 120.0
-# What stands for whom a command is to hit, by the last word of its hand.
+# Placeholders for the object of a command, by the last word of the operation's name.
 PLACEHOLDERS: Final[Mapping[str, Collection[str]]] = {
     "broker": ("broker", "host", "port"),
     "target": ("topic",),
@@ -27,21 +26,38 @@ PLACEHOLDERS: Final[Mapping[str, Collection[str]]] = {
     "mirror": (),
 }
 
-OnBroker = Callable[[int], None]  # by broker id; comes back at once, or once it is done
-OnTopic = Callable[[str], None]  # by name of the topic on the target
-OnWorker = Callable[[str], None]  # by address of the REST server of a worker of the mirror
+OnBroker = Callable[[int], None]  # takes a broker id; may return before the operation completes
+OnTopic = Callable[[str], None]  # takes the topic's name on the target cluster
+OnWorker = Callable[[str], None]  # takes HOST:PORT of the REST server of a mirror's worker
 OnMirror = Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """Each pair is done and undone; all may be repeated."""
+    """The available operations on brokers, on the mirror and on its target cluster.
+
+    The first operation of each pair disturbs a server; the second restores it and can be repeated
+    safely. An operation that is not available is None.
+
+    Attributes:
+        stop_broker: Stop a broker, given its id.
+        start_broker: Start it again.
+        wipe_broker: Delete the data of a stopped broker, so that it starts with an empty disk.
+        pause_broker: Suspend a broker, as SIGSTOP does.
+        resume_broker: Resume it.
+        refuse_target: Make the target cluster refuse writes to a topic, given its name there.
+        accept_target: Make it accept them again.
+        stop_worker: Kill a worker of the mirror, given HOST:PORT of its REST server.
+        start_worker: Start it again.
+        pause_worker: Suspend a worker of the mirror.
+        resume_worker: Resume it.
+        stop_mirror: Kill all workers of the mirror.
+        start_mirror: Start them again.
+    """
 
     stop_broker: OnBroker | None = None
     start_broker: OnBroker | None = None
-    wipe_broker: OnBroker | None = (
-        None  # between a stop and a start: it comes back with an empty disk
-    )
+    wipe_broker: OnBroker | None = None  # called between stop and start
     pause_broker: OnBroker | None = None
     resume_broker: OnBroker | None = None
     refuse_target: OnTopic | None = None
@@ -55,20 +71,30 @@ class Hands:
 
 
 def flag(hand: str) -> str:
-    """The option by which a user lends it."""
+    """Return the command-line option of an operation: "stop_broker" gives "--stop-broker"."""
     return f"--{hand.replace('_', '-')}"
 
 
 def missing(hands: Hands, *wanted: str) -> str:
-    """Why something cannot be tried, with the options that would let it; "" where all hands are
-    there.
+    """Return which options are missing for the wanted operations, as a reason for the report.
+
+    Args:
+        hands: The available operations.
+        *wanted: Names of `Hands` fields, such as "stop_broker".
+
+    Returns:
+        For example "needs --stop-broker and --start-broker"; "" if all are available.
     """
     absent = [flag(name) for name in wanted if getattr(hands, name) is None]
     return f"needs {' and '.join(absent)}" if absent else ""
 
 
 def each(act: OnBroker, brokers: Sequence[int]) -> None:
-    """To all of them, though it fails for some; then the first error."""
+    """Call `act` for each broker id in order, even if some calls fail.
+
+    Raises:
+        Exception: The error of the last failed call, with those of earlier ones as its context.
+    """
     with ExitStack() as all_of_them:
         for broker in reversed(brokers):
             all_of_them.callback(act, broker)
@@ -85,8 +111,15 @@ PAIRS: Final = (
 
 
 def check(commands: Mapping[str, str | None]) -> None:
-    """UsageError where one of a pair is without the other: what is done must be undone; or where
-    one asks what it is not told.
+    """Check that the user's commands are complete and use only known placeholders.
+
+    Args:
+        commands: Shell command by operation name, such as "stop_broker"; None or "" if not given.
+
+    Raises:
+        UsageError: A command is given without its counterpart (stop and start, pause and resume,
+            refuse and accept), `wipe_broker` is given without `stop_broker`, or a command contains
+            a placeholder that its operation does not support.
     """
     given = {name for name, text in commands.items() if text}
     for name in sorted(given):
@@ -116,10 +149,18 @@ def _check_placeholders(hand: str, text: str) -> None:
 
 
 def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str]) -> Hands:
-    """By the user's commands: `{broker}`, `{host}` and `{port}` stand for a broker, `{topic}` for a
-    topic of the target, `{host}` and `{port}` alone for a worker of the mirror.
+    """Return operations that run the user's shell commands.
 
-    UsageError as `check` has it.
+    Commands for brokers may contain `{broker}`, `{host}` and `{port}`; those for a worker of the
+    mirror `{host}` and `{port}`; those for the target cluster `{topic}`. Values are quoted for the
+    shell. An operation raises `Unavailable` if its command fails or does not return within 120 s.
+
+    Args:
+        commands: Shell command by operation name, such as "stop_broker"; None or "" if not given.
+        address: Function that returns HOST:PORT of a broker, given its id.
+
+    Raises:
+        UsageError: A command lacks its counterpart or contains an unsupported placeholder.
     """
     check(commands)
     given = {name: text for name, text in commands.items() if text}
@@ -151,13 +192,19 @@ def _parts(address: str) -> dict[str, str]:
 
 
 def _run(text: str, **values: str) -> None:
-    """A command of the user, by the shell, as it was written for one; what it says goes to stderr.
+    """Run a shell command of the user, with its output on stderr.
 
-    Ctrl-C is for who runs it, so it has a group of its own, which ends with it: nothing of it goes
-    on when another is run.
+    Args:
+        text: The command; `{name}` stands for a placeholder.
+        **values: Values of the placeholders; they are quoted for the shell.
+
+    Raises:
+        Unavailable: The command failed, or did not return within 120 s and was killed.
     """
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", shlex.quote(value))
+    # Ctrl-C must not reach the command, so it has its own process group. The group is killed if the
+    # command is still running at the end: no part of it continues while the next one runs.
     running = subprocess.Popen(
         ("sh", "-c", text), stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
     )

@@ -1,5 +1,6 @@
-"""The brokers' own counts, by JMX, asked with Kafka's JmxTool: the jars that brokers run from have
-a client of JMX.
+"""Record counts from the brokers' own metrics, read through JMX.
+
+Kafka's JmxTool, part of the brokers' jars, is the JMX client.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ _IN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one broker says of our topics: records that came in since it started, and ends of its
-    replicas.
+    """The metrics of one broker for the requested topics.
+
+    Attributes:
+        messages_in: By topic, the number of records received since the broker started.
+        log_ends: By (topic, partition), the log end offset of the broker's replica.
     """
 
     messages_in: dict[str, int]
@@ -35,7 +39,15 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jmx:
-    """Of all edge brokers: HOST:PORT each. `user` and `password` where they ask for one."""
+    """The JMX endpoints of all edge brokers.
+
+    Attributes:
+        addresses: HOST:PORT of each broker's JMX endpoint.
+        java: Function that returns the path of the Java executable.
+        jars: Function that returns the directory of Kafka's jars.
+        user: JMX user name; "" if no authentication is required.
+        password: Password of the user.
+    """
 
     addresses: tuple[str, ...]
     java: Callable[[], Path]
@@ -44,7 +56,11 @@ class Jmx:
     password: str = ""
 
     def ask(self, topics: Sequence[str]) -> list[Told]:
-        """One for each broker; Unavailable where one does not answer."""
+        """Return the metrics of each broker for these topics, in the order of `addresses`.
+
+        Raises:
+            Unavailable: A broker's JMX endpoint reports an error or does not answer within 60 s.
+        """
         return [self._ask(address, topics) for address in self.addresses]
 
     def _ask(self, address: str, topics: Sequence[str]) -> Told:
@@ -84,7 +100,15 @@ class Jmx:
 
 
 def told(text: str) -> Told:
-    """What JmxTool printed; lines of other things are passed over."""
+    """Parse the output of Kafka's JmxTool for one broker.
+
+    Args:
+        text: Lines of the form `object name:attribute=value`. Lines other than `MessagesInPerSec`
+            counts and `LogEndOffset` values are ignored.
+
+    Returns:
+        The metrics; both mappings are empty if no line matches.
+    """
     ends, came = {}, {}
     for line in text.splitlines():
         if match := _END.match(line):

@@ -1,10 +1,9 @@
-"""One producer under a paced load, in a thread of its own, from its start to its end: it is never
-started anew.
+"""A producer under a paced load, in its own thread. It is never restarted during a trial.
 
 Its settings are those of the delivery service's producer
-(`hourmark_delivery_service/queue/kafka_queue.py`), but for the time in which a record must be
-delivered: longer than any outage that is made here, so that what is seen is whether the client
-comes through. It never makes a topic: one that was deleted at the end would come back.
+(`hourmark_delivery_service/queue/kafka_queue.py`) except for the delivery timeout. The timeout is
+longer than any outage of a trial, so that the trial shows whether the client recovers. The producer
+never creates a topic: a deleted topic would otherwise appear again at the end of the trial.
 """
 
 from __future__ import annotations
@@ -26,23 +25,36 @@ from hourmark_evaluate.records import Form, Plan
 
 TICK_S: Final = 0.01
 LATE_S: Final = 0.2
-UNDER_WAY_MAX: Final = (
-    400_000  # a sender that gets no answer stops somewhere, as the delivery service does
-)
+UNDER_WAY_MAX: Final = 400_000  # limit on unacknowledged records, like the delivery service's
 
-Rate = Callable[[float], float]  # events a second, by the seconds since the load began
+Rate = Callable[[float], float]  # seconds since the load started -> events per second
 
 
 def steady(rate: float) -> Rate:
-    """The same all the time."""
+    """Return a function that gives the same rate, in events per second, at any time."""
     return lambda _: rate
 
 
 class Load:
-    """`sent`, `acknowledged` and `through` may be looked at any time; all else once the load has
-    ended.
+    """A Kafka producer that sends numbered records at a given rate from its own thread.
 
-    `delivery_s`: how long a record is tried.
+    `sent`, `acknowledged`, `now_s` and `through` may be read from another thread at any time;
+    everything else only after `stop`.
+
+    Args:
+        cluster: Connection settings.
+        form: Format of the records.
+        plan: The topic and partition of each record.
+        rate: Events per second as a function of the seconds since the start.
+        clock: Source of time.
+        delivery_s: Delivery timeout of a record, in seconds.
+
+    Attributes:
+        plan: The topic and partition of each record.
+        fatal: The error that stopped the producer permanently; "" if none did.
+        refused: The error of the first record that failed; "" if none failed.
+        acknowledged: Number of records acknowledged so far.
+        began_s: Monotonic time of the start, in seconds.
     """
 
     def __init__(
@@ -55,8 +67,8 @@ class Load:
         delivery_s: float,
     ) -> None:
         self.plan = plan
-        self.fatal = ""  # what ended the producer for good
-        self.refused = ""  # why the first of the records was refused, where one was
+        self.fatal = ""
+        self.refused = ""
         self.acknowledged = 0
         self._form, self._rate, self._clock, self._delivery_s = form, rate, clock, delivery_s
         settings = client_settings(cluster, delivery_timeout_ms=int(delivery_s * 1000), **_SETTINGS)
@@ -65,41 +77,50 @@ class Load:
         )
         self._sent_s, self._answered_s, self._flags = array("d"), array("d"), bytearray()
         self._first_open = 0
-        self._newest_s = -1.0  # when the newest record that is acknowledged was sent
+        self._newest_s = -1.0  # send time of the newest acknowledged record
         self._ending, self._abandoned = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self.began_s = clock.monotonic_s()
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending records. Call it once."""
         self.began_s = self._clock.monotonic_s()
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more, and wait until all is answered, acknowledged or not. May be
-        called again.
+        """Stop sending, and wait until each record is acknowledged or has failed.
+
+        The wait ends after the delivery timeout at the latest. Further calls have no effect.
         """
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def abandon(self) -> None:
-        """End at once, whatever is under way."""
+        """Stop sending at once and discard records that are not acknowledged yet."""
         self._abandoned = True
         self.stop()
 
     @property
     def now_s(self) -> float:
-        """Since the load began."""
+        """Return the seconds since the load started."""
         return self._clock.monotonic_s() - self.began_s
 
     @property
     def sent(self) -> int:
-        """Records handed over so far."""
+        """Return the number of records passed to the producer so far."""
         return len(self._flags)
 
     def through(self, since_s: float) -> bool:
-        """Whether all that was sent before is answered, and something sent since acknowledged."""
+        """Return whether the load has recovered since a point in time.
+
+        Args:
+            since_s: Seconds since the start of the load.
+
+        Returns:
+            True if every record sent before `since_s` was acknowledged or has failed, and at least
+            one record sent since then was acknowledged.
+        """
         while (
             self._first_open < self.sent
             and self._answered_s[self._first_open] == self._answered_s[self._first_open]
@@ -109,7 +130,12 @@ class Load:
         return open_s >= since_s and self._newest_s >= since_s
 
     def arrays(self) -> tuple[Floats, Floats, Flags]:
-        """`sent_s`, `answered_s`, `acknowledged`, by number."""
+        """Return the times and outcomes of all records, as three arrays indexed by record number.
+
+        Returns:
+            Seconds from the start of the load until the record was sent; seconds until it was
+            acknowledged or failed, NaN if neither; and whether it was acknowledged.
+        """
         sent = self.sent
         return (
             np.array(self._sent_s[:sent]),
@@ -122,8 +148,8 @@ class Load:
         while not self._ending.is_set() and not self.fatal:
             now_s = self.now_s
             rate = self._rate(now_s)
-            # What was missed for longer stays undone, but for the one record that a slow load owes
-            # at a time.
+            # Records missed for longer than LATE_S are not sent later. A slow load always keeps one
+            # record due.
             owed = min(owed + (now_s - before_s) * rate, max(1.0, rate * LATE_S))
             before_s = now_s
             while owed >= 1.0 and self._producer_takes():
@@ -152,7 +178,10 @@ class Load:
                 partition=partition,
                 on_delivery=partial(self._answered, number),
             )
-        except (BufferError, KafkaException) as error:  # never handed over: refused at once
+        except (
+            BufferError,
+            KafkaException,
+        ) as error:  # the producer did not accept it: it failed at once
             self._answered_s[number] = now_s
             self.refused = self.refused or str(error)
             if isinstance(error, KafkaException) and error.args[0].fatal():

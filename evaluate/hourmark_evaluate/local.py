@@ -1,4 +1,4 @@
-"""The local stack: its own hands, its brokers' CPU, and their metrics."""
+"""Operations on the servers of a local stack, and the CPU time of its brokers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ from hourmark_infra.stack.servers import MIRROR
 
 _LIMIT: Final = "max.message.bytes"
 _SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
-# Bytes: less than a batch of one record, and more than a transaction's marker (78). Where markers
-# do not fit either, Kafka 4.3's coordinator gives up on the transaction without an end, and no
-# restart of the mirror gets past it.
+# In bytes: smaller than a batch of one record, and larger than a transaction marker (78). If even
+# markers do not fit, the coordinator of Kafka 4.3 never completes the transaction, and a restart of
+# the mirror does not help.
 _TOO_SMALL: Final = "100"
 
 
 def servers(stack: Stack) -> tuple[str, ...]:
-    """Those that are wanted here: brokers and mirror."""
+    """Return the names of the stack's servers that an evaluation needs: brokers and the mirror."""
     return tuple(name for name in stack.names if name.startswith(("edge-", "central-", MIRROR)))
 
 
 def hands(stack: Stack, central: Brokers | None) -> Hands:
-    """All of them; those of target and mirror only where there is a central cluster with a
-    mirror.
+    """Return the operations on the servers of a local stack.
+
+    Args:
+        stack: The running stack.
+        central: The central cluster. If it is None or if the stack has no mirror, operations on the
+            mirror and on its target are not available.
     """
 
     def wipe(broker: int) -> None:
@@ -70,7 +74,10 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
 
 
 def cpu_seconds(stack: Stack) -> dict[int, float]:
-    """Of each edge broker, by process id: who was started anew has another."""
+    """Return the CPU seconds used by each running edge broker, by process id.
+
+    A restarted broker has a new process id and starts at 0.
+    """
     processes = [process for name in stack.brokers if (process := stack.process(name)) is not None]
     times = {process.pid: psutil.Process(process.pid).cpu_times() for process in processes}
     return {pid: float(spent.user + spent.system) for pid, spent in times.items()}
@@ -86,12 +93,9 @@ def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
 
 
 def _limit(central: Brokers, topic: str, entry: ConfigEntry) -> None:
-    """Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which no
-    retry mends.
-
-    Too few in-sync replicas would be no refusal where the topic has one replica: brokers ask for no
-    more than there are.
-    """
+    # Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which a
+    # retry does not resolve. A high min.insync.replicas would not refuse writes if the topic has
+    # one replica: brokers require no more in-sync replicas than there are.
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for future in central.cluster.admin.incremental_alter_configs(
         [resource], request_timeout=TIMEOUT_S

@@ -1,4 +1,7 @@
-"""The report as Markdown, beside what others published: the source of docs/evaluation.md. Pure."""
+"""The report as Markdown, with figures published by others: the source of docs/evaluation.md.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ _LIMITS: Final = """\
 
 
 def as_markdown(evaluation: Evaluation) -> str:
-    """The whole page."""
+    """Return the complete report as one Markdown page, with figures published by others."""
     parts = (
         "# Kafka, evaluated",
         _INTRO,
@@ -87,7 +90,15 @@ def as_markdown(evaluation: Evaluation) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are text; a bar in one is escaped."""
+    """Return a Markdown table, with `|` escaped in all cells.
+
+    Args:
+        head: Column titles.
+        rows: Cell texts; each row has as many cells as `head`.
+
+    Returns:
+        The table without a trailing newline; "Nothing." if there are no rows.
+    """
     if not rows:
         return "Nothing."
     lines = [head, ["---"] * len(head), *rows]

@@ -1,6 +1,4 @@
-"""The mirror from outside: what it has committed as copied, what the target holds, and since
-when.
-"""
+"""Observation of a mirror from outside: committed positions compared with records on the target."""
 
 from __future__ import annotations
 
@@ -22,25 +20,27 @@ from hourmark_evaluate.results import Claims
 Ends = Mapping[Partition, int]
 HeldBelow = Callable[
     [Ends], Mapping[Partition, int]
-]  # records that readers were given, by partition
+]  # end offsets -> number of different records read below them
 
 
 @dataclass
 class _Asked:
-    """What was claimed at a time. `early`: some of it is not given to readers yet."""
-
     at_s: float
     claimed: Ends
     ends: Ends
     waiting: int
-    early: bool
+    early: bool  # some claimed records are not readable by consumers yet
 
 
 class Account:
-    """Of the mirror's claims, each held against what lay in the target's logs then.
+    """Comparison of a mirror's committed positions with the records in the target's logs.
 
-    A position may be committed a moment before the marker of its transaction reaches another
-    partition. So it is told once the transactions that were under way are over.
+    A position may be committed shortly before the marker of its transaction reaches another
+    partition. A sample is therefore evaluated only after the transactions open at its time have
+    completed.
+
+    Attributes:
+        claims: The result of all samples evaluated so far.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,17 @@ class Account:
         self._asked = deque[_Asked]()
 
     def ask(self, now_s: float, claimed: Ends, ends: Ends, given: Ends, waiting: int) -> None:
-        """Of the target's partitions: what was claimed, how far the logs reached right afterwards,
-        what readers had by then.
+        """Add one sample, which `tell` or `settle` evaluates later.
+
+        All mappings are by partition of the target cluster. Each record occupies one offset of the
+        source.
+
+        Args:
+            now_s: Time of the sample, in seconds.
+            claimed: Number of records that the mirror has committed as copied.
+            ends: High watermarks read immediately afterwards.
+            given: Number of records that consumers could read by then.
+            waiting: Number of records that were sent but not copied yet.
         """
         early = short_of(claimed, given)
         self.claims = dataclasses.replace(
@@ -58,7 +67,14 @@ class Account:
         self._asked.append(_Asked(now_s, claimed, ends, waiting, early > 0))
 
     def tell(self, now_s: float, read_to: Ends, held_below: HeldBelow) -> None:
-        """Of what can be told, now that readers were given all below `read_to`."""
+        """Evaluate those samples whose transactions have completed.
+
+        Args:
+            now_s: Current time, in seconds, on the clock of `ask`.
+            read_to: By partition of the target, the offset up to which committed records were read.
+            held_below: Function that returns the number of different records read below given
+                offsets, by partition.
+        """
         for one in self._asked:
             if one.early and not short_of(one.claimed, held_below(one.ends)):
                 one.early = False
@@ -71,7 +87,12 @@ class Account:
             self._tell(held_below)
 
     def settle(self, held_below: HeldBelow) -> None:
-        """Of the rest: what readers were not given by now is not there."""
+        """Evaluate all remaining samples; records that were not read by now count as missing.
+
+        Args:
+            held_below: Function that returns the number of different records read below given
+                offsets, by partition.
+        """
         while self._asked:
             self._tell(held_below)
 
@@ -81,7 +102,22 @@ class Account:
 
 
 class MirrorWatch:
-    """Of the topics of one load. Not thread-safe."""
+    """The observer of a mirror that copies the topics of one load to the central cluster.
+
+    Not thread-safe. Call `look` repeatedly, then `claims`, then `close`.
+
+    Args:
+        central: The central cluster, with the copies of the load's topics.
+        alias: The mirror's alias of the edge cluster, which prefixes the names of copies.
+        form: Format of the records.
+        load: The load whose topics are copied.
+
+    Attributes:
+        plan: Topics and partitions of the copies on the central cluster.
+        copied: When each record was first read from the central cluster.
+        follower: The reader of the copies.
+        trouble: Why the last `look` failed; "" if it succeeded.
+    """
 
     def __init__(self, central: Brokers, alias: str, form: Form, load: Load) -> None:
         self.plan = Plan(
@@ -94,11 +130,14 @@ class MirrorWatch:
         self._alias, self._load = alias, load
         self.follower = Follower(central.cluster, form, self.plan.topics, self.plan.partitions)
         self._positions = MirrorPositions(central.settings, alias)
-        self.trouble = ""  # why the last look saw nothing; "" where it did
+        self.trouble = ""
 
     def look(self) -> None:
-        """Ask the mirror first, then the target how far its logs reach: what was claimed must lie
-        below that.
+        """Read the mirror's committed positions and then the target cluster, and compare them.
+
+        The positions are read first, so the records they cover must be in the target's logs
+        afterwards. If a cluster does not answer, the error is stored in `trouble` and nothing is
+        compared.
         """
         try:
             claimed = self._positions.refresh()
@@ -106,7 +145,7 @@ class MirrorWatch:
             self.follower.poll()
         except Unavailable as error:
             self.trouble = str(error)
-            return  # the target is away: nothing can be compared, and the next look reads on
+            return  # nothing can be compared now; the next call continues reading
         self.trouble = ""
         self.copied.note(self.follower.new, self._load.now_s)
         given = self.follower.held_below(self.follower.read_to)
@@ -115,27 +154,31 @@ class MirrorWatch:
         self._account.tell(now_s, self.follower.read_to, self.follower.held_below)
 
     def claims(self) -> Claims:
-        """The account of all looks, at the end."""
+        """Evaluate the remaining samples and return the result of all of them."""
         self._account.settle(self.follower.held_below)
         return self._account.claims
 
     def through(self, number: int) -> bool:
-        """Whether all records before this number are on the target."""
+        """Return whether the target cluster has all records with a lower number than this."""
         return self.copied.first_missing >= number
 
     @property
     def arrived(self) -> int:
-        """Records read from the target so far, each counted once: a mirror may copy some again."""
+        """Return the number of records read from the target so far, each counted once.
+
+        A mirror may copy some records more than once.
+        """
         return self.follower.distinct
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Close the consumers."""
         self.follower.close()
         self._positions.close()
 
     def _expected(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
-        """What the target must hold by these claims, by its own partitions; our topics are new, so
-        each offset is a record.
+        """Return, by partition of the target, how many records the mirror has committed.
+
+        The topics are new, so each source offset is one record.
         """
         return {
             Partition(central_topic(p.topic, self._alias), p.partition): offset
@@ -147,7 +190,15 @@ class MirrorWatch:
 def asked(
     before: Claims, claimed: Mapping[Partition, int], held: Mapping[Partition, int], waiting: int
 ) -> Claims:
-    """The account after one more time. Pure."""
+    """Return the comparison results of a mirror, updated with one more sample.
+
+    Args:
+        before: The results so far.
+        claimed: By partition, the number of records committed as copied. A sample without any does
+            not increase `samples`.
+        held: By partition, the number of records on the target cluster.
+        waiting: Number of records sent but not copied yet.
+    """
     return dataclasses.replace(
         before,
         samples=before.samples + any(claimed.values()),
@@ -157,5 +208,10 @@ def asked(
 
 
 def short_of(claimed: Mapping[Partition, int], held: Mapping[Partition, int]) -> int:
-    """How many records of those claimed are not held. Pure."""
+    """Return how many of the claimed records are missing, summed over all partitions.
+
+    Args:
+        claimed: By partition, the number of records committed as copied.
+        held: By partition, the number of records present. A partition that is absent holds none.
+    """
     return sum(max(0, count - held.get(p, 0)) for p, count in claimed.items())

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else. Pure."""
+"""The report as one HTML file without external resources. All functions are pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLASSES: Final = {Verdict.KEPT: "kept", Verdict.BROKEN: "broken", Verdict.NOT_T
 
 
 def as_html(evaluation: Evaluation) -> str:
-    """The whole page."""
+    """Return the complete report as one HTML document, with inline styles and plots."""
     return "\n".join(
         (
             "<!doctype html>",

@@ -1,5 +1,6 @@
-"""Figures that others published, beside what a run here gave, point by point, and what each can
-say. Pure.
+"""Figures published by others next to the results of a run, with what each can and cannot show.
+
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ NOT_HERE: Final = "not tried here"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`here`: what this run has to set beside it. `says`: what theirs can say, and cannot; `ours`:
-    the same of ours.
+    """A figure published elsewhere, next to the corresponding result of a run.
+
+    Attributes:
+        what: What is compared.
+        theirs: The published figure.
+        source: Where it was published, as Markdown.
+        here: Function that returns the corresponding result of a run as text.
+        says: What the published figure shows, and what it does not show.
+        ours: What the result of the run shows, and what it does not show.
     """
 
     what: str
@@ -254,7 +262,12 @@ PEERS: Final = (
 
 
 def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """By `HEAD`."""
+    """Return one table row per published figure, next to the corresponding result of this run.
+
+    Returns:
+        Rows with what is compared, the published figure, its source, the result of this run ("not
+        tried here" if there is none), what the published figure shows, and what this result shows.
+    """
     return [(p.what, p.theirs, p.source, p.here(evaluation), p.says, p.ours) for p in PEERS]
 
 

@@ -1,7 +1,7 @@
-"""Plots as SVG text. Pure: the same data give the same bytes.
+"""Plots as SVG text. All functions are pure: equal data give equal bytes.
 
-Heights are square roots: what comes at once after an outage is so much more than the load that the
-load would be a flat line.
+Heights are square roots: the peak after an outage is so much higher than the load that, on a linear
+scale, the load would be a flat line.
 """
 
 from __future__ import annotations
@@ -20,8 +20,14 @@ _SENT, _ACKNOWLEDGED, _AWAY = "#9aa5b1", "#1f6f50", "#f3d9c9"
 
 
 def over_time(points: Sequence[Point], disturbances: Sequence[Disturbance]) -> str:
-    """Records a second, sent and acknowledged; what was disturbed lies behind as a band. "" without
-    points.
+    """Return an SVG plot of the records sent and acknowledged per second.
+
+    Args:
+        points: One point per second of the trial, in order.
+        disturbances: Injected faults, shown as bands in the background.
+
+    Returns:
+        An `<svg>` element; "" if there are no points.
     """
     if not points:
         return ""

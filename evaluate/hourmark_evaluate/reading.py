@@ -1,5 +1,7 @@
-"""What is in the topics, by ordinary consumers: all of it once, a copy as it grows, and a group
-that falls behind.
+"""Ordinary consumers that read back a trial's records.
+
+`read_all` reads everything once, `Follower` reads a growing copy repeatedly, and `Group` is a
+consumer group that can fall behind.
 """
 
 from __future__ import annotations
@@ -30,14 +32,26 @@ _NOT_ALLOWED: Final = (
 
 
 class Known:
-    """Numbers that were seen, each counted once."""
+    """A set of record numbers that were seen before.
+
+    Attributes:
+        count: Number of different record numbers seen.
+    """
 
     def __init__(self) -> None:
         self.count = 0
-        self._seen = bytearray()  # by number
+        self._seen = bytearray()  # one byte per record number, 1 if seen
 
     def is_new(self, number: int | None) -> bool:
-        """Whether it was not seen before; None, of what is no record, never counts."""
+        """Add a number and return whether it was not in the set before.
+
+        Args:
+            number: Record number, at least 0; None for a message that is not a record, which is
+                ignored.
+
+        Returns:
+            True if the number is new; False if it was seen before or is None.
+        """
         if number is None:
             return False
         self._seen.extend(bytes(max(0, number + 1 - len(self._seen))))
@@ -47,9 +61,20 @@ class Known:
 
 
 class Follower:
-    """Reads topics from their beginning, each time up to the end that they have then.
+    """A reader that consumes topics from their beginning, up to the current end at each poll.
 
-    Not thread-safe.
+    It reads committed records only. It is not thread-safe.
+
+    Args:
+        cluster: The cluster.
+        form: Format of the records.
+        topics: Names of existing topics.
+        partitions: Number of partitions of each topic.
+
+    Attributes:
+        readings: All record numbers read so far, by partition.
+        read_to: By partition, the next offset to read; empty before the first poll.
+        new: Record numbers read by the last `poll`.
     """
 
     def __init__(
@@ -58,17 +83,24 @@ class Follower:
         self.readings = Readings()
         self._offsets: dict[
             Partition, array[int]
-        ] = {}  # of the first reading of each record, ascending
+        ] = {}  # offsets of the first reading of each record, ascending
         self._known = Known()
         self._cluster, self._form = cluster, form
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
         self.read_to: dict[Partition, Offset] = {}
         self._reader = CommittedReader(cluster.settings, cluster.name)
-        self.new: list[int] = []  # numbers that the last `poll` brought
+        self.new: list[int] = []
 
     def poll(self) -> None:
-        """Read what is new; Unavailable where the cluster does not answer."""
-        # What was deleted before them is missing, and counts so.
+        """Read all records up to the current end of the topics.
+
+        The results are added to `readings`, and `new` is replaced.
+
+        Raises:
+            Unavailable: The cluster does not answer. The next call continues after the last record
+                read.
+        """
+        # Records deleted before the start offsets are missing, and count as missing.
         self.read_to = self.read_to or self._cluster.starts(self._partitions)
         ends = self._cluster.ends(self._partitions)
         self.new = []
@@ -77,7 +109,7 @@ class Follower:
                 self._take(run)
                 self.read_to[run.partition] = Offset(
                     run.next_offset
-                )  # where reading fails later, this is not read again
+                )  # if reading fails later, this run is not read again
         self.read_to = ends
 
     def _take(self, run: MessageRun) -> None:
@@ -93,31 +125,45 @@ class Follower:
 
     @property
     def distinct(self) -> int:
-        """Records read so far, each counted once."""
+        """Return the number of records read so far, each counted once."""
         return self._known.count
 
     def ends(self) -> dict[Partition, Offset]:
-        """How far the logs reach now, transactions that are under way among it. Unavailable."""
+        """Return the high watermark of each partition, which includes records of open transactions.
+
+        Raises:
+            Unavailable: The cluster does not answer.
+        """
         return self._cluster.ends(self._partitions, committed=False)
 
     def held_below(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Records read below these offsets, each counted once."""
+        """Return, per partition, how many different records were read below the given offset."""
         return {p: bisect.bisect_left(self._offsets.get(p, ()), end) for p, end in ends.items()}
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Close the consumer."""
         self._reader.close()
 
 
 def read_all(cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> Readings:
-    """All that is in them now."""
+    """Read all committed records of the topics and return their numbers by partition.
+
+    Args:
+        cluster: The cluster.
+        form: Format of the records.
+        topics: Names of the topics.
+        partitions: Number of partitions of each topic.
+
+    Raises:
+        Unavailable: The cluster does not answer.
+    """
     with contextlib.closing(Follower(cluster, form, topics, partitions)) as follower:
         follower.poll()
         return follower.readings
 
 
 class Copied:
-    """When each record was first seen on the target, by number."""
+    """The times at which records were first read from the target cluster, by record number."""
 
     def __init__(self) -> None:
         self._seen_s = array("d")
@@ -125,7 +171,7 @@ class Copied:
 
     @property
     def first_missing(self) -> int:
-        """The lowest number that was not seen yet."""
+        """Return the lowest record number that was not read yet."""
         while (
             self._first_missing < len(self._seen_s)
             and self._seen_s[self._first_missing] == self._seen_s[self._first_missing]
@@ -134,7 +180,12 @@ class Copied:
         return self._first_missing
 
     def note(self, numbers: Sequence[int], now_s: float) -> None:
-        """These are there now."""
+        """Store the time for those record numbers that were not read before.
+
+        Args:
+            numbers: Record numbers that were read.
+            now_s: Seconds since the start of the load.
+        """
         if numbers and (missing := max(numbers) + 1 - len(self._seen_s)) > 0:
             self._seen_s.extend([float("nan")] * missing)
         for number in numbers:
@@ -142,7 +193,12 @@ class Copied:
                 self._seen_s[number] = now_s
 
     def of(self, sent: int) -> Floats:
-        """For so many numbers; NaN: never seen."""
+        """Return when each of the first `sent` records was first read.
+
+        Returns:
+            By record number, seconds since the start of the load; NaN for records that were not
+            read.
+        """
         seen: Floats = np.full(sent, np.nan)
         known = np.array(self._seen_s[:sent])
         seen[: len(known)] = known
@@ -150,10 +206,19 @@ class Copied:
 
 
 class Group:
-    """A consumer group of one, in a thread; its offsets are committed, and it begins where the
-    topics begin.
+    """A consumer group with one member, which reads topics from the beginning in its own thread.
 
-    `error`: why it reads no more, "" while it does.
+    It reads committed records and commits its offsets automatically.
+
+    Args:
+        cluster: Connection settings.
+        form: Format of the records.
+        topics: Names of the topics.
+        name: The group id.
+
+    Attributes:
+        readings: All record numbers read, by partition; valid after `stop`.
+        error: The error that stopped the consumer; "" while it is reading.
     """
 
     def __init__(self, cluster: KafkaCluster, form: Form, topics: Sequence[str], name: str) -> None:
@@ -174,17 +239,21 @@ class Group:
         self._thread = threading.Thread(target=self._run, name="group", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Subscribe to the topics and start reading."""
         self._consumer.subscribe(self._topics)
         self._thread.start()
 
     @property
     def read(self) -> int:
-        """Records read so far, each counted once."""
+        """Return the number of records read so far, each counted once."""
         return self._known.count
 
     def stop(self) -> None:
-        """Leave the group; Unavailable where reading had failed. May be called again."""
+        """Stop reading and leave the group. Further calls have no effect if reading did not fail.
+
+        Raises:
+            Unavailable: Reading failed earlier. Each call raises this error.
+        """
         self._ending.set()
         self._thread.join()
         self._consumer.close()
@@ -204,5 +273,5 @@ class Group:
                 number = self._form.number_of(message.value())
                 self.readings.add(str(message.topic()), message.partition() or 0, [number])
                 self._known.is_new(number)
-            elif error.fatal() or error.code() in _NOT_ALLOWED:  # all others pass
+            elif error.fatal() or error.code() in _NOT_ALLOWED:  # all other errors are temporary
                 self.error = error.str()

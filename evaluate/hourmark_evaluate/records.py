@@ -1,8 +1,7 @@
-"""A record that can be told from any other: whose run it is, which number it has, and whether a
-byte of it changed.
+"""A record that identifies its run and its number, and that detects any changed byte.
 
-16 bytes run | 8 bytes number, big-endian | text up to the length wanted | 4 bytes CRC-32 of all
-before
+Layout: 16 bytes of run identifier, 8 bytes of big-endian record number, filler text up to the
+configured length, and 4 bytes of CRC-32 of everything before.
 """
 
 from __future__ import annotations
@@ -24,13 +23,24 @@ _FILLER: Final = b'{"page":"/start","milliseconds":31,"user":"u-0001","agent":"e
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the records of one run look."""
+    """The format of the records of one run.
+
+    Attributes:
+        run: Identifier of the run, 16 bytes.
+        length: Length of each record in bytes, at least 28.
+    """
 
     run: bytes
     length: int
 
     def encode(self, number: int) -> bytes:
-        """The record of this number."""
+        """Return the record with this number, as `length` bytes.
+
+        A record consists of the run identifier, the number, filler text and a CRC-32 checksum.
+
+        Args:
+            number: Record number, from 0 to 2**64 - 1.
+        """
         head = _HEAD.pack(self.run, number)
         room = self.length - LENGTH_MIN
         shift = number % len(_FILLER)
@@ -38,8 +48,10 @@ class Form:
         return body + _TAIL.pack(zlib.crc32(body))
 
     def number_of(self, value: bytes | None) -> int | None:
-        """The number of a record of this run; None for any other, and where a byte of it
-        changed.
+        """Return the number of an encoded record.
+
+        Returns:
+            The number; None if the value is None, belongs to another run, or was altered.
         """
         if value is None or len(value) != self.length or not value.startswith(self.run):
             return None
@@ -51,8 +63,16 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where each number goes: `shares` of every so many to each topic, in turn over its
-    partitions.
+    """The assignment of record numbers to topics and partitions, in rounds.
+
+    A round has `sum(shares)` consecutive numbers. In each round, every topic receives as many
+    records as its share, all in the same partition. The next round uses the next partition,
+    cyclically.
+
+    Attributes:
+        topics: Names of the topics.
+        shares: Number of records of each topic per round, in the same order.
+        partitions: Number of partitions of each topic.
     """
 
     topics: tuple[str, ...]
@@ -60,7 +80,7 @@ class Plan:
     partitions: int
 
     def place(self, number: int) -> tuple[str, int]:
-        """Topic and partition."""
+        """Return the name of the topic and the partition to which a record number is assigned."""
         round_, left = divmod(number, sum(self.shares))
         for topic, share in zip(self.topics, self.shares, strict=True):
             if left < share:
@@ -71,7 +91,11 @@ class Plan:
     def places(
         self, numbers: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """`place` of many: indices into `topics`, and partitions."""
+        """Return the topics and partitions to which record numbers are assigned.
+
+        Returns:
+            Two arrays of the same length as `numbers`: indices into `topics`, and partitions.
+        """
         rounds, left = np.divmod(numbers, sum(self.shares))
         topics: npt.NDArray[np.int64] = np.searchsorted(
             np.cumsum(self.shares), left, side="right"

@@ -1,7 +1,7 @@
-"""What trials leave behind, as plain data: all that verdicts, pages and JSON are made of.
+"""The results of trials as plain data, from which verdicts, pages and JSON are derived.
 
-Times are seconds since the trial began. A trial that was not tried has a reason in `not_tried`, one
-that was not brought to its end in `broken_off`, and nothing else.
+Times are seconds since the start of the trial's load. A trial that was not tried has a reason in
+`not_tried`, and a trial that was aborted has one in `broken_off`; their other fields are empty.
 """
 
 from __future__ import annotations
@@ -14,80 +14,129 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What was sent, and what an ordinary consumer reads of it at one `place`: "edge", "central" or
-    "consumer".
+    """The records of a trial that were sent, compared with those read back at one place.
+
+    Attributes:
+        place: Where the records were read: "edge", "central" (the mirror's copies) or "consumer" (a
+            consumer group on the edge cluster).
+        sent: Records passed to the producer.
+        acknowledged: Records that the edge cluster acknowledged.
+        read: Messages read, including duplicates and phantoms.
+        lost: Records acknowledged but never read.
+        doubled: Readings of a record after its first.
+        phantom: Messages that were never sent, were altered, or are in the wrong partition.
+        disordered: Records first read after a record that was sent later to the same partition.
+        unacknowledged: Records read although they were not acknowledged. This is not a fault,
+            because a sender sends such records again.
     """
 
     place: str
     sent: int
     acknowledged: int
     read: int
-    lost: int  # acknowledged, and never read
-    doubled: int  # readings beyond the first of a record
-    phantom: int  # never sent, altered, or in the wrong place
-    disordered: int  # first read after one that was sent later to the same partition
-    unacknowledged: int  # there without an acknowledgement; no fault, a sender sends them again
+    lost: int
+    doubled: int
+    phantom: int
+    disordered: int
+    unacknowledged: int
 
     @property
     def distinct(self) -> int:
-        """Records of this run that were read, each counted once."""
+        """Return the number of records of this run that were read, each counted once."""
         return self.read - self.doubled - self.phantom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """What was done to servers, and how long its `victim` took to go on once they were back."""
+    """A fault injected into servers, and how long the affected component took to recover.
+
+    Attributes:
+        what: Description of the fault.
+        victim: The component whose recovery was measured.
+        began_s: Start of the fault, in seconds since the start of the load.
+        healed_s: Time when the servers had recovered, in seconds since the start of the load.
+        longest_wait_s: Longest time in seconds that a record in flight during the fault waited for
+            its acknowledgement (producer) or its copy (mirror).
+        recovered_s: Seconds from `healed_s` until all records sent before it were acknowledged,
+            refused or copied; None if the time limit was exceeded.
+    """
 
     what: str
     victim: Literal["producer", "mirror"]
     began_s: float
     healed_s: float
-    longest_wait_s: float  # of a record for its acknowledgement (producer) or its copy (mirror)
-    recovered_s: (
-        float | None
-    )  # from `healed_s` until all that was sent before it was through; None: not in time
+    longest_wait_s: float
+    recovered_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takeover:
-    """The worker that led a mirror of several was taken away."""
+    """The outcome of removing the leading worker of a mirror with several workers.
 
-    how: str  # "killed", or "paused"
+    Attributes:
+        how: How the worker was removed: "killed" or "paused".
+        workers: Number of the mirror's workers before.
+        another_led_s: Seconds until another worker was the leader; None if the time limit was
+            exceeded.
+    """
+
+    how: str
     workers: int
-    another_led_s: float | None  # until another led; None: nobody did in time
+    another_led_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What the mirror had committed as copied, against what the target's logs had committed right
-    after it was asked.
+    """The positions a mirror committed as copied, compared with the records on the target cluster.
 
-    What was claimed, and given to readers only later, is early: the end of its transaction was on
-    its way.
+    The target's logs are read immediately after each request for the mirror's positions. A record
+    is early if the mirror had committed it but consumers could read it only later, because its
+    transaction was still being completed.
+
+    Attributes:
+        samples: Number of comparisons in which the mirror had committed a position.
+        false_records: Largest number of records, in one sample, that were committed as copied but
+            are missing on the target cluster.
+        waiting_max: Largest number of records, in one sample, that were sent but not copied yet.
+        early_max: Largest number of early records in one sample; None in results of versions that
+            did not count them.
+        early_s: Longest time in seconds until all early records of a sample were readable.
     """
 
     samples: int
-    false_records: int  # claimed and not there, at the worst sample
-    waiting_max: int  # sent and not yet copied, at the worst sample
-    early_max: int | None = (
-        None  # records, at the worst sample; None: not counted, as by an earlier version
-    )
-    early_s: float = 0.0  # the longest time until the last of a claim was given
+    false_records: int
+    waiting_max: int
+    early_max: int | None = None
+    early_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What a consumer found that was away, and how it came through while the load went on."""
+    """The records that waited for a consumer, and how it caught up while the load continued.
+
+    Attributes:
+        records: Records waiting when the consumer started.
+        piled_s: Seconds during which they accumulated.
+        caught_up_s: Seconds until less than one second of the load remained unread; None if the
+            time limit was exceeded.
+        read_per_s: Records read per second.
+    """
 
     records: int
     piled_s: float
-    caught_up_s: float | None  # until less than a second of the load was left; None: not in time
+    caught_up_s: float | None
     read_per_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Our own count beside the brokers' own."""
+    """One count of this evaluation, next to the same count from the brokers' metrics.
+
+    Attributes:
+        what: What was counted.
+        ours: The count of this evaluation.
+        brokers: The count from the brokers' metrics.
+    """
 
     what: str
     ours: int
@@ -96,8 +145,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """CPU while `events` went through; that of brokers only where they run on this machine and none
-    was started anew.
+    """The CPU time that client and brokers used for a number of acknowledged events.
+
+    Attributes:
+        events: Acknowledged events.
+        seconds: Duration of the measurement, in seconds.
+        client_cpu_s: CPU time of the client process, in seconds.
+        broker_cpu_s: CPU time of all edge brokers, in seconds; None unless they run on this machine
+            and none was restarted.
     """
 
     events: int
@@ -107,13 +162,19 @@ class Cost:
 
     @property
     def events_per_client_core(self) -> float:
-        """Acknowledged events for a second of the client process's CPU."""
+        """Return the acknowledged events per second of the client's CPU time."""
         return self.events / max(self.client_cpu_s, 1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One second of a trial."""
+    """The number of records sent and acknowledged in one second of a trial.
+
+    Attributes:
+        at_s: Start of the second, in whole seconds since the start of the load.
+        sent: Records sent in this second.
+        acknowledged: Records acknowledged in this second.
+    """
 
     at_s: int
     sent: int
@@ -122,7 +183,27 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One trial's result."""
+    """The result of one trial.
+
+    Attributes:
+        name: Short name of the trial.
+        title: Title for the report.
+        not_tried: Reason why the trial was not tried; "" if it was. No other results are set then.
+        broken_off: Reason why the trial was aborted; "" if it completed. No other results are set
+            then.
+        seconds: Duration of the load.
+        counts: Records sent and read back, one item per place.
+        disturbances: The injected faults.
+        takeovers: Attempts to remove the mirror's leading worker.
+        claims: The mirror's committed positions compared with the target; None without a mirror.
+        backlog: How a consumer caught up; None if the trial has no backlog.
+        fatal: The error that stopped the producer permanently; "" if none did.
+        comparisons: Counts compared with the brokers' metrics.
+        not_compared: Reason why the brokers' metrics were not compared; "" if they were.
+        cost: CPU time used; None if it was not measured.
+        timeline: Records sent and acknowledged, second by second.
+        notes: Remarks for the report.
+    """
 
     name: str
     title: str
@@ -134,7 +215,7 @@ class Trial:
     takeovers: tuple[Takeover, ...] = ()
     claims: Claims | None = None
     backlog: Backlog | None = None
-    fatal: str = ""  # what ended the producer for good
+    fatal: str = ""
     comparisons: tuple[Comparison, ...] = ()
     not_compared: str = ""
     cost: Cost | None = None
@@ -143,23 +224,38 @@ class Trial:
 
     @property
     def tried(self) -> bool:
-        """Whether it was."""
+        """Return whether the trial was tried, even if it was aborted later."""
         return not self.not_tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """One run of all trials."""
+    """The result of one run of several trials.
+
+    Attributes:
+        version: Version of the software.
+        began: Start of the run, as ISO 8601 in UTC.
+        seconds: Duration of the run.
+        where: "the local stack" or "clusters of the user".
+        command: The command line that repeats the run.
+        cores: CPU cores of the client's machine.
+        load_average: One-minute load average of the client's machine before the first trial and
+            after the last.
+        edge_brokers: Number of brokers of the edge cluster.
+        central_brokers: Number of brokers of the central cluster; 0 if there is none.
+        replication: Replication factor of the topics.
+        peak_rate: Peak rate of the load, in events per second.
+        event_bytes: Size of an event in bytes.
+        trials: The results, in the order of execution.
+    """
 
     version: str
-    began: str  # ISO 8601, UTC
+    began: str
     seconds: float
-    where: str  # "the local stack", or "clusters of the user"
+    where: str
     command: str
     cores: int
-    load_average: tuple[
-        float, float
-    ]  # of the client's machine, in the minute before the first trial and in the last
+    load_average: tuple[float, float]
     edge_brokers: int
     central_brokers: int
     replication: int
@@ -172,10 +268,14 @@ _JSON = TypeAdapter(Evaluation)
 
 
 def as_json(evaluation: Evaluation) -> bytes:
-    """To keep, and to be read again by `from_json`."""
+    """Return the evaluation as indented JSON, which `from_json` can read."""
     return _JSON.dump_json(evaluation, indent=1) + b"\n"
 
 
 def from_json(text: bytes) -> Evaluation:
-    """What `as_json` wrote; ValueError where it is anything else."""
+    """Parse an evaluation that `as_json` serialized.
+
+    Raises:
+        ValueError: The text is not a serialized evaluation.
+    """
     return _JSON.validate_json(text)

@@ -1,5 +1,6 @@
-"""One evaluation: the trials in their order, on the local stack or on clusters of the user, and
-nothing left behind.
+"""One evaluation: run the selected trials in order, on the local stack or on the user's clusters.
+
+All topics and consumer groups of the run are deleted at its end.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from hourmark_infra.stack.purge import purge_stack
 from hourmark_infra.stack.servers import mirror_is_there
 
 GIVE_UP_SECONDS: Final = (
-    180.0  # for brokers that are still on their way back when a run is cut short
+    180.0  # time limit for brokers that are still starting when a run is interrupted
 )
 SWEEP_SECONDS: Final = (
-    15.0  # a mirror may make a topic anew that it still believes in, for as long as it looks seldom
+    15.0  # a mirror may recreate a deleted topic until it refreshes its list of topics
 )
 
 
 def new_run() -> str:
-    """A name for topics: no two runs share it."""
+    """Return a random identifier of 8 hexadecimal digits for the topic names of one run."""
     return secrets.token_hex(4)
 
 
@@ -56,11 +57,22 @@ def evaluate(
     command: str,
     keep: Callable[[Evaluation], None] = lambda _: None,
 ) -> Evaluation:
-    """Play these trials.
+    """Run the named trials in order and return the result of the evaluation.
 
-    A trial that cannot be ended is a result too; the topics of all are gone afterwards.
+    A trial that fails is part of the result, with the reason. After a trial whose servers did not
+    recover, the remaining trials are reported as not tried. At the end, all topics of this run are
+    deleted; names of topics that cannot be deleted within 180 s are reported through `world.say`.
 
-    `keep` is given what is known after each: whatever ends a run, what it has seen is not lost.
+    Args:
+        world: The clusters and the user's options.
+        names: Names of the trials to run; each must be a key of `TRIALS`.
+        where: Description of the clusters for the report, such as "the local stack".
+        command: The command line that repeats the run, for the report.
+        keep: Function that receives the result so far after each trial, so that an interrupted run
+            loses nothing.
+
+    Raises:
+        KeyError: A name is not a known trial.
     """
     began_s, began_ms, load_before = (
         world.clock.monotonic_s(),
@@ -104,15 +116,19 @@ def evaluate(
 
 
 def _played(world: World, name: str, broken_off: str) -> Trial:
-    """A trial's result; of servers that did not come back from the one that was `broken_off`
-    nothing more is asked.
+    """Return the result of one trial, with the reason if it failed or was not tried.
 
-    What else hinders one, such as a right that a client lacks, is no word about Kafka, and no
-    reason to lose the others.
+    Args:
+        world: The clusters and the user's options.
+        name: The trial.
+        broken_off: Name of an earlier trial whose servers did not recover; "" if there is none. The
+            trial is not tried if it is set.
     """
     title = TRIALS[name].title
     if broken_off:
         return Trial(name=name, title=title, not_tried=f"{broken_off} was not brought to its end")
+    # Other errors, such as a missing permission of the client, show nothing about Kafka and do not
+    # end the run.
     try:
         return play(world, name)
     except NotBack as error:
@@ -123,7 +139,20 @@ def _played(world: World, name: str, broken_off: str) -> Trial:
 
 @contextlib.contextmanager
 def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[World]:
-    """A stack of its own in `home`, begun anew, and down again at the end."""
+    """Start a new local stack and yield its clusters; stop the stack on exit.
+
+    The stack has three edge brokers, three central brokers and, if MirrorMaker 2 is installed, two
+    of its workers.
+
+    Args:
+        home: Directory of the stack. An existing stack there is deleted first.
+        wish: The user's options.
+        clock: Source of time.
+        say: Function that is called with each line of progress.
+
+    Raises:
+        UsageError: Another evaluation uses this directory.
+    """
 
     def refuse() -> None:
         raise UsageError(
@@ -145,9 +174,18 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
 
 
 def world_of(stack: Stack, wish: Wish, clock: Clock, say: Callable[[str], None]) -> World:
-    """The brokers and the mirror of a local stack that is up.
+    """Return the brokers and the mirror of a running local stack as the environment for trials.
 
-    Metrics are asked where it was made with JMX.
+    Brokers' metrics are available only if the stack was created with JMX.
+
+    Args:
+        stack: The running stack.
+        wish: The user's options.
+        clock: Source of time.
+        say: Function that is called with each line of progress.
+
+    Raises:
+        Unavailable: A cluster does not answer.
     """
     edge = Brokers("edge", stack.layout.bootstrap("edge"), {})
     central = (
@@ -187,7 +225,18 @@ def users_world(
     clock: Clock,
     say: Say,
 ) -> World:
-    """Clusters that are somebody's."""
+    """Return the user's clusters as the environment for trials, with a new run identifier.
+
+    Args:
+        edge: The edge cluster.
+        central: The central cluster; None if there is none.
+        alias: The mirror's alias of the edge cluster.
+        hands: The available operations on servers.
+        jmx: Access to the brokers' metrics; None if there is none.
+        wish: The user's options.
+        clock: Source of time.
+        say: Function that is called with each line of progress.
+    """
     return World(
         edge=edge,
         central=central,
@@ -203,15 +252,13 @@ def users_world(
 
 
 def new_form(wish: Wish) -> Form:
-    """Records that no other run has."""
+    """Return a record format with a random run identifier, which no other run uses."""
     return Form(secrets.token_bytes(RUN_BYTES), wish.event_bytes)
 
 
 @contextlib.contextmanager
 def _swept(world: World) -> Iterator[None]:
-    """Topics of this run are gone at the end, also such as a mirror made anew after they were
-    deleted.
-    """
+    """Delete all topics of this run on exit, including those that the mirror creates again."""
     try:
         yield
     finally:
@@ -224,7 +271,7 @@ def _swept(world: World) -> Iterator[None]:
 
 
 def _left(world: World, waited_s: float) -> list[str]:
-    """What could not be deleted now, or may come again; none where all is over."""
+    """Return descriptions of topics that remain or may appear again; empty when done."""
     failed = [
         name
         for brokers in (world.edge, world.central)
@@ -236,7 +283,7 @@ def _left(world: World, waited_s: float) -> list[str]:
 
 
 def _sweep(brokers: Brokers, run: str) -> list[str]:
-    """Delete what is there of this run; names of what could not be deleted."""
+    """Delete the topics of this run, and return a description of what could not be deleted."""
     try:
         names = [name for name in brokers.cluster.names() if f"{run}-" in name]
         brokers.delete(names)
@@ -272,12 +319,25 @@ def _line(trial: Trial) -> str:
 
 
 def checked_names(names: Sequence[str]) -> Sequence[str]:
-    """All where none is named; in the order of trials."""
+    """Return the selected trial names in the order of execution; all of them if `names` is empty.
+
+    Unknown names are ignored.
+    """
     return [name for name in TRIALS if not names or name in names]
 
 
 def reachable(name: str, bootstrap: str, properties: dict[str, str]) -> Brokers:
-    """The cluster; Unavailable says what to look at, UsageError which setting no client takes."""
+    """Connect to a cluster and return it.
+
+    Args:
+        name: "edge" or "central", for error messages.
+        bootstrap: Bootstrap servers, as HOST:PORT separated by commas.
+        properties: Additional client settings, by librdkafka's names.
+
+    Raises:
+        UsageError: A client setting is invalid.
+        Unavailable: The cluster does not answer.
+    """
     try:
         return Brokers(name, bootstrap, properties)
     except KafkaException as error:

@@ -1,7 +1,7 @@
-"""One trial's course: topics of its own, a load, disturbances under it, and the account at its end.
+"""The course of one trial: create topics, run a load, disturb servers, and compute the result.
 
-Whatever ends a trial, an error or Ctrl-C, what was done to servers is undone and its topics are
-deleted.
+However a trial ends, including by an error or Ctrl-C, every operation on a server is undone and the
+trial's topics are deleted.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from hourmark_evaluate.results import (
 )
 from hourmark_evaluate.world import World
 
-# until it must be seen that a server is gone; a group misses a member that was killed after ten
+# Time limit for a server to become unavailable. A group notices a killed member after ten seconds.
 GONE_SECONDS: Final = 30.0
-BACK_SECONDS: Final = 180.0  # for servers to be there again; a quarter of a minute is usual
-AGAIN_S: Final = (
-    15.0  # a broker that found no controller in time has ended by itself, and is started again
-)
+BACK_SECONDS: Final = 180.0  # time limit for servers to recover; 15 s are usual
+AGAIN_S: Final = 15.0  # a broker that found no controller in time exits, so it is started again
 STILL_SECONDS: Final = (
-    120.0  # without one more record, a mirror or a consumer that has not come to the end will not
+    120.0  # a mirror or consumer without progress for this long will not reach the end
 )
 
 Victim = Literal["producer", "mirror"]
@@ -48,8 +46,6 @@ Victim = Literal["producer", "mirror"]
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A disturbance, before its account."""
-
     what: str
     victim: Victim
     began_s: float
@@ -58,11 +54,23 @@ class _Done:
 
 
 class NotBack(Unavailable):
-    """Servers did not come back from what was done to them."""
+    """The error that servers did not recover, or that sent records cannot be read back."""
 
 
 class Stage:
-    """Made by `on_stage`."""
+    """One running trial: its load, its disturbances, and what was observed so far.
+
+    Create it with `on_stage`, which starts the load and cleans up at the end.
+
+    Attributes:
+        world: The clusters, the operations on servers, and the user's options.
+        load: The running producer.
+        watch: The observer of the mirror; None if the trial does not use a mirror.
+        notes: Remarks for the report.
+        takeovers: Attempts to remove the mirror's leading worker, with their outcome.
+        group: The consumer group of the trial; None until `join_group` is called.
+        backlog: The result of a backlog measurement; None if there was none.
+    """
 
     def __init__(
         self, world: World, name: str, title: str, load: Load, watch: MirrorWatch | None
@@ -74,19 +82,19 @@ class Stage:
         self.backlog: Backlog | None = None
         self._name, self._title = name, title
         self._done: list[_Done] = []
-        self._in_vain: list[str] = []  # what was to be done, and was not
+        self._in_vain: list[str] = []  # disturbances that were not tried, with reasons
         self._metered_from: tuple[float, float, dict[int, float] | None] | None = None
 
     def say(self, what: str) -> None:
-        """A line of progress."""
+        """Report a line of progress, prefixed with the name of the trial."""
         self.world.say(f"{self._name}: {what}")
 
     def pause(self, seconds: float) -> None:
-        """Let the load go on for so long; the mirror is watched meanwhile."""
+        """Wait for this many seconds while the load continues, and poll the mirror meanwhile."""
         self.world.wait(lambda: False, seconds, self.look)
 
     def look(self) -> None:
-        """At the mirror, where it is watched."""
+        """Poll the mirror once; do nothing if the trial does not use a mirror."""
         if self.watch is not None:
             self.watch.look()
 
@@ -101,12 +109,29 @@ class Stage:
         gone: Callable[[], bool] = lambda: True,
         last: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Do it, undo it after a while, wait until the servers are `back`, and until the victim
-        went on; whether it was tried.
+        """Disturb servers, undo the disturbance, and wait for the load or mirror to recover.
 
-        What could not be done, or was never seen to be `gone`, is no disturbance, and noted so.
-        `last`: what is done to who is still gone, right before it is undone. NotBack where servers
-        do not come back: nothing more can be tried on them.
+        A completed disturbance is added to the result of the trial. If `hurt`, `gone` or `last`
+        fails, or if `gone` does not become true within 30 s, the disturbance is undone and recorded
+        as not tried.
+
+        Args:
+            what: Description of the disturbance for the report.
+            hurt: Function that starts the disturbance, for example stops a broker.
+            heal: Function that undoes it. It must be idempotent: it is called again after an error
+                and every 15 s until `back` returns True.
+            away_s: Seconds between the time when `gone` becomes true and the call of `heal`.
+            back: Function that returns whether the servers have recovered.
+            victim: Component to wait for. "mirror" also requires that all records sent are copied.
+            gone: Function that returns whether the disturbance is effective.
+            last: Function called immediately before `heal` if `gone` is still true.
+
+        Returns:
+            True if the disturbance took place, even if the victim did not recover in time; False if
+            it was recorded as not tried.
+
+        Raises:
+            NotBack: The servers did not recover within 180 s; the trial cannot continue.
         """
         self.say(what)
         began_s, hindered = self.load.now_s, ""
@@ -122,7 +147,7 @@ class Stage:
                 hindered = f"not all were away {GONE_SECONDS:.0f} s after it"
         except HourmarkError as error:
             hindered = str(error)
-        except BaseException:  # Ctrl-C, too: nobody stays away
+        except BaseException:  # including Ctrl-C: no server stays down
             undone(heal)
             raise
         self._bring_back(what, heal, back)
@@ -141,15 +166,29 @@ class Stage:
         return True
 
     def not_tried(self, what: str, why: str) -> None:
-        """Of a disturbance. A trial in which there was no other says nothing."""
+        """Record that a disturbance was not tried.
+
+        If no disturbance of the trial was tried, the whole trial counts as not tried.
+
+        Args:
+            what: Description of the disturbance.
+            why: Reason for the report.
+        """
         self._in_vain.append(f"{what} was not tried: {why}")
 
     def meter(self) -> None:
-        """From here to the end of the load, count what it costs."""
+        """Start to measure CPU time and acknowledged events, until `conclude` is called."""
         self._metered_from = (self.load.now_s, _cpu_s(), self._broker_cpu())
 
     def conclude(self) -> Trial:
-        """End the load, and account for it. NotBack where what was sent cannot be read any more."""
+        """Stop the load, read all records back, and return the result of the trial.
+
+        If the trial shows nothing, for example because no disturbance was possible, the result
+        contains only the reason in `not_tried`.
+
+        Raises:
+            NotBack: The records cannot be read back from the edge cluster.
+        """
         self.load.stop()
         spent = self._cost()
         sent_s, answered_s, acknowledged = self.load.arrays()
@@ -186,7 +225,11 @@ class Stage:
         )
 
     def join_group(self) -> Group:
-        """A consumer group of this trial's own begins to read."""
+        """Start a consumer group that reads the topics of this trial from the beginning.
+
+        Returns:
+            The running group, also available as `group`.
+        """
         self.group = Group(
             self.world.edge.settings, self.world.form, self.load.plan.topics, self._group
         )
@@ -194,10 +237,14 @@ class Stage:
         return self.group
 
     def leave_group(self) -> None:
-        """Take the group away, where there is one."""
+        """Stop the trial's consumer group and delete it from the cluster.
+
+        Does nothing if `join_group` was not called. If the group cannot be deleted, a message is
+        reported and no error is raised.
+        """
         if self.group is None:
             return
-        with contextlib.suppress(Unavailable):  # told where it reads
+        with contextlib.suppress(Unavailable):  # reported where the group's error is checked
             self.group.stop()
         try:
             self.world.edge.forget_group(self._group)
@@ -226,7 +273,7 @@ class Stage:
             failed = undone(heal)
 
     def _why_not(self, acknowledged: bool) -> str:
-        """Why this trial says nothing; "" where it does."""
+        """Return why this trial shows nothing; "" if it has a result."""
         if self._done:
             return ""
         if self._in_vain:
@@ -245,14 +292,23 @@ class Stage:
             raise NotBack(f"what was sent could not be read: {error}") from error
 
     def _copied(self, number: int) -> bool:
-        """Whether the target has all before this record, and itself."""
+        """Return whether the target cluster has all records up to and including this number."""
         return self.watch is not None and self.watch.through(number + 1)
 
     def _count_others(
         self, counts: list[Counts], acknowledged: accounting.Flags
     ) -> accounting.Floats | None:
-        """At the consumer and on the target, once they had time to come to the end; when each
-        record was copied.
+        """Append the counts of the consumer group and the target cluster, if the trial uses them.
+
+        Both have time to reach the end of the topics before they are counted.
+
+        Args:
+            counts: The list to extend; its first item must be the counts of the edge cluster.
+            acknowledged: By record number, whether the record was acknowledged.
+
+        Returns:
+            By record number, seconds from the start of the load until the record was first read
+            from the target cluster, NaN if never; None if the trial does not use a mirror.
         """
         if (group := self.group) is not None:
             self.world.wait_while_it_moves(
@@ -268,7 +324,7 @@ class Stage:
         self.world.wait_while_it_moves(
             lambda: watch.arrived >= wanted, lambda: watch.arrived, STILL_SECONDS, watch.look
         )
-        self.world.wait(lambda: False, 2.0, watch.look)  # what comes too often comes late
+        self.world.wait(lambda: False, 2.0, watch.look)  # duplicates arrive last
         counts.append(
             accounting.account("central", watch.plan, acknowledged, watch.follower.readings)
         )
@@ -323,7 +379,7 @@ class Stage:
         self.world.wait(lambda: edge.all_there(self.load.plan.topics), BACK_SECONDS)
         try:
             asked = jmx.ask(self.load.plan.topics)
-        except HourmarkError as error:  # it does not answer, or its tool could not be had
+        except HourmarkError as error:  # JMX does not answer, or its tool is not available
             return (), str(error)
         everywhere = {
             (t, n): read.get((t, n), 0)
@@ -363,8 +419,22 @@ def on_stage(
     shares: tuple[int, ...] = (1,),
     mirrored: bool = False,
 ) -> Iterator[Stage]:
-    """New topics, one for each share, and the load, which has begun. `mirrored`: the central ones
-    too, and a watch.
+    """Create a trial's topics, start its load, and yield the running trial.
+
+    On exit, in this order: delete the trial's consumer group, abort the load, close the observer of
+    the mirror, and delete the topics.
+
+    Args:
+        world: The clusters and the user's options.
+        name: Short name of the trial, part of its topic names.
+        title: Title of the trial for the report.
+        rate: The load's events per second as a function of the seconds since its start.
+        shares: Relative share of the load per topic; one topic is created for each item.
+        mirrored: Whether a mirror copies the topics. If so and if there is a central cluster, the
+            copies are created there and observed too.
+
+    Raises:
+        Unavailable: A cluster does not answer or did not create a topic.
     """
     prefix = world.wish.mirrored_prefix if mirrored else world.wish.prefix
     topics = tuple(f"{prefix}{world.run}-{name}-{n}" for n in range(1, len(shares) + 1))
@@ -396,9 +466,10 @@ def on_stage(
 
 
 def undone(heal: Callable[[], None]) -> str:
-    """Undo what was done; why that failed, "" where it did not.
+    """Call `heal` and return the message of its error, "" if it succeeded.
 
-    Ctrl-C meanwhile ends the run only once it was tried again.
+    On Ctrl-C, `heal` is called a second time before `KeyboardInterrupt` continues. Errors other
+    than `HourmarkError` propagate.
     """
     try:
         heal()
@@ -411,14 +482,12 @@ def undone(heal: Callable[[], None]) -> str:
 
 
 def _delete(brokers: Brokers, topics: Sequence[str]) -> None:
-    """Where that fails now, as when a run is cut short in an outage, `run` deletes them at
-    its end.
-    """
+    # If this fails, for example when a run is interrupted during an outage, `run` deletes them at
+    # its end.
     with contextlib.suppress(Unavailable):
         brokers.delete(topics)
 
 
 def _cpu_s() -> float:
-    """Of this process so far, with all of its threads."""
     spent = resource.getrusage(resource.RUSAGE_SELF)
     return spent.ru_utime + spent.ru_stime

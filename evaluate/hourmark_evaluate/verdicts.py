@@ -1,7 +1,7 @@
-"""From results to verdicts, property by property. Pure: nothing here has seen a server.
+"""Verdicts per property, derived from the results of trials. All functions are pure.
 
-A property is kept only where something was seen that could have broken it: a trial without
-acknowledgements keeps nothing.
+A property is kept only if a trial observed something that could have broken it: a trial without
+acknowledgements keeps no property.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from hourmark_evaluate.results import Claims, Evaluation, Trial
 
 
 class Verdict(StrEnum):
-    """Of a property."""
+    """The verdict on a property or a trial.
+
+    Attributes:
+        KEPT: Observed without a fault.
+        BROKEN: At least one fault was found.
+        NOT_TRIED: Not observed.
+    """
 
     KEPT = "kept"
     BROKEN = "BROKEN"
@@ -23,7 +29,7 @@ class Verdict(StrEnum):
 
 
 class Property(StrEnum):
-    """What is asked of Kafka; each in the words of the page."""
+    """A property that Kafka must keep under faults; the value is its description in the report."""
 
     NOT_LOST = "nothing that was acknowledged is lost"
     NOT_DOUBLED = "nothing is there twice"
@@ -38,8 +44,13 @@ class Property(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one trial says of one property. `looked`: how many things could have broken it;
-    `faults`: what did, in words.
+    """The findings of one trial about one property.
+
+    Attributes:
+        trial: Name of the trial.
+        property: The property that was examined.
+        looked: Number of observations that could have shown a fault.
+        faults: Description of each fault; empty if none was found.
     """
 
     trial: str
@@ -50,8 +61,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class PropertyVerdict:
-    """Over all trials. `looked` counts records, disturbances, samples or comparisons, as the
-    property has it.
+    """The verdict on one property over all trials.
+
+    Attributes:
+        property: The property that was examined.
+        verdict: Whether it was kept, was broken, or was not tried.
+        trials: Number of trials with an observation or a fault.
+        looked: Number of observations: records, disturbances, samples or comparisons, depending on
+            the property.
+        faults: Description of each fault, prefixed with the name of its trial.
     """
 
     property: Property
@@ -61,8 +79,8 @@ class PropertyVerdict:
     faults: tuple[str, ...]
 
 
-# markers of a transaction that is over take a moment; a mirror that claims earlier than that knew
-# nothing
+# Transaction markers may arrive shortly after a commit. A mirror that commits positions earlier
+# than this does not know whether the records were copied.
 EARLY_S: Final = 10.0
 _COUNTED: Final = (
     (Property.NOT_LOST, "lost", "acknowledged and not there"),
@@ -73,13 +91,22 @@ _COUNTED: Final = (
 
 
 def verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
-    """One for each property, in their order."""
+    """Return one verdict per property over all trials, in the order of `Property`.
+
+    A property is broken if any trial has a fault of it, kept if at least one trial observed it
+    without a fault, and not tried otherwise.
+    """
     findings = [finding for trial in evaluation.trials for finding in found(trial)]
     return tuple(_over_all(one, [f for f in findings if f.property is one]) for one in Property)
 
 
 def found(trial: Trial) -> Iterator[Found]:
-    """What a trial says, for each property that it touches."""
+    """Yield the findings of one trial, at most one per property.
+
+    A finding with `looked` 0 and without faults means that the trial did not observe the property.
+    A trial that was not tried yields nothing; one that was aborted yields a single fault of
+    recovery.
+    """
     if not trial.tried:
         return
     if trial.broken_off:
@@ -89,7 +116,7 @@ def found(trial: Trial) -> Iterator[Found]:
     yield from _recovered(trial)
     if (
         backlog := trial.backlog
-    ) is not None and not trial.fatal:  # without a load there is nothing to keep up with
+    ) is not None and not trial.fatal:  # a consumer can only fall behind a running load
         late = (
             (f"{backlog.records:,} records were not caught up in time",)
             if backlog.caught_up_s is None
@@ -113,7 +140,12 @@ def found(trial: Trial) -> Iterator[Found]:
 
 
 def of_trial(trial: Trial) -> Verdict:
-    """One word for a trial."""
+    """Return the verdict on one trial.
+
+    Returns:
+        `NOT_TRIED` if the trial was not tried, `BROKEN` if it has at least one fault, otherwise
+        `KEPT`.
+    """
     if not trial.tried:
         return Verdict.NOT_TRIED
     return Verdict.BROKEN if any(finding.faults for finding in found(trial)) else Verdict.KEPT

@@ -1,4 +1,4 @@
-"""Rows of tables, as text without markup: the page and the Markdown say the same. Pure."""
+"""The rows of the report's tables as plain text, shared by HTML and Markdown. Pure functions."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ COSTS: Final = (
 
 
 def seconds(value: float | None) -> str:
-    """One decimal; “never” for None."""
+    """Return a duration with one decimal and its unit, such as "1.5 s"; "never" for None."""
     return "never" if value is None else f"{value:,.1f} s"
 
 
 def setting(evaluation: Evaluation) -> str:
-    """On what it was tried, in one sentence."""
+    """Return one paragraph that describes the clusters, the load and the machine of a run."""
     e = evaluation
     central = f", a central cluster of {e.central_brokers}" if e.central_brokers else ""
     return (
@@ -62,17 +62,33 @@ def setting(evaluation: Evaluation) -> str:
 
 
 def property_rows(evaluation: Evaluation) -> list[Row]:
-    """By `PROPERTIES`."""
+    """Return one table row per property, in the order of `Property`.
+
+    Returns:
+        Rows with the property, its verdict, the number of trials that observed it, and the number
+        of observations ("-" if there are none) followed by any faults.
+    """
     return [_property_row(one) for one in verdicts(evaluation)]
 
 
 def trial_rows(evaluation: Evaluation) -> list[Row]:
-    """By `TRIALS`; those that were not tried have no figures."""
+    """Return one table row per trial.
+
+    Returns:
+        Rows with title, verdict, number of acknowledged, lost, duplicated and phantom records,
+        number of faults, longest wait and slowest recovery. "-" replaces all figures if the trial
+        was not tried or was aborted.
+    """
     return [_trial_row(trial) for trial in evaluation.trials]
 
 
 def disturbance_rows(evaluation: Evaluation) -> list[Row]:
-    """By `DISTURBANCES`."""
+    """Return one table row per injected fault of all trials.
+
+    Returns:
+        Rows with the trial's name, the description of the fault, its duration, the longest wait of
+        a record, and the time to recover ("never" if the time limit was exceeded).
+    """
     return [
         (
             t.name,
@@ -87,14 +103,23 @@ def disturbance_rows(evaluation: Evaluation) -> list[Row]:
 
 
 def cost_rows(evaluation: Evaluation) -> list[Row]:
-    """By `COSTS`."""
+    """Return one table row per trial whose CPU cost was measured.
+
+    Returns:
+        Rows with the trial's name, events, events per second, events per second of the client's CPU
+        time, and CPU time per event of the client and of the brokers.
+    """
     return [
         _cost_row(trial.name, trial.cost) for trial in evaluation.trials if trial.cost is not None
     ]
 
 
 def remarks(evaluation: Evaluation) -> list[str]:
-    """What else was seen, and what was not tried or not compared, each with its trial."""
+    """Return further observations, each one sentence that starts with the name of its trial.
+
+    They include the reason if a trial was not tried, was aborted, or was not compared with the
+    brokers' metrics.
+    """
     found = []
     for trial in evaluation.trials:
         if trial.not_tried:
@@ -131,7 +156,7 @@ def _early(claims: Claims) -> str:
 
 
 def took_over(takeover: Takeover) -> str:
-    """What came of a leader that was taken away."""
+    """Return a sentence on whether another worker took over from a mirror's leader."""
     led_s = takeover.another_led_s
     then = "nobody else led in time" if led_s is None else f"another led {seconds(led_s)} later"
     return f"of {takeover.workers} workers the leading one was {takeover.how}: {then}"

@@ -1,12 +1,12 @@
-"""`hourmark size`: a load, expressed as machines.
+"""The number of machines that a load needs (`hourmark size`).
 
-| module         | what it holds                                                              |
-|----------------|----------------------------------------------------------------------------|
-| `model`        | what each component needs for a load, by measured coefficients (pure)      |
-| `coefficients` | the measured ones, and the measurements that they were fitted to           |
-| `fitting`      | coefficients from measurements, and how far they are off elsewhere (pure)  |
-| `report`       | the answer, for people                                                     |
-| `cli`          | the command                                                                |
+| module         | content                                                                       |
+|----------------|-------------------------------------------------------------------------------|
+| `model`        | what each component needs for a load, from measured coefficients (pure)       |
+| `coefficients` | the measured coefficients and the measurements to which they were fitted      |
+| `fitting`      | coefficients from measurements, and their error for other loads (pure)        |
+| `report`       | the result as text and as JSON (pure)                                         |
+| `cli`          | the command                                                                   |
 
-`measured.json` is written by `hourmark bench size --keep`, on a machine that does nothing else.
+`hourmark bench size --keep` writes `measured.json`. Run it on an otherwise idle machine.
 """

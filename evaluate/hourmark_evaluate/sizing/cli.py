@@ -1,4 +1,4 @@
-"""`hourmark size`."""
+"""The command `hourmark size`."""
 
 from __future__ import annotations
 

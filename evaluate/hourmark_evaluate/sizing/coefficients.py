@@ -1,4 +1,4 @@
-"""The measured coefficients, with what they were fitted to."""
+"""The measured coefficients of the sizing model, and the measurements behind them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ MEASURED: Final = "measured.json"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """`fitted`: their source; `checked`: loads that they were not fitted to. `about`: when, on
-    what, of which commit.
+    """Measurements of the CPU and bytes that loads need, to fit and to check the sizing model.
+
+    Attributes:
+        about: When, on which machine and for which commit they were made.
+        fitted: Measurements to which the coefficients are fitted.
+        checked: Measurements of other loads, used to determine the model's error.
     """
 
     about: dict[str, Any]
@@ -27,17 +31,20 @@ class Measured:
 
     @property
     def coefficients(self) -> Coefficients:
-        """Fitted."""
+        """Return the coefficients fitted to the measurements in `fitted`."""
         return fit(self.fitted)
 
     def off(self) -> list[dict[str, float]]:
-        """How far they are off, of each load that they were not fitted to: by component, and of all
-        together.
+        """Return the model's relative error for each measurement in `checked`.
+
+        Returns:
+            One dict per measurement: the relative error by component, and under "all" that of the
+            total; 0.1 means that the model predicts 10 % more CPU than measured.
         """
         return [off_by(one, self.coefficients) for one in self.checked]
 
     def as_object(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the measurements as a JSON-serializable dict, in the file format of `read`."""
         kept = {
             name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")
         }
@@ -45,8 +52,14 @@ class Measured:
 
 
 def read(path: Path | None = None) -> Measured:
-    """Those of this file, as `hourmark bench size --json` writes it, or the ones that Hourmark
-    brings. UsageError.
+    """Read measurements from a file.
+
+    Args:
+        path: JSON file as written by `hourmark bench size --json`; None for the measurements that
+            are part of this package.
+
+    Raises:
+        UsageError: The file cannot be read or contains no valid measurements.
     """
     try:
         text = path.read_text() if path else (resources.files(__package__) / MEASURED).read_text()

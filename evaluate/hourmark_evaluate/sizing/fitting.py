@@ -1,8 +1,8 @@
-"""Coefficients from measurements. Pure.
+"""Coefficients of the sizing model from measurements. All functions are pure.
 
-Costs are fitted by least squares without negative ones (a part that would be is left out), each
-measurement weighted by what was measured, so that a small load counts as much as a large one. What
-they say of a load that they were not fitted to is compared.
+Costs are fitted by non-negative least squares. Each measurement is weighted by the inverse of its
+measured value, so that a small load counts as much as a large one. `off_by` determines the error
+for loads to which the coefficients were not fitted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ from hourmark_evaluate.sizing.model import BY_BUCKET, Coefficients, Cost, Load
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One load, as it was: seconds of CPU a second, by component, and bytes of a byte of line on
-    each way.
+    """The CPU and bytes that were measured under one load.
+
+    Attributes:
+        load: The load.
+        cores: CPU seconds per second, by component.
+        sent: Bytes sent to the delivery service per byte of log line.
+        topic: Bytes in one replica of a Kafka topic per byte of log line.
+        bucket: Bytes in a closed bucket per byte of log line.
     """
 
     load: Load
@@ -32,17 +38,30 @@ class Measurement:
     bucket: float
 
     def as_object(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the measurement as a JSON-serializable dict, from which `of` restores it."""
         return dataclasses.asdict(self)
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Measurement:
-        """From JSON."""
+        """Create a measurement from the dict that `as_object` returns.
+
+        Raises:
+            KeyError: The load is missing.
+            TypeError: A field is missing or unknown.
+        """
         return cls(**{**found, "load": Load(**found["load"])})
 
 
 def fit(measured: Sequence[Measurement]) -> Coefficients:
-    """From several loads, of different rates, sizes and buckets."""
+    """Fit the coefficients of the sizing model to measurements.
+
+    Args:
+        measured: At least one measurement. They should differ in rate, event size and number of
+            buckets, and must have the same components.
+
+    Returns:
+        CPU costs by non-negative least squares, and the medians of the byte ratios.
+    """
     names = measured[0].cores
     loads = [m.load for m in measured]
     costs = {
@@ -56,7 +75,12 @@ def fit(measured: Sequence[Measurement]) -> Coefficients:
 
 
 def off_by(measured: Measurement, coefficients: Coefficients) -> dict[str, float]:
-    """Predicted over measured, less 1, by component and of all together."""
+    """Return the relative error of the predicted CPU for one measurement.
+
+    Returns:
+        The error by component, and under "all" that of the total; 0.1 means that the model predicts
+        10 % more CPU than measured.
+    """
     predicted = {name: coefficients.costs[name].cores(measured.load) for name in measured.cores}
     by_component = {name: predicted[name] / cores - 1 for name, cores in measured.cores.items()}
     return by_component | {"all": sum(predicted.values()) / sum(measured.cores.values()) - 1}
@@ -80,8 +104,9 @@ def _row(load: Load, last: float) -> list[float]:
 def _without_negatives(
     rows: npt.NDArray[np.float64], values: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """The best of all choices of columns whose solution has no negative part; there are few
-    columns.
+    """Return the non-negative least-squares solution.
+
+    The function tries all combinations of columns, which is feasible because there are few.
     """
     best, least = np.zeros(rows.shape[1]), float("inf")
     for count in range(1, rows.shape[1] + 1):

@@ -1,10 +1,10 @@
-"""What a load takes, component by component. Pure.
+"""The resources that a load needs, per component. All functions are pure.
 
-CPU is linear: so much for being there, for each event, each KB of its line, and for each type
-(where it has topics and requests of its own) or closed bucket. Bytes are the line's, times what was
-measured of them on each way. A component needs as many machines as the scarcest of CPU, network and
-disk demands at the utilisation that is allowed, rounded up, and as many as it must have so that one
-may be away.
+CPU is linear: a constant part, a part per event, per KB of log line, and per event type or closed
+bucket. A component has the part per type if it handles topics and requests per type. Bytes are
+those of the log lines, multiplied by ratios measured at each stage. The number of machines of a
+component is determined by the scarcest of CPU, network and disk at the allowed utilisation, rounded
+up, and is at least the number needed to tolerate the loss of one machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 BY_BUCKET: Final = frozenset(
     ("etl", "hdfs")
-)  # what a type takes there, it takes with each of its buckets
+)  # components whose cost per type arises with each of its buckets
 COMPONENTS: Final = ("tailer", "service", "edge", "mirror", "central", "etl", "hdfs")
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3600
@@ -25,27 +25,46 @@ _KB: Final = 1000.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What is to be carried. Rates are those of the peak hour."""
+    """A load of events; rates are those of the peak hour.
+
+    Attributes:
+        events_per_second: Peak rate.
+        event_bytes: Mean size of a log line in bytes, including its line end.
+        types: Number of event types.
+        hosts: Number of log hosts.
+        bucket_seconds: Length of a bucket in seconds.
+        retention_hours: Retention of the Kafka topics, edge and central, in hours.
+        kept_days: Retention of closed buckets, in days.
+        replication: Replication factor of Kafka topics and of HDFS.
+        mean_to_peak: Daily mean rate divided by the peak rate, used for disk space.
+    """
 
     events_per_second: float
-    event_bytes: float  # of a line, with its end
+    event_bytes: float
     types: int = 10
     hosts: int = 100
     bucket_seconds: int = _HOUR_S
-    retention_hours: float = 72.0  # of Kafka's topics, edge and central
-    kept_days: float = 365.0  # of buckets
-    replication: int = 3  # of Kafka, and of HDFS
-    mean_to_peak: float = 1.0  # for what is stored: the day's mean rate, as a part of the peak's
+    retention_hours: float = 72.0
+    kept_days: float = 365.0
+    replication: int = 3
+    mean_to_peak: float = 1.0
 
     @property
     def buckets_per_second(self) -> float:
-        """That are closed."""
+        """Return the number of buckets closed per second."""
         return self.types / self.bucket_seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One, and how much of it may be in use at the peak."""
+    """The capacity of one machine, and the share of it that may be used at the peak.
+
+    Attributes:
+        cores: Number of CPU cores.
+        network_gbit: Network bandwidth in Gbit/s.
+        disk_tb: Disk space in TB.
+        utilisation: Allowed utilisation of CPU, network and disk, above 0 and at most 1.
+    """
 
     cores: int = 16
     network_gbit: float = 10.0
@@ -54,8 +73,14 @@ class Machine:
 
 
 class Cost(NamedTuple):
-    """Of a component, in seconds of CPU: `there`, and `type` of each type, for each second; else
-    for each event, KB, bucket.
+    """The CPU cost of one component, as coefficients in CPU seconds.
+
+    Attributes:
+        there: CPU seconds per second of one instance without load.
+        event: CPU seconds per event.
+        kb: CPU seconds per 1,000 bytes of log lines.
+        type: CPU seconds per second for each event type.
+        bucket: CPU seconds per closed bucket.
     """
 
     there: float
@@ -65,9 +90,12 @@ class Cost(NamedTuple):
     bucket: float = 0.0
 
     def cores(self, load: Load, times: int = 1) -> float:
-        """Of CPU, while it lasts.
+        """Return the number of CPU cores that a component uses under a load.
 
-        `times`: so often it is there for itself; however many share one's work, that counts once.
+        Args:
+            load: The load.
+            times: Number of instances that each have the constant cost `there`. Use 1 for instances
+                that share the work of one component.
         """
         rate = load.events_per_second
         work = rate * self.event + rate * load.event_bytes / _KB * self.kb
@@ -81,8 +109,13 @@ class Cost(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """Measured. What a byte of line comes to, packed: `sent` to a service, in one replica of a
-    `topic`, in a `bucket`.
+    """The measured coefficients of the sizing model.
+
+    Attributes:
+        costs: CPU cost by component.
+        sent: Bytes sent to the delivery service per byte of log line.
+        topic: Bytes in one replica of a Kafka topic per byte of log line.
+        bucket: Bytes in a closed bucket per byte of log line.
     """
 
     costs: Mapping[str, Cost]
@@ -92,9 +125,16 @@ class Coefficients:
 
 
 class Need(NamedTuple):
-    """Of one component.
+    """The resources that one component needs at the peak.
 
-    `bound_by`: what demands the machines: cpu, network, disk, or that one may be away.
+    Attributes:
+        component: Name of the component.
+        cores: CPU cores in use, all machines together.
+        network_mbit: Traffic of the busier network direction in Mbit/s, all machines together.
+        disk_tb: Disk space in TB, all machines together.
+        machines: Number of machines; 0 for the tailer, which runs on the log hosts.
+        bound_by: What determines the number of machines: "cpu", "network", "disk" or "one may be
+            away" (tolerance for the loss of one); "on each host" for the tailer.
     """
 
     component: str
@@ -106,9 +146,17 @@ class Need(NamedTuple):
 
 
 def needs(load: Load, machine: Machine, measured: Coefficients) -> list[Need]:
-    """By component, in the order of an event's way.
+    """Return the resources that each component needs, in the order in which an event passes them.
 
-    A tailer needs no machine of its own: its is the share of each host.
+    Tailers run on the log hosts, so they need no machines of their own.
+
+    Args:
+        load: The load.
+        machine: Capacity of one machine.
+        measured: The measured coefficients, with a cost for every component.
+
+    Raises:
+        KeyError: The coefficients have no cost for a component.
     """
     return [_need(component, load, machine, measured) for component in COMPONENTS]
 
@@ -136,15 +184,16 @@ def _least(component: str, load: Load) -> int:
 
 
 def _network_mbit(component: str, load: Load, measured: Coefficients) -> float:
-    """What the busier direction of its network carries, of all of its machines together."""
+    """Return the traffic of the busier network direction in Mbit/s, all machines together."""
     mbit = load.events_per_second * load.event_bytes * 8 / 1e6
     ways = {
         "tailer": measured.sent,
         "service": max(measured.sent, measured.topic),
-        "edge": load.replication * measured.topic,  # in: each replica once
+        "edge": load.replication * measured.topic,  # inbound: each replica once
         "mirror": measured.topic,
         "central": load.replication * measured.topic,
-        "etl": measured.topic + measured.bucket,  # topics in; staged, and buckets, out
+        "etl": measured.topic
+        + measured.bucket,  # inbound: topics; outbound: staged files and buckets
         "hdfs": load.replication * (measured.topic + measured.bucket),
     }
     return mbit * ways[component]
@@ -160,5 +209,5 @@ def _disk_tb(component: str, load: Load, measured: Coefficients) -> float:
 
 
 def cores_in_all(found: Sequence[Need]) -> float:
-    """Tailers' included."""
+    """Return the number of CPU cores that all components use together, tailers included."""
     return sum(need.cores for need in found)

@@ -1,4 +1,4 @@
-"""The answer, for people. Pure."""
+"""The result of the sizing model as text and as JSON. All functions are pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ NAMES: Final = {
 def as_object(
     load: Load, machine: Machine, found: Sequence[Need], off: Sequence[Mapping[str, float]]
 ) -> dict[str, Any]:
-    """For JSON."""
+    """Return the sizing result as a JSON-serializable dict.
+
+    Args:
+        load: The load.
+        machine: Capacity of one machine.
+        found: What each component needs.
+        off: The model's relative errors for loads that it was not fitted to; the result contains
+            the value "all" of each.
+    """
     return {
         **dataclasses.asdict(load),
         "machine": dataclasses.asdict(machine),
@@ -36,7 +44,15 @@ def as_object(
 def as_text(
     load: Load, machine: Machine, found: Sequence[Need], off: Sequence[Mapping[str, float]]
 ) -> Iterator[str]:
-    """A line a component."""
+    """Yield the lines of the sizing report: the load, a table of components, and remarks.
+
+    Args:
+        load: The load.
+        machine: Capacity of one machine.
+        found: What each component needs; the tailer must be among them.
+        off: The model's relative errors for loads that it was not fitted to. The report states the
+            value "all" with the largest magnitude; nothing if `off` is empty.
+    """
     rate, size = f"{load.events_per_second:,.0f} events a second", f"{load.event_bytes:,.0f} bytes"
     yield f"{rate} of {size}, {load.types:,} types, {load.hosts:,} hosts"
     yield (

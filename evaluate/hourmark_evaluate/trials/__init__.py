@@ -1,5 +1,6 @@
-"""The trials, in the order of those that Kafka once failed: name → title, and how each is
-played.
+"""The trials, in the order of execution: title, precondition and implementation by name.
+
+Each one repeats a situation in which Kafka failed in earlier systems.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ from hourmark_evaluate.world import World
 
 
 class Play(NamedTuple):
-    """`why_not` says what hinders it, "" where nothing does; `play` may say so too, of what shows
-    only then.
+    """A trial that can be run.
+
+    Attributes:
+        title: Title for the report.
+        why_not: Function that returns why the trial is not possible with these clusters; "" if it
+            is possible.
+        play: Function that runs the trial, given its environment, name and title. The result has a
+            reason in `not_tried` if the trial turns out to be impossible.
     """
 
     title: str
@@ -43,7 +50,20 @@ TRIALS: Final = {
 
 
 def play(world: World, name: str) -> Trial:
-    """One trial; a result without figures where it cannot be tried."""
+    """Run one trial and return its result.
+
+    Args:
+        world: The clusters and the user's options.
+        name: Name of the trial, a key of `TRIALS`.
+
+    Returns:
+        The result; only a reason in `not_tried` if the trial is not possible with these clusters.
+
+    Raises:
+        KeyError: There is no trial of this name.
+        NotBack: Servers did not recover from a disturbance, or sent records are unreadable.
+        Unavailable: A cluster does not answer.
+    """
     title, why_not, plays = TRIALS[name]
     if reason := why_not(world):
         return Trial(name=name, title=title, not_tried=reason)

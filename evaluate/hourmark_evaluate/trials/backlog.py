@@ -1,4 +1,4 @@
-"""A consumer is away while the load goes on; it comes back, and the load still goes on."""
+"""A consumer is absent while the load runs, then starts and must catch up under the same load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from hourmark_evaluate.world import World
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """Caught up: less than a second of what was acknowledged is left to read."""
+    """Run the trial in which a consumer catches up with a backlog while the load continues.
+
+    The consumer has caught up when less than one second of acknowledged records is left to read.
+
+    Args:
+        world: The clusters and the user's options.
+        name: Name of the trial.
+        title: Title for the report.
+
+    Raises:
+        NotBack: The sent records cannot be read back.
+        Unavailable: A cluster does not answer.
+    """
     rate, away_s = world.wish.rate / 2, world.wish.seconds / 2
     with on_stage(world, name, title, steady(rate), shares=SHARES) as stage:
         stage.pause(away_s)
@@ -29,5 +41,5 @@ def play(world: World, name: str, title: str) -> Trial:
             caught_up_s=round(took_s, 2) if done else None,
             read_per_s=round(group.read / took_s, 1),
         )
-        stage.pause(2.0)  # and it stays caught up
+        stage.pause(2.0)  # the consumer must not fall behind again
         return stage.conclude()

@@ -1,4 +1,4 @@
-"""What trials of the mirror have in common."""
+"""Functions shared by the trials of the mirror."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from hourmark.kafka.mirror import read_workers as workers_of
 from hourmark_evaluate.stage import Stage
 from hourmark_evaluate.world import World
 
-FIRST_COPY_SECONDS = 60.0  # for a mirror to find a new topic: Hourmark's looks every few seconds
+FIRST_COPY_SECONDS = 60.0  # for a mirror to find a new topic; Hourmark's checks every few seconds
 
 
 def begins(stage: Stage) -> bool:
-    """Whether there is a mirror, and it has begun to copy this trial's topics."""
+    """Wait up to 60 s for the mirror to copy the first record of the trial.
+
+    Returns:
+        True if the mirror copies the trial's topics; False if it does not or if there is no mirror.
+    """
     watch = stage.watch
     return watch is not None and stage.world.wait(
         lambda: watch.arrived > 0, FIRST_COPY_SECONDS, watch.look
@@ -20,7 +24,10 @@ def begins(stage: Stage) -> bool:
 
 
 def no_copy(stage: Stage) -> str:
-    """Why nothing of the mirror could be tried."""
+    """Return why the mirror could not be tried, as a reason for the report.
+
+    Call this function only after `begins` returned False.
+    """
     world, watch = stage.world, stage.watch
     prefix = world.wish.mirrored_prefix
     if watch is None:
@@ -38,17 +45,24 @@ def no_copy(stage: Stage) -> str:
 
 
 def workers(world: World) -> MirrorWorkers:
-    """Who is there now, as the target says; nobody where it does not."""
+    """Return the mirror's current workers according to the target cluster.
+
+    Returns:
+        The workers; none if there is no central cluster or if it does not answer.
+    """
     return _told(world) or MirrorWorkers()
 
 
 def nobody_shares(world: World) -> bool:
-    """Whether the target says that nobody is there."""
+    """Return whether the target cluster reports that the mirror has no workers.
+
+    If the target cluster does not answer, the result is False.
+    """
     return _told(world) == MirrorWorkers()
 
 
 def _told(world: World) -> MirrorWorkers | None:
-    """None: it does not say."""
+    """Return the mirror's workers; None if the target cluster does not report them."""
     if world.central is None:
         return None
     try:
@@ -58,7 +72,10 @@ def _told(world: World) -> MirrorWorkers | None:
 
 
 def told_workers(world: World) -> str:
-    """How many there are, as a note."""
+    """Return a remark for the report with the mirror's current number of workers.
+
+    If the target cluster does not report any worker, the remark states that the number is unknown.
+    """
     count = len(workers(world).hosts)
     known = f"the mirror ran with {count} worker{'' if count == 1 else 's'}"
     return known if count else "how many workers the mirror has could not be told"

@@ -1,5 +1,6 @@
-"""Who leads is taken away: brokers, then workers of the mirror, killed, and paused until another
-leads; then the whole mirror.
+"""Leaders are removed: leading brokers and the mirror's leading worker, killed and paused.
+
+At the end, all workers of the mirror are killed.
 """
 
 from __future__ import annotations
@@ -13,13 +14,24 @@ from hourmark_evaluate.trials.outage import away
 from hourmark_evaluate.trials.outage import why_not as why_not
 from hourmark_evaluate.world import World
 
-# longer than a broker's session (9 s): another leads by then, and the old leader does not know
+# Longer than a broker's session (9 s): another broker leads by then, unknown to the old leader.
 PAUSE_S = 15.0
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """Topics are mirrored where there is a central cluster, so that the mirror meets each change of
-    leaders too.
+    """Run the trial in which leading brokers and the mirror's workers are killed and paused.
+
+    With a central cluster, the topics are mirrored, so that the mirror is affected by each change
+    of leaders too.
+
+    Args:
+        world: The clusters, which must allow brokers to be stopped and started.
+        name: Name of the trial.
+        title: Title for the report.
+
+    Raises:
+        NotBack: Servers did not recover, or the sent records cannot be read back.
+        Unavailable: A cluster does not answer.
     """
     with on_stage(world, name, title, steady(world.wish.steady_rate), mirrored=True) as stage:
         if copies := copying.begins(stage):

@@ -1,8 +1,8 @@
-"""Two topics at 7 to 3, as one system's largest types were, while a day passes in the time of the
-load; then a burst.
+"""A daily load curve, compressed in time, over two topics with shares of 7 to 3; then a burst.
 
-What an event costs is taken from the burst: under a paced load, librdkafka's threads wait busily,
-the more so the less there is to do.
+The shares are those of the largest event types of one published system. The cost of an event is
+measured in the burst: under a paced load, librdkafka's threads wait actively, and the more so the
+lower the load is.
 """
 
 from __future__ import annotations
@@ -15,24 +15,50 @@ from hourmark_evaluate.stage import on_stage
 from hourmark_evaluate.world import World
 
 SHARES = (7, 3)
-NIGHT = 0.2  # of the peak
-BURST = 1e6  # events a second
+NIGHT = 0.2  # fraction of the peak
+BURST = 1e6  # events per second
 
 
 def day(peak: float, seconds: float) -> Rate:
-    """From night to the peak and back, once in so many seconds."""
+    """Return a rate that rises from the night rate to the peak and falls back, periodically.
+
+    Args:
+        peak: Peak rate, in events per second. The night rate is a fifth of it.
+        seconds: Length of one period.
+
+    Returns:
+        The rate in events per second as a function of the seconds since the start.
+    """
     middle, swing = (1 + NIGHT) / 2, (1 - NIGHT) / 2
     return lambda now_s: peak * (middle - swing * math.cos(2 * math.pi * now_s / seconds))
 
 
 def day_and_burst(peak: float, seconds: float) -> Rate:
-    """The burst is what the client can do, up to a rate that it cannot reach."""
+    """Return a rate that follows one daily curve and then exceeds what a client can send.
+
+    Args:
+        peak: Peak rate of the curve, in events per second.
+        seconds: Length of the curve; the burst starts then.
+
+    Returns:
+        The rate in events per second as a function of the seconds since the start.
+    """
     by_day = day(peak, seconds)
     return lambda now_s: by_day(now_s) if now_s < seconds else BURST
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """Nothing is disturbed: what it costs, and whether the brokers count the same."""
+    """Run the trial without faults: measure the cost of an event and compare the brokers' counts.
+
+    Args:
+        world: The clusters and the user's options.
+        name: Name of the trial.
+        title: Title for the report.
+
+    Raises:
+        NotBack: The sent records cannot be read back.
+        Unavailable: A cluster does not answer.
+    """
     wish = world.wish
     with on_stage(
         world, name, title, day_and_burst(wish.rate, wish.seconds), shares=SHARES

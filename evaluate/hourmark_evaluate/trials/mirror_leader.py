@@ -1,6 +1,6 @@
-"""A mirror's leading worker is taken away until another leads, and comes back.
+"""The mirror's leading worker is removed until another one leads, and then returns.
 
-Killed, it comes back as a new one; paused, as one that still believes that it leads.
+If it was killed, it returns as a new worker. If it was paused, it still assumes that it leads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hourmark_evaluate.results import Takeover
 from hourmark_evaluate.stage import Stage
 from hourmark_evaluate.trials import copying
 
-TAKEN_OVER_S: Final = 90.0  # the session of who is gone (10 s), and an election on a busy machine
+TAKEN_OVER_S: Final = 90.0  # the removed worker's session (10 s) and an election on a busy machine
 _PAIRS: Final = {
     "killed": ("stop_worker", "start_worker"),
     "paused": ("pause_worker", "resume_worker"),
@@ -21,7 +21,16 @@ _PAIRS: Final = {
 
 
 def why_not(there: MirrorWorkers, hands: Hands, how: str) -> str:
-    """What hinders it."""
+    """Return why the leading worker of a mirror cannot be removed, as a reason for the report.
+
+    Args:
+        there: The mirror's current workers.
+        hands: The available operations on servers.
+        how: "killed" or "paused".
+
+    Returns:
+        The reason; "" if it is possible.
+    """
     if there.leader == NO_LEADER:
         return "who leads could not be told"
     if not there.leader.address:
@@ -41,7 +50,17 @@ def why_not(there: MirrorWorkers, hands: Hands, how: str) -> str:
 
 
 def play(stage: Stage) -> None:
-    """Each once; notes say what was not tried, and why."""
+    """Kill the mirror's leading worker and then pause the next leader, within a running trial.
+
+    The outcomes are added to `stage.takeovers`. If one of the two is not possible, the reason is
+    added to `stage.notes`.
+
+    Args:
+        stage: The running trial; its topics must be mirrored.
+
+    Raises:
+        NotBack: The mirror's workers did not recover.
+    """
     for how, pair in _PAIRS.items():
         hands, there = stage.world.hands, copying.workers(stage.world)
         reason = why_not(there, hands, how)
@@ -59,7 +78,12 @@ def play(stage: Stage) -> None:
 def _without_leader(
     stage: Stage, before: MirrorWorkers, how: str, take: OnWorker, bring_back: OnWorker
 ) -> bool:
-    """Whether it was away, or why not is told: another led, or nobody."""
+    """Remove the leading worker until another one leads, and restore it.
+
+    Returns:
+        False if the same worker was still leading, so it was not removed; otherwise True, also if
+        the disturbance failed and was recorded as not tried.
+    """
     world = stage.world
     led_s: float | None = None
     last = before.leader

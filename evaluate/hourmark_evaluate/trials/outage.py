@@ -1,4 +1,4 @@
-"""What trials that take brokers away have in common."""
+"""Functions shared by the trials that stop brokers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from hourmark_evaluate.hands import each, missing
 from hourmark_evaluate.stage import BACK_SECONDS, Stage
 from hourmark_evaluate.world import World
 
-COPIES_MIN = 3  # so that the loss of one broker leaves two in sync, which an acknowledgement needs
+COPIES_MIN = 3  # without one broker, two replicas stay in sync, as an acknowledgement needs
 
 
 def why_not(world: World) -> str:
-    """What hinders taking a broker away."""
+    """Return why brokers cannot be stopped safely, as a reason for the report.
+
+    Brokers can be stopped if operations to stop and start them are available, topics have three
+    replicas, and all partitions of the edge cluster are in sync.
+
+    Returns:
+        The reason; "" if brokers can be stopped.
+
+    Raises:
+        Unavailable: The edge cluster does not answer.
+    """
     if reason := missing(world.hands, "stop_broker", "start_broker"):
         return reason
     if world.edge.replication < COPIES_MIN:
@@ -27,11 +37,23 @@ def why_not(world: World) -> str:
 
 
 def away(stage: Stage, brokers: Sequence[int], what: str, *, wiped: bool = False) -> bool:
-    """Stop these brokers, and start them after a while, their disks emptied just before where
-    `wiped`; whether that was tried.
+    """Stop brokers, start them again after a while, and wait for the load to recover.
 
-    It is not while any partition is not fully in sync: with another broker away, it could be
-    without a copy.
+    Nothing is done before all partitions of the edge cluster are in sync, because a partition could
+    otherwise lose its last replica. If they are not within 180 s, the outage is recorded as not
+    tried.
+
+    Args:
+        stage: The running trial.
+        brokers: Ids of the brokers to stop.
+        what: Description for the report.
+        wiped: Whether to empty the disks of the brokers before they start.
+
+    Returns:
+        True if the outage took place; False if it was recorded as not tried.
+
+    Raises:
+        NotBack: The brokers did not recover within 180 s.
     """
     world, hands = stage.world, stage.world.hands
     assert hands.stop_broker and hands.start_broker, "why_not was asked"

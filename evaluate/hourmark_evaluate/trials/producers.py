@@ -1,6 +1,4 @@
-"""One producer, never started anew, while brokers come and go, and all of them are away at once in
-the end.
-"""
+"""One producer, never restarted, while brokers stop and start, at the end all of them at once."""
 
 from __future__ import annotations
 
@@ -13,7 +11,19 @@ from hourmark_evaluate.world import World
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """Each by itself, then two, then all."""
+    """Run the trial in which one producer keeps running while brokers stop and start.
+
+    Each broker is stopped alone, then two brokers at once, then all.
+
+    Args:
+        world: The clusters, which must allow brokers to be stopped and started.
+        name: Name of the trial.
+        title: Title for the report.
+
+    Raises:
+        NotBack: The brokers did not recover, or the sent records cannot be read back.
+        Unavailable: The edge cluster does not answer.
+    """
     ids = world.edge.ids
     with on_stage(world, name, title, steady(world.wish.steady_rate)) as stage:
         stage.pause(1.0)

@@ -1,4 +1,4 @@
-"""The target refuses every write for a while. Does the mirror say “done” of what was refused?"""
+"""The target cluster refuses all writes for a while; the mirror must not report them as copied."""
 
 from __future__ import annotations
 
@@ -11,18 +11,38 @@ from hourmark_evaluate.stage import Stage, on_stage
 from hourmark_evaluate.trials import copying
 from hourmark_evaluate.world import World
 
-SEEN_S = 2.0  # after a refusal begins, writes that were under way may still land
+SEEN_S = 2.0  # after a refusal begins, writes in flight may still succeed
 
 
 def why_not(world: World) -> str:
-    """What hinders it."""
+    """Return why the target cluster cannot be made to refuse writes, as a reason for the report.
+
+    Returns:
+        The reason; "" if a central cluster and the operations are available.
+    """
     if world.central is None:
         return "needs a central cluster: --central HOST:PORT"
     return missing(world.hands, "refuse_target", "accept_target")
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """The mirror is asked all the time what it has copied, and the target what it holds."""
+    """Run the trial in which the target cluster refuses the mirror's writes for a while.
+
+    Meanwhile, the positions that the mirror commits are compared with the records on the target.
+
+    Args:
+        world: The clusters, which must allow the target to refuse writes.
+        name: Name of the trial.
+        title: Title for the report.
+
+    Returns:
+        The result; only a reason in `not_tried` if the mirror does not copy, if the target accepted
+        records during the refusal, or if the mirror's positions cannot be read.
+
+    Raises:
+        NotBack: The target did not recover, or the sent records cannot be read back.
+        Unavailable: A cluster does not answer.
+    """
     with on_stage(world, name, title, steady(world.wish.steady_rate), mirrored=True) as stage:
         if not copying.begins(stage):
             return Trial(name=name, title=title, not_tried=copying.no_copy(stage))
@@ -49,7 +69,10 @@ def play(world: World, name: str, title: str) -> Trial:
 
 
 def _refused(stage: Stage, away_s: float) -> int:
-    """How many records landed on the target although it was to refuse."""
+    """Make the target refuse writes, and return how many records it accepted nevertheless.
+
+    If the refusal failed and was recorded as not tried, the result is 0.
+    """
     hands, watch = stage.world.hands, stage.watch
     assert hands.refuse_target and hands.accept_target and watch, "why_not was asked"
     refuse, accept = hands.refuse_target, hands.accept_target

@@ -1,6 +1,4 @@
-"""Each broker in turn is taken away and comes back as a new one, with an empty disk, until none of
-the first disks is left.
-"""
+"""Each broker in turn is stopped and returns with an empty disk, until no original disk is left."""
 
 from __future__ import annotations
 
@@ -12,7 +10,15 @@ from hourmark_evaluate.world import World
 
 
 def why_not(world: World) -> str:
-    """What hinders it."""
+    """Return why brokers cannot be replaced safely, as a reason for the report.
+
+    Returns:
+        The reason; "" if brokers can be stopped and, if their disks can be emptied, no partition of
+        the edge cluster has only one replica.
+
+    Raises:
+        Unavailable: The edge cluster does not answer.
+    """
     if reason := outage.why_not(world):
         return reason
     if world.hands.wipe_broker is not None and (alone := world.edge.of_one_copy()):
@@ -24,7 +30,19 @@ def why_not(world: World) -> str:
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """One after the other, each once all replicas are in sync again."""
+    """Run the trial in which each broker is replaced in turn, once all replicas are in sync.
+
+    If the operation to empty a disk is not available, brokers are only stopped and started.
+
+    Args:
+        world: The clusters, which must allow brokers to be stopped and started.
+        name: Name of the trial.
+        title: Title for the report.
+
+    Raises:
+        NotBack: A broker did not recover, or the sent records cannot be read back.
+        Unavailable: The edge cluster does not answer.
+    """
     wiped = world.hands.wipe_broker is not None
     with on_stage(world, name, title, steady(world.wish.steady_rate)) as stage:
         stage.pause(1.0)
