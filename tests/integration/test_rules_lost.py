@@ -288,7 +288,7 @@ def test_a_registry_that_gives_our_ids_to_others_is_left_alone(site: Site) -> No
         registry.register("elsewhere", {"type": "record", "name": "elsewhere", "fields": []})
     refused = site.types("repair")
     assert isinstance(refused.exception, Finding)
-    assert "stands for elsewhere" in str(refused.exception) and "nothing was registered" in str(
+    assert "to elsewhere" in str(refused.exception) and "nothing was registered" in str(
         refused.exception
     )
     site.lose_registry()
