@@ -48,7 +48,17 @@ CANARIES: Final = ("canary", "canary-check")  # of a site whose types declare it
 
 @dataclass
 class Components:
-    """The daemons of one configuration. `home` makes their mark; their logs are in `logs`."""
+    """The Hourmark daemons of one configuration, run as child processes.
+
+    Daemon names are the keys of `COMMANDS`: service, tailer, etl, mirror, canary, canary-check.
+
+    Attributes:
+        home: Folder whose path identifies the daemons, so that a later run can find and end them.
+        config: Configuration file that every command receives.
+        logs: Folder of the log files, one for each daemon.
+        clock: Clock used for waiting.
+        running: Daemons started by this object, by name.
+    """
 
     home: Path
     config: Path
@@ -57,33 +67,46 @@ class Components:
     running: dict[str, Process] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        """Start one; it is not ready yet."""
+        """Start the daemon `name` without waiting until it is ready.
+
+        Raises:
+            KeyError: `name` is not a known daemon.
+        """
         self.running[name] = spawn(
             self.command(*COMMANDS[name]), environment(), self._mark(name), self.log(name)
         )
 
     def runs(self, name: str) -> bool:
-        """Whether one that was started has not ended."""
+        """Return whether this object started the daemon `name` and its process is still alive."""
         return name in self.running and is_alive(self.running[name])
 
     def kill(self, name: str) -> None:
-        """SIGKILL one with all of its children."""
+        """Send SIGKILL to the daemon `name` and all its child processes.
+
+        Does nothing if the daemon is not running.
+        """
         self.running.pop(name, None)
         kill(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop(self, name: str) -> None:
-        """End one as an operator would, by SIGTERM first."""
+        """Stop the daemon `name` and its child processes, starting with SIGTERM.
+
+        Does nothing if the daemon is not running.
+        """
         self.running.pop(name, None)
         end(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
-        """End all, side by side; those of a run before this one, too."""
+        """Stop all daemons of this home in parallel, including those left by an earlier run."""
         with ThreadPoolExecutor(len(COMMANDS)) as pool:
             list(pool.map(self.stop, COMMANDS))
 
     def check(self) -> None:
-        """Unavailable, naming the log and its last lines, if one that was started has ended by
-        itself.
+        """Check that every started daemon is still running.
+
+        Raises:
+            Unavailable: A daemon exited unexpectedly. The message names its log and quotes the last
+                lines.
         """
         for name, process in self.running.items():
             if not is_alive(process):
@@ -93,7 +116,16 @@ class Components:
                 )
 
     def run(self, *arguments: str, seconds: float) -> None:
-        """Run a command of Hourmark to its end; Unavailable with what it said if it fails."""
+        """Run an `hourmark` command and wait for it to finish.
+
+        Args:
+            arguments: Command and options; `--config` is appended automatically.
+            seconds: Timeout in seconds.
+
+        Raises:
+            Unavailable: The command timed out, or it failed; a failure's message includes the end of
+                its output.
+        """
         command = self.command(*arguments)
         shown = shlex.join(["hourmark", *command[3:]])
         try:
@@ -113,8 +145,14 @@ class Components:
             raise Unavailable(f"{shown} failed:\n{error.stdout[-4000:]}") from error
 
     def run_repeatable(self, *arguments: str, seconds: float) -> None:
-        """As `run`, again after a pause where it fails: for what can be repeated, while servers
-        that just came up settle.
+        """Run an idempotent `hourmark` command, retrying up to three times on failure.
+
+        Args:
+            arguments: Command and options; `--config` is appended automatically.
+            seconds: Timeout of each attempt in seconds. Attempts are two seconds apart.
+
+        Raises:
+            Unavailable: The last attempt failed or timed out.
         """
         for _ in range(_RETRIES):
             with suppress(Unavailable):
@@ -123,7 +161,15 @@ class Components:
         return self.run(*arguments, seconds=seconds)
 
     def wait_ready(self, address: str, seconds: float) -> None:
-        """Wait until the service's /readyz says yes."""
+        """Wait until the delivery service is ready.
+
+        Args:
+            address: Base URL of the service.
+            seconds: Timeout in seconds.
+
+        Raises:
+            Unavailable: The service is not ready in time, or a started daemon exited.
+        """
         wait_for(
             lambda: is_ready(address),
             f"the service to be ready at {address}",
@@ -133,11 +179,11 @@ class Components:
         )
 
     def log(self, name: str) -> Path:
-        """Where one's stdout and stderr go."""
+        """Return the path of the log file for stdout and stderr of the daemon `name`."""
         return self.logs / f"hourmark-{name}.log"
 
     def command(self, *arguments: str) -> Sequence[str]:
-        """Of Hourmark, with this configuration."""
+        """Return the command line that runs `hourmark` with `arguments` and this configuration."""
         return (sys.executable, "-m", "hourmark", *arguments, "--config", str(self.config))
 
     def _mark(self, name: str) -> str:
@@ -145,7 +191,10 @@ class Components:
 
 
 def environment() -> dict[str, str]:
-    """This process's, without settings of Hourmark that would override the file they are given."""
+    """Return a copy of this process's environment without its `HOURMARK_*` variables.
+
+    These variables would override the configuration file of a child process.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("HOURMARK_")}
 
 
@@ -158,8 +207,18 @@ def wait_for(
     *,
     pause_s: float = 0.25,
 ) -> None:
-    """Wait until the condition holds, calling `each` between looks; Unavailable, saying `what` was
-    awaited, if it never does.
+    """Poll `condition` until it returns true.
+
+    Args:
+        condition: Function to poll.
+        what: Description of the awaited event, for the error message.
+        seconds: Timeout in seconds.
+        clock: Clock used for the timeout and the pauses.
+        each: Function called after every unsuccessful poll; it may raise to stop waiting.
+        pause_s: Seconds between polls.
+
+    Raises:
+        Unavailable: The condition was not true in time.
     """
     until = clock.monotonic_s() + seconds
     while not condition():
@@ -170,7 +229,10 @@ def wait_for(
 
 
 def is_ready(address: str) -> bool:
-    """Whether the service's /readyz says yes."""
+    """Return whether the delivery service at the base URL `address` reports that it is ready.
+
+    Returns false if the service does not respond within five seconds.
+    """
     try:
         return httpx.get(f"{address}/readyz", timeout=5.0, trust_env=False).is_success
     except httpx.HTTPError:

@@ -1,5 +1,6 @@
-"""One at a time, also among processes: the operating system frees the lock of one that was
-killed.
+"""Exclusive file locks between processes.
+
+The operating system releases the lock of a process that was killed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from pathlib import Path
 
 @contextmanager
 def one_at_a_time(file: Path, busy: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of this file, in a folder that is made; calls `busy` before it waits for
-    another, which may raise instead.
+    """Hold an exclusive lock on `file` within a `with` block.
+
+    Args:
+        file: Lock file; the file and its folder are created if they do not exist.
+        busy: Function called once if another process holds the lock, before this call blocks. It may
+            raise an exception to avoid waiting.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lock:

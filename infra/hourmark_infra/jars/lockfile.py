@@ -17,7 +17,18 @@ LOCK_FILE = Path(__file__).with_name("jars.lock")
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Jar:
-    """One locked file."""
+    """A locked artifact: its Maven coordinates, SHA-256 digest and size.
+
+    Attributes:
+        set: Name of the artifact set, for example `kafka`.
+        organisation: Maven group ID.
+        module: Maven artifact ID.
+        revision: Version.
+        classifier: Maven classifier, or an empty string.
+        ext: File extension without the dot.
+        sha256: Hexadecimal SHA-256 digest.
+        size: Size in bytes.
+    """
 
     set: str
     organisation: str
@@ -30,17 +41,17 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
-        """As Maven writes it, for messages."""
+        """Return the Maven coordinate, for messages."""
         return f"{self.organisation}:{self.module}:{self.ext}{self._tail(':')}:{self.revision}"
 
     @property
     def file_name(self) -> str:
-        """Its name in the cache, as Maven writes it."""
+        """Return the Maven file name, which is also the name in the cache."""
         return f"{self.module}-{self.revision}{self._tail('-')}.{self.ext}"
 
     @property
     def ivy_path(self) -> Path:
-        """Where Ivy leaves it, below the folder it was given (see `hourmark_infra.jars.ivy`)."""
+        """Return the path below Ivy's output folder at which Ivy stores the artifact."""
         return Path(
             self.organisation,
             self.module,
@@ -53,7 +64,11 @@ class Jar:
 
 
 def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
-    """The files of one set; an unknown set is a mistake in the program."""
+    """Return the artifacts of the set `name` from the lock file at `path`.
+
+    Raises:
+        AssertionError: The lock file has no such set.
+    """
     jars = tuple(Jar(**json.loads(line)) for line in path.read_text().splitlines() if line)
     chosen = tuple(jar for jar in jars if jar.set == name)
     assert chosen, f"no set {name!r} in {path}"
@@ -61,23 +76,26 @@ def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
 
 
 def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
-    """Of all sets."""
+    """Return the names of all artifact sets in the lock file at `path`, sorted."""
     return tuple(
         sorted({str(json.loads(line)["set"]) for line in path.read_text().splitlines() if line})
     )
 
 
 def render_lock(jars: Iterable[Jar]) -> str:
-    """The lock file's text."""
+    """Return the text of a lock file: one JSON object for each artifact and line, sorted."""
     return "".join(json.dumps(asdict(jar)) + "\n" for jar in sorted(jars))
 
 
 def digest_of(jars: Iterable[Jar]) -> str:
-    """Changes with anything in the set; names the set's folder in the cache."""
+    """Return a 12-digit hexadecimal digest of a set of artifacts.
+
+    The digest changes with any field of any artifact and names the set's folder in the cache.
+    """
     return hashlib.sha256(render_lock(jars).encode()).hexdigest()[:12]
 
 
 def sha256_of(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file."""
+    """Return the hexadecimal SHA-256 digest of the file at `path`."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

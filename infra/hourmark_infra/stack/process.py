@@ -27,15 +27,22 @@ MARK = "HOURMARK_STACK_SERVER"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that was started here. `started` means something only to `started_of`."""
+    """A daemon process, identified by its process ID and start time.
+
+    Attributes:
+        pid: Process ID.
+        started: Opaque start identifier, as returned by `started_of`.
+    """
 
     pid: int
     started: str
 
 
 def started_of(pid: int) -> str | None:
-    """What tells this process from any other that had or will have its pid; None where there is
-    none, or a dead one.
+    """Return an opaque identifier that distinguishes a process from others with the same PID.
+
+    Returns:
+        The boot ID and the start time, or None if the process does not exist or has exited.
     """
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
@@ -49,14 +56,21 @@ def started_of(pid: int) -> str | None:
 
 
 def is_alive(process: Process | None) -> bool:
-    """Whether this very process still runs."""
+    """Return whether `process` is still running; false for None or a reused process ID."""
     return process is not None and started_of(process.pid) == process.started
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path) -> Process:
-    """Start a daemon in a session of its own; stdout and stderr are appended to `log`.
+    """Start a daemon in a new session.
 
-    `marked` finds it from then on.
+    Args:
+        command: Absolute path of the executable, followed by its arguments.
+        environment: Environment variables of the daemon.
+        mark: Identifier stored in the daemon's environment, by which `marked` finds it.
+        log: File to which stdout and stderr are appended; its folder is created if necessary.
+
+    Returns:
+        The process, which may already have exited.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -87,8 +101,12 @@ def _environment_is_there(pid: int) -> bool:
 
 
 def marked(prefix: str) -> dict[str, list[Process]]:
-    """All of this user's processes whose mark begins with `prefix`, by mark, the oldest (so the
-    parent) first.
+    """Return this user's running processes whose mark starts with `prefix`.
+
+    A mark is the value of the environment variable `HOURMARK_STACK_SERVER`.
+
+    Returns:
+        Processes by mark, oldest first; empty if no process matches.
     """
     found: defaultdict[str, list[tuple[float, int, Process]]] = defaultdict(list)
     for candidate in psutil.process_iter():
@@ -102,12 +120,12 @@ def marked(prefix: str) -> dict[str, list[Process]]:
 
 
 def of_mark(mark: str) -> list[Process]:
-    """Those with this very mark."""
+    """Return this user's running processes with exactly this mark, oldest first."""
     return marked(mark).get(mark, [])
 
 
 def send(process: Process, number: signal.Signals) -> bool:
-    """Signal this very process; False where it is gone."""
+    """Send the signal `number` to `process` and return true, or false if the process has exited."""
     if not is_alive(process):
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -116,7 +134,7 @@ def send(process: Process, number: signal.Signals) -> bool:
 
 
 def wait_gone(process: Process, seconds: float, clock: Clock) -> bool:
-    """Wait until the process has ended; False where it has not by then."""
+    """Wait up to `seconds` for `process` to exit and return whether it has exited."""
     until = clock.monotonic_s() + seconds
     while is_alive(process):
         if clock.monotonic_s() >= until:
@@ -126,7 +144,7 @@ def wait_gone(process: Process, seconds: float, clock: Clock) -> bool:
 
 
 def memory_mb(process: Process) -> int:
-    """Resident memory; 0 where the process is gone."""
+    """Return the resident memory of `process` in megabytes (10^6 bytes), or 0 if it has exited."""
     try:
         return int(psutil.Process(process.pid).memory_info().rss / 1e6) if is_alive(process) else 0
     except psutil.Error:
