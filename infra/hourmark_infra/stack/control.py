@@ -1,7 +1,7 @@
-"""`Stack`: the whole local stack in one hand. Used by the command line, the demo and the tests.
+"""The local stack of servers, used by the command line, the demo and the tests.
 
-Two at once wait for each other on a lock beside the stack's folder, which the operating system
-frees when its holder dies.
+A lock file in the stack's folder serializes processes that change the same stack. The operating
+system releases the lock when its holder dies.
 """
 
 from __future__ import annotations
@@ -49,7 +49,17 @@ from hourmark_infra.stack.state import State, load_state, new_state, save_state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """What `status` shows of a server."""
+    """The status of one server of the local stack.
+
+    Attributes:
+        name: Server name.
+        pid: Process ID, or None if the server is not running.
+        address: Network address of the server.
+        memory_mb: Resident memory of the server and its children in megabytes.
+        healthy: Whether the server passed its health check.
+        detail: Result of the health check, for people.
+        log: Path of the log file.
+    """
 
     name: str
     pid: int | None
@@ -61,9 +71,9 @@ class ServerStatus:
 
 
 class Stack:
-    """The stack of one HOURMARK_HOME.
+    """The local stack of servers in one `HOURMARK_HOME` folder.
 
-    Methods may be called from several threads; each states what it waits for.
+    Methods may be called from several threads.
     """
 
     def __init__(self, home: Path, state: State, say: Say) -> None:
@@ -77,7 +87,15 @@ class Stack:
 
     @classmethod
     def load(cls, home: Path, say: Say = say_on_stderr) -> Self:
-        """The stack that `up` made before. UsageError where there is none."""
+        """Return the existing stack in the folder `home`.
+
+        Args:
+            home: The `HOURMARK_HOME` folder.
+            say: Function that receives progress messages.
+
+        Raises:
+            UsageError: The folder contains no stack.
+        """
         home = home.absolute()
         state = load_state(home)
         if state is None:
@@ -98,10 +116,23 @@ class Stack:
         preferred_ports: Mapping[str, int] = ANY_PORTS,
         say: Say = say_on_stderr,
     ) -> Self:
-        """The stack of this home, with new ports and no data where there was none yet.
+        """Return the stack in the folder `home`, creating it if it does not exist.
 
-        None for `bucket_seconds` and `clusters`: as before. UsageError for another number of
-        clusters than before. `spread` and `workers`: of one that is made (`state.State`).
+        No server is started. A new stack has no data and gets its own ports.
+
+        Args:
+            home: The `HOURMARK_HOME` folder.
+            clusters: Number of Kafka clusters; None keeps the current number (2 for a new stack).
+            mirror: Whether the stack includes the mirror.
+            bucket_seconds: Length of a bucket in seconds; None keeps the current length.
+            spread: Layout option of a new stack (see `State`); ignored for an existing stack.
+            workers: Worker option of a new stack (see `State`); ignored for an existing stack.
+            jmx: Whether brokers expose their metrics through JMX.
+            preferred_ports: Preferred ports of a new stack, by port name.
+            say: Function that receives progress messages.
+
+        Raises:
+            UsageError: The existing stack has a different number of clusters.
         """
         home = home.absolute()
         with _one_at_a_time(home, say):
@@ -129,8 +160,9 @@ class Stack:
 
     @cached_property
     def programs(self) -> Programs:
-        """What servers are started from; fetched where the cache lacks it, which only a start may
-        cause.
+        """Return the programs that run the servers, downloading them if they are not cached.
+
+        A download can take minutes.
         """
         kafka, hadoop, registry = (
             jars.ensure(name, java_executable, self._say)
@@ -140,44 +172,53 @@ class Stack:
 
     @property
     def bucket_seconds(self) -> int:
-        """The length of buckets in `hourmark.toml`."""
+        """Return the configured length of a bucket in seconds."""
         return self._state.bucket_seconds
 
     @property
     def jmx(self) -> bool:
-        """Whether brokers are started so that they tell their metrics."""
+        """Return whether brokers start with their JMX metrics enabled."""
         return self._state.jmx
 
     @property
     def clusters(self) -> Clusters:
-        """How many of Kafka."""
+        """Return the number of Kafka clusters."""
         return self._state.clusters
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        """Names of the edge brokers."""
+        """Return the names of the edge brokers."""
         return EDGE_NAMES
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all servers, in the order of their start."""
+        """Return the names of all servers in start order."""
         return tuple(self._servers)
 
     def server(self, name: str) -> Server:
-        """One server's entry in the table; UsageError where there is none of that name."""
+        """Return the definition of the server `name`.
+
+        Raises:
+            UsageError: The stack has no server of this name.
+        """
         if name not in self._servers:
             raise UsageError(f"no server {name!r}; there are {', '.join(self._servers)}")
         return self._servers[name]
 
     def process(self, name: str) -> Process | None:
-        """The server's process if it runs."""
+        """Return the process of the server `name`, or None if it is not running."""
         # From the disk, as an `up` of somebody else may have started it.
         known = (load_state(self.home) or self._state).processes.get(name)
         return known if is_alive(known) else None
 
     def up(self, only: Container[str] | None = None) -> dict[str, str]:
-        """Start what does not run and wait until all are well; says of each server "started" or
-        "running". `only`: of these.
+        """Start all servers that are not running and wait until they are healthy.
+
+        Args:
+            only: Names of the servers to start; None starts all servers.
+
+        Returns:
+            For each server, `started` or `running` (it was running before the call).
         """
         check_own_name()
         programs = self.programs  # before the lock: a download takes minutes
@@ -191,8 +232,10 @@ class Stack:
         return before
 
     def down(self) -> dict[str, str]:
-        """End what was started here, the mirror and its watch first; says of each "stopped",
-        "killed" or "not running".
+        """Stop all servers of the stack, mirrors first.
+
+        Returns:
+            For each server, `stopped`, `killed` (it did not stop on request) or `not running`.
         """
         with _one_at_a_time(self.home, self._say):
             self._adopt()
@@ -203,26 +246,33 @@ class Stack:
                 return {**outcome, **dict(zip(others, pool.map(self._end, others), strict=True))}
 
     def status(self) -> list[ServerStatus]:
-        """Ask each server; takes as long as the slowest answer, at most a few seconds."""
+        """Check all servers in parallel and return their status in start order.
+
+        The call takes as long as the slowest health check, at most a few seconds.
+        """
         with ThreadPoolExecutor(len(self._servers)) as pool:
             return list(pool.map(self._status, self._servers.values()))
 
     def kill(self, name: str) -> None:
-        """SIGKILL the server and its children, and wait until they are gone."""
+        """Send SIGKILL to the server `name` and its children and wait until they have exited."""
         lifecycle.kill(self._processes(name), self._clock)
         self._remember(name, None)
 
     def send_signal(self, name: str, number: signal.Signals) -> None:
-        """Send it to the server and its children. Unavailable where it does not run."""
+        """Send the signal `number` to the server `name` and its children.
+
+        Raises:
+            Unavailable: The server is not running.
+        """
         if not [process for process in self._processes(name) if send(process, number)]:
             raise Unavailable(f"{name} does not run, so it cannot be sent {number.name}")
 
     def stop(self, name: str) -> None:
-        """End one server as `down` does."""
+        """Stop the server `name`; do nothing if it is not running."""
         self._end(name)
 
     def start(self, name: str) -> None:
-        """Start the server if it does not run; does not wait until it is ready."""
+        """Start the server `name` if it is not running, without waiting until it is ready."""
         server = self.server(name)
         if self.process(name) is not None:
             return
@@ -232,15 +282,23 @@ class Stack:
         self._remember(name, spawn(server.command(), environment, self._mark(name), server.log))
 
     def runs(self, name: str) -> bool:
-        """Whether it runs, well or not."""
+        """Return whether the process of the server `name` is running, healthy or not."""
         return self.process(name) is not None
 
     def log(self, name: str) -> Path:
-        """Where its stdout and stderr go."""
+        """Return the path of the log file for stdout and stderr of the server `name`."""
         return self.server(name).log
 
     def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
-        """Wait until the server is well; Unavailable where it ends or is not well in time."""
+        """Wait until the server `name` is healthy and return its health.
+
+        Args:
+            name: Server name.
+            seconds: Timeout in seconds.
+
+        Raises:
+            Unavailable: The server exits or is not healthy in time.
+        """
         return lifecycle.wait_ready(
             self.server(name), lambda: self.process(name), self._clock, seconds
         )
@@ -304,7 +362,7 @@ class Stack:
         )
 
     def write_settings(self, programs: Programs) -> None:
-        """What servers and commands read, as each `up` writes it before anything starts."""
+        """Write the configuration files of all servers and of the `hourmark` commands."""
         text = render_config(
             self.layout, programs, getpass.getuser(), self.bucket_seconds, self.clusters
         )
@@ -326,10 +384,10 @@ class Stack:
                 self._remember(name, found[0])
 
     def renew_taken_ports(self) -> None:
-        """Where no server runs and somebody else took a port meanwhile, choose another for it.
+        """Assign new ports in place of those that other programs now use.
 
-        The delivery service's is not taken while it is this stack's own service that listens there;
-        nor is the driver's.
+        Does nothing while a server of the stack is running. The metrics port, and the port of the stack's
+        own running delivery service, are kept.
         """
         if any(self.process(name) for name in self._servers):
             return

@@ -1,6 +1,4 @@
-"""Is it well? Asked of each server itself, in its own words; every answer comes within a few
-seconds.
-"""
+"""Health checks of the local stack's servers; each returns within a few seconds."""
 
 from __future__ import annotations
 
@@ -32,14 +30,28 @@ _SILENT.propagate = False
 
 
 class Health(NamedTuple):
-    """`detail` says what was answered, or what is amiss."""
+    """The result of a health check.
+
+    Attributes:
+        ok: Whether the server is healthy.
+        detail: What the server reported, or why it is not healthy.
+    """
 
     ok: bool
     detail: str
 
 
 def of_broker(address: str, node: int, brokers: int = 1) -> Health:
-    """Well when its own metadata names it among at least so many `brokers`, and a controller."""
+    """Check a Kafka broker.
+
+    Args:
+        address: Address of the broker, `host:port`.
+        node: Node ID of the broker.
+        brokers: Minimum number of brokers that its metadata must list.
+
+    Returns:
+        Healthy if the broker's metadata lists `node`, a controller and enough brokers.
+    """
     if not listens(address):
         return Health(False, "does not listen")
     try:
@@ -59,8 +71,9 @@ def of_broker(address: str, node: int, brokers: int = 1) -> Health:
 
 
 def of_namenode(address: str) -> Health:
-    """Well when WebHDFS answers and it is out of safe mode, which it leaves with its first
-    datanode.
+    """Check the NameNode whose HTTP server is at `address` (`host:port`).
+
+    It is healthy if WebHDFS responds, safe mode is off and at least one DataNode is live.
     """
     try:
         _get(address, "/webhdfs/v1/?op=GETFILESTATUS")
@@ -74,10 +87,16 @@ def of_namenode(address: str) -> Health:
 
 
 def of_datanode(address: str, namenode: str) -> Health:
-    """Well when its NameNode heard from it a moment ago, and since it started.
+    """Check a DataNode by asking its NameNode for the last heartbeat.
 
-    The NameNode is asked, because a DataNode that is asked too early writes pages of stack traces
-    into its log.
+    A direct request to a DataNode that is still starting fills its log with stack traces.
+
+    Args:
+        address: HTTP address of the DataNode, `host:port`.
+        namenode: HTTP address of its NameNode, `host:port`.
+
+    Returns:
+        Healthy if the NameNode received a recent heartbeat from the current process.
     """
     try:
         uptime_seconds = _bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
@@ -101,7 +120,7 @@ def of_datanode(address: str, namenode: str) -> Health:
 
 
 def of_registry(address: str) -> Health:
-    """Well when the Confluent API lists its subjects."""
+    """Check that the schema registry at `address` (`host:port`) lists its subjects."""
     try:
         subjects = _get(address, f"{CONFLUENT_PATH}/subjects")
     except _NoAnswer as error:
@@ -110,8 +129,9 @@ def of_registry(address: str) -> Health:
 
 
 def of_mirror(address: str) -> Health:
-    """Well when its REST server listens, which MirrorMaker 2 opens once it has found both
-    clusters.
+    """Check that the REST server of MirrorMaker 2 at `address` (`host:port`) accepts connections.
+
+    MirrorMaker 2 opens this port after it has connected to both clusters.
     """
     return (
         Health(True, "REST listens") if listens(address) else Health(False, "REST does not listen")
@@ -119,7 +139,10 @@ def of_mirror(address: str) -> Health:
 
 
 def of_watch(address: str) -> Health:
-    """Well when its metrics answer; what they say of the mirror is another matter."""
+    """Check that the mirror's monitor at `address` (`host:port`) serves its metrics.
+
+    The metric values do not affect the result.
+    """
     try:
         answer = _HTTP.get(f"http://{address}/metrics")
     except httpx.HTTPError as error:
@@ -128,7 +151,7 @@ def of_watch(address: str) -> Health:
 
 
 class _NoAnswer(Exception):
-    """The server did not answer, or not as it does when it is well."""
+    """An error for a server that did not respond or whose response is not usable."""
 
 
 def _bean(address: str, name: str) -> dict[str, Any]:
@@ -161,7 +184,7 @@ def _with_number(address: str) -> str:
 
 
 def listens(address: str) -> bool:
-    """Whether a connection is taken."""
+    """Return whether `address` (`host:port`) accepts a TCP connection within one second."""
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
         return True

@@ -64,7 +64,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
     """Start a daemon in a new session.
 
     Args:
-        command: Absolute path of the executable, followed by its arguments.
+        command: Path of the executable (`PATH` is not searched), followed by its arguments.
         environment: Environment variables of the daemon.
         mark: Identifier stored in the daemon's environment, by which `marked` finds it.
         log: File to which stdout and stderr are appended; its folder is created if necessary.
