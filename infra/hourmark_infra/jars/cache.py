@@ -1,13 +1,12 @@
-"""The user's cache of jars: `ensure` returns a folder that holds exactly the locked files of a set,
-each of the right digest.
+"""The user's cache of jars: `ensure` returns a folder with the locked files of a set.
 
     <cache>/hourmark/jars/<set>-<digest of the lock's lines>/*.jar    and `.complete`, written last
     <cache>/hourmark/jars/.<set>-<digest>.partial/                    Ivy's folder while it downloads
 
-A file is moved into the set's folder only after its SHA-256 was checked, so a kill -9 at any moment
-costs at most the file under way; two at once wait for each other on a lock. A changed lock names
-another folder, so running servers keep theirs. With `.complete` there, nothing is asked of the
-network or of the files.
+A file is moved into the set's folder only after its SHA-256 was checked, so a kill -9 loses at most
+the file being downloaded. A lock serializes concurrent downloads. A changed lock file names another
+folder, so running servers keep theirs. If `.complete` exists, neither the network nor the jars are
+read.
 """
 
 from __future__ import annotations
@@ -38,7 +37,11 @@ Fetch = Callable[[Sequence[Jar], Path, Callable[[], None]], None]
 
 @dataclass(frozen=True, slots=True)
 class IvyFetch:
-    """`Fetch` through Ivy; `java` is asked for only when something must be fetched."""
+    """A download of jars through Apache Ivy.
+
+    Attributes:
+        java: Function that returns the path of `java`; called only if a download is necessary.
+    """
 
     java: Callable[[], Path]
 
@@ -55,26 +58,45 @@ class IvyFetch:
 
 
 def cache_root() -> Path:
-    """`$XDG_CACHE_HOME/hourmark`, else `~/.cache/hourmark`."""
+    """Return Hourmark's cache folder: `$XDG_CACHE_HOME/hourmark` or `~/.cache/hourmark`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "hourmark"
 
 
 def say_on_stderr(line: str) -> None:
-    """One plain line of progress."""
+    """Print one progress line to stderr and flush it."""
     print(line, file=sys.stderr, flush=True)
 
 
 def ensure(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> Path:
-    """The folder of the set `name`, fetched if need be.
+    """Return the folder of a jar set, downloading missing files.
 
-    Raises Finding where a file's digest differs from the lock, Unavailable where files cannot be
-    had.
+    Args:
+        name: Name of a set in the lock file, for example `kafka`.
+        java: Function that returns the path of `java`; called only if a download is necessary.
+        say: Function that receives progress lines.
+
+    Raises:
+        Finding: The SHA-256 digest of a downloaded file differs from the lock file.
+        Unavailable: A file cannot be downloaded or stored.
+        AssertionError: The lock file has no such set.
     """
     return ensure_jars(name, read_lock(name), cache_root() / "jars", IvyFetch(java), say)
 
 
 def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: Say) -> Path:
-    """`ensure` with everything it touches as arguments."""
+    """Return the folder of a jar set below `root`, downloading missing files.
+
+    Args:
+        name: Name of the set, part of the folder's name.
+        jars: Artifacts of the set.
+        root: Folder of the jar cache.
+        fetch: Function that downloads artifacts.
+        say: Function that receives progress lines.
+
+    Raises:
+        Finding: The SHA-256 digest of a downloaded file differs from that in `jars`.
+        Unavailable: A file cannot be downloaded or stored.
+    """
     digest = digest_of(jars)
     target = root / f"{name}-{digest}"
     if (target / ".complete").is_file():
@@ -123,8 +145,10 @@ def _placed(jar: Jar, target: Path) -> bool:
 
 
 def _move(jar: Jar, partial: Path, target: Path) -> str | None:
-    """Take over what was fetched, or remove it where its digest is wrong; the digest found, None
-    where no file is.
+    """Move a downloaded jar from `partial` to `target`, or delete it if its digest is wrong.
+
+    Returns:
+        The SHA-256 digest of the downloaded file, or None if there is no file.
     """
     path = partial / "files" / jar.ivy_path
     if not path.is_file():
@@ -165,7 +189,7 @@ def _progress(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: P
 
 
 def _told_once(say: Say, line: Callable[[], str]) -> Callable[[], None]:
-    """Says each line only once: Ivy looks all files up before it fetches the first."""
+    """Return a function that passes the current `line()` to `say`, skipping repeated lines."""
     said: set[str] = set()
 
     def tell() -> None:

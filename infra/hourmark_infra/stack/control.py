@@ -1,7 +1,7 @@
 """The local stack of servers, used by the command line, the demo and the tests.
 
-A lock file in the stack's folder serializes processes that change the same stack. The operating
-system releases the lock when its holder dies.
+A lock file next to the stack's folder serializes processes that change the same stack. The
+operating system releases the lock when its holder dies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""JMX of the brokers, on loopback: who listens in may read metrics and change nothing.
+"""JMX access to the brokers on the loopback interface, read-only.
 
-JMX without a password lets any program of the machine run code in the broker. The password here is
-no secret: what protects is the role, which only reads.
+JMX without a password lets any program on the machine run code in the broker. The password is not a
+secret: the protection is the role, which can only read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ _PREFIX: Final = "-Dcom.sun.management.jmxremote"
 
 
 def jmx_options(settings: Path, port: int) -> tuple[str, ...]:
-    """Of a Java whose metrics are told at this port of loopback; `FILES` are in `settings`."""
+    """Return the JVM options that enable read-only JMX on the loopback interface.
+
+    Args:
+        settings: Folder with the access and password files of `FILES`.
+        port: TCP port of JMX and RMI.
+    """
     return (
         f"{_PREFIX}.port={port}",
         f"{_PREFIX}.rmi.port={port}",

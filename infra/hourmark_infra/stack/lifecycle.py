@@ -1,6 +1,6 @@
-"""One server's life: format, start, wait until it is well, end.
+"""The life cycle of one server: format, start, wait until it is healthy, stop.
 
-What the steps promise holds after a kill -9 between any two.
+The guarantees of each step hold after a kill -9 between any two steps.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ LOG_LINES = 12
 
 
 def server_environment(java: Path) -> dict[str, str]:
-    """What the servers inherit: no JVM options of the user's shell, and few malloc arenas, which
-    saves memory.
+    """Return the environment variables for server processes.
+
+    JVM options of the user's shell are removed. A low number of malloc arenas saves memory.
+
+    Args:
+        java: Path of the `java` executable, `JAVA_HOME/bin/java`.
     """
     dropped = (
         "JAVA_TOOL_OPTIONS",
@@ -43,8 +47,12 @@ def server_environment(java: Path) -> dict[str, str]:
 
 
 def prepare(server: Server, environment: dict[str, str]) -> None:
-    """Format the server's folder once; a format that was cut short is done over, as no server ever
-    ran on it.
+    """Create the data folder of `server` and format it once.
+
+    An interrupted format is repeated from an empty folder.
+
+    Raises:
+        Unavailable: The format command failed; its output is in the server's log.
     """
     done = server.data / ".formatted"
     if done.is_file() or server.format_command is None:
@@ -76,9 +84,18 @@ def wait_ready(
     *,
     whole: bool = False,
 ) -> Health:
-    """Wait until the server says that it is well, with `whole` its cluster too.
+    """Wait until a server is healthy and return its health.
 
-    Raises Unavailable where the server ends, is not well in time, or the wait is `abandoned`.
+    Args:
+        server: Server to check.
+        process: Function that returns the server's process, or None if there is none.
+        clock: Clock used for the timeout and the pauses.
+        seconds: Timeout in seconds.
+        abandoned: Function that returns true to cancel the wait.
+        whole: Whether to require that the server's entire cluster is healthy.
+
+    Raises:
+        Unavailable: The server exited, was not healthy in time, or the wait was canceled.
     """
     until = clock.monotonic_s() + seconds
     ask = server.ask_whole if whole and server.ask_whole else server.ask
@@ -98,7 +115,16 @@ def wait_ready(
 
 
 def end(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS) -> bool:
-    """End a server's processes, the parent first. True where SIGTERM was enough."""
+    """Stop the processes of one server, parent first, and kill those that do not exit in time.
+
+    Args:
+        processes: Processes of the server; only the first one, the parent, receives SIGTERM.
+        clock: Clock used for waiting.
+        seconds: Time in seconds that the parent gets to exit.
+
+    Returns:
+        True if all processes exited without SIGKILL, also if `processes` is empty.
+    """
     if processes:
         send(processes[0], signal.SIGTERM)
         wait_gone(processes[0], seconds, clock)
@@ -109,14 +135,19 @@ def end(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECOND
 
 
 def kill(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS) -> None:
-    """SIGKILL these, and wait until each is gone."""
+    """Send SIGKILL to each process and wait up to `seconds` for each to exit."""
     for process in processes:
         send(process, signal.SIGKILL)
         wait_gone(process, seconds, clock)
 
 
 def failure(server: Server, what: str) -> Unavailable:
-    """An error that names the server, its log and the log's last lines."""
+    """Return an `Unavailable` error for a failed server, without raising it.
+
+    Args:
+        server: Server that failed.
+        what: Predicate that follows the server's name in the message, for example `ended`.
+    """
     return Unavailable(
         f"{server.name} {what}; its log {server.log} ends with:\n{last_lines(server.log)}\n"
         "Repeat `hourmark up` when that is mended; `hourmark purge` begins anew, without the data."
@@ -124,7 +155,10 @@ def failure(server: Server, what: str) -> Unavailable:
 
 
 def last_lines(log: Path) -> str:
-    """The end of a log, indented; reads at most 64 KiB of it."""
+    """Return the last lines of a log file, indented, or `(no log yet)` if it does not exist.
+
+    Returns at most 12 lines of at most 400 characters and reads at most 64 KiB.
+    """
     with suppress(FileNotFoundError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 65536))
         text = file.read().decode(errors="replace")

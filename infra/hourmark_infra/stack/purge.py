@@ -1,4 +1,4 @@
-"""Delete a stack's data: all of it, or, after a kill -9 in the middle, the rest at the next try."""
+"""Deletion of a stack's data; a deletion interrupted by kill -9 is completed by the next call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from hourmark_infra.stack.state import state_file
 
 
 def purge_stack(home: Path, say: Say) -> bool:
-    """Stop the stack of this home and delete its folder; False where there was nothing to delete.
+    """Stop the stack in the folder `home` and delete its data.
 
-    Only a folder that holds a stack's state file is touched. It is renamed first, so that half a
-    stack is never taken for one.
+    The stack's folder is deleted only if it contains a state file. It is renamed first, so that a
+    partly deleted stack is never used.
+
+    Returns:
+        True if data was deleted, false if there was nothing to delete.
     """
     if state_file(home).exists():
         Stack.load(home, say).down()
