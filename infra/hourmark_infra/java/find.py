@@ -1,7 +1,7 @@
-"""Which Java runs the servers: `$JAVA_HOME`, then `java` on the PATH, if it is version 17 or 21;
-else one is installed.
+"""Selection of the Java that runs the servers: `$JAVA_HOME`, then `java` on the `PATH`.
 
-Other versions are passed over: Spark 4.1 and Hadoop 3.5 are tested with 17 and 21.
+Only versions 17 and 21 are accepted, because Spark 4.1 and Hadoop 3.5 are tested with them. If
+neither is found, a Java is installed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from hourmark_infra.java.install import install_java
 
 
 def java_executable() -> Path:
-    """Path of a `java` of an allowed version, installed into the user's cache where the machine has
-    none.
+    """Return the path of a `java` executable of version 17 or 21, installing one if necessary.
+
+    Raises:
+        Unavailable: Java cannot be installed.
     """
     return find_java(os.environ) or install_java()
 
 
 def find_java(environment: Mapping[str, str]) -> Path | None:
-    """The machine's own `java` of an allowed version, or None."""
+    """Return the path of an installed `java` of version 17 or 21, or None.
+
+    Args:
+        environment: Environment variables; `JAVA_HOME` is tried before `PATH`.
+    """
     return next(
         (java for java in _candidates(environment) if java_major_version(java) in ALLOWED), None
     )
@@ -37,10 +43,13 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def export_java_home() -> Path:
-    """Make the processes started from here take the Java found here; returns it.
+    """Return the path of a supported `java` and make child processes use it.
 
-    Spark takes `$JAVA_HOME`, else `java` on the PATH, whatever its version; where that is another
-    one, `$JAVA_HOME` is set.
+    Sets `JAVA_HOME` in this process if the first Java found there or on the `PATH` is another one,
+    because Spark uses that Java whatever its version.
+
+    Raises:
+        Unavailable: Java cannot be installed.
     """
     java = java_executable()
     if next(_candidates(os.environ), None) != java:

@@ -33,19 +33,23 @@ exec {java} "$@"
 
 
 def render_wrapper(java: Path) -> str:
-    """The text of `bin/java` around the real one."""
+    """Return the text of the shell script that runs the `java` executable at path `java`."""
     return _WRAPPER.format(java=shlex.quote(str(java)))
 
 
 def java_home() -> Path:
-    """Where `install_java` puts it."""
+    """Return the `JAVA_HOME` folder of the Java that `install_java` installs."""
     digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
     return cache_root() / "java" / digest / "home"
 
 
 def install_java() -> Path:
-    """Path of the installed `java`; instant when it is there, and safe against kill -9 and two at
-    once.
+    """Return the path of the `java` in the user's cache, installing it if necessary.
+
+    Concurrent calls wait for each other; an installation interrupted by kill -9 is repeated.
+
+    Raises:
+        Unavailable: The installation failed.
     """
     wrapper = java_home() / "bin" / "java"
     if wrapper.is_file():

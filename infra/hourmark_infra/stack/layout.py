@@ -1,4 +1,4 @@
-"""Ports and paths of one stack: all below `<home>/stack`, the ports chosen once and then kept."""
+"""Ports and paths of one stack: files below `<home>/stack`, ports chosen once and then kept."""
 
 from __future__ import annotations
 
@@ -45,9 +45,15 @@ PORT_NAMES = (
 
 
 class Shape(NamedTuple):
-    """How many servers there are.
+    """The number and placement of a stack's servers.
 
-    `apart`: each has a host of its own, of its name, instead of ports on loopback.
+    Attributes:
+        edge: Number of edge brokers.
+        central: Number of central brokers.
+        datanodes: Names of the DataNodes.
+        mirrors: Names of the mirror's workers.
+        apart: Whether each server has its own host, named after the server, instead of a loopback
+            port.
     """
 
     edge: int = len(EDGE_BROKERS)
@@ -61,7 +67,13 @@ SPREAD = Shape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
 
 
 class Layout(NamedTuple):
-    """Where everything of one stack is."""
+    """The paths and addresses of one stack.
+
+    Attributes:
+        home: The `HOURMARK_HOME` folder.
+        ports: TCP ports by port name (see `PORT_NAMES`).
+        shape: Number and placement of the servers.
+    """
 
     home: Path
     ports: dict[str, int]
@@ -73,7 +85,7 @@ class Layout(NamedTuple):
 
     @property
     def logs(self) -> Path:
-        """One file a server, appended to."""
+        """Return the folder of the server logs, one file for each server."""
         return self.root / "logs"
 
     @property
@@ -82,33 +94,37 @@ class Layout(NamedTuple):
 
     @property
     def settings(self) -> Path:
-        """Generated settings of the servers."""
+        """Return the folder of the generated server settings."""
         return self.root / "settings"
 
     @property
     def state(self) -> Path:
-        """Of Hourmark's own components (identity, checkpoints, ledger): it belongs to these
-        servers' data and goes with it.
+        """Return the folder for the state of Hourmark's components, such as checkpoints.
+
+        This state refers to the servers' data and is deleted with it.
         """
         return self.root / "state"
 
     @property
     def config_file(self) -> Path:
-        """What the other commands read; see `hourmark.config.loading.default_config_file`."""
+        """Return the path of `hourmark.toml`, which the `hourmark` commands read."""
         return self.root / "hourmark.toml"
 
     def worker_file(self, worker: str) -> Path:
-        """What a worker of the mirror reads: the first what all read, each other one of its own."""
+        """Return the configuration file of the mirror worker `worker`.
+
+        The first worker reads the shared configuration file; each other worker has its own file.
+        """
         return self.config_file if worker == MIRRORS[0] else self.settings / f"{worker}.toml"
 
     def address(self, port_name: str) -> str:
         return f"{self.host(port_name)}:{self.ports[port_name]}"
 
     def listener(self, port_name: str) -> str:
-        """Where its server listens.
+        """Return the `host:port` address on which the server of `port_name` listens.
 
-        With a host of its own that is everywhere: a name would be its address at the start alone,
-        and a container that was cut off comes back with another.
+        A server with its own host listens on all interfaces, because a container that was disconnected can
+        return with another address.
         """
         return f"{self.listening_host}:{self.ports[port_name]}"
 
@@ -117,7 +133,7 @@ class Layout(NamedTuple):
         return "0.0.0.0" if self.shape.apart else "127.0.0.1"  # noqa: S104
 
     def host(self, port_name: str) -> str:
-        """Where the server is that has this port; all its ports begin with its name."""
+        """Return the host of the server that owns the port `port_name`."""
         return (
             re.sub(r"-(controller|http|ipc|rest|jmx)$", "", port_name)
             if self.shape.apart
@@ -125,7 +141,7 @@ class Layout(NamedTuple):
         )
 
     def nodes(self, cluster: str) -> range:
-        """Node ids of the brokers of `cluster` ("edge" or "central")."""
+        """Return the node IDs of the brokers of `cluster`, "edge" or "central"."""
         return range(1, (self.shape.edge if cluster == "edge" else self.shape.central) + 1)
 
     def bootstrap(self, cluster: str) -> str:
@@ -133,27 +149,34 @@ class Layout(NamedTuple):
 
 
 def replication(servers: int) -> tuple[int, int]:
-    """Copies among so many servers, and how many of them must be in sync: the loss of one is
-    survived where three are.
+    """Return the replication factor and the minimum number of in-sync replicas.
+
+    Args:
+        servers: Number of servers. With three or more, the loss of one is tolerated.
     """
     copies = min(servers, 3)
     return copies, max(copies - 1, 1)
 
 
 def stack_root(home: Path) -> Path:
-    """The folder of the stack of a HOURMARK_HOME."""
+    """Return the folder of the stack in the `HOURMARK_HOME` folder `home`."""
     return home / "stack"
 
 
 def free_ports(
     names: tuple[str, ...] = PORT_NAMES, preferred: Mapping[str, int] = ANY_PORTS
 ) -> dict[str, int]:
-    """A free loopback port for each name, the preferred one where it is free; all are held open
-    until the last is chosen, so no two are alike.
+    """Return a distinct free loopback port for each name.
 
-    They lie below the range from which the operating system gives ports to outgoing connections:
-    else, while a broker is down, a client that dials its port again and again could be given that
-    very port, and keep the broker from coming back.
+    The ports are below the operating system's ephemeral range. Otherwise a client that reconnects to a
+    stopped broker could be assigned the broker's port and block its restart.
+
+    Args:
+        names: Port names.
+        preferred: Preferred ports by name; a preferred port is used if it is free.
+
+    Raises:
+        Unavailable: No free port was found.
     """
     with ExitStack() as held:
         first = {
@@ -163,7 +186,7 @@ def free_ports(
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this loopback port now."""
+    """Return whether a server could listen on the loopback port `port` now."""
     with ExitStack() as held:
         return _held(held, port)
 

@@ -1,4 +1,4 @@
-"""What commands let the user choose of the local stack."""
+"""Shared command-line options of the local stack."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ class _Number(click.Choice[str]):
 
 
 def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]:
-    """`--clusters`, None where it is left out; `first`: what a stack that is made then gets,
-    `kept`: and others have by then.
+    """Return a click decorator that adds `--clusters`, the number of Kafka clusters (1 or 2).
+
+    The option's value is None if the user omits it.
+
+    Args:
+        first: Default number for a new stack, shown in the help text.
+        kept: Whether the help text states that an existing stack keeps its number.
     """
     return click.option(
         "--clusters",

@@ -1,6 +1,4 @@
-"""Whether this machine's own name has an address: Hadoop and Spark ask for it at their start, and
-end without one.
-"""
+"""Check that this machine's host name resolves, which Hadoop and Spark require at startup."""
 
 from __future__ import annotations
 
@@ -10,8 +8,11 @@ from hourmark.errors import Unavailable
 
 
 def check_own_name() -> None:
-    """Raises Unavailable with what to do. Installers see to it; a machine made by hand may
-    lack it.
+    """Check that this machine's host name resolves to an address.
+
+    Raises:
+        Unavailable: The name does not resolve. The message contains the line to add to
+            `/etc/hosts`.
     """
     name = socket.gethostname()
     try:

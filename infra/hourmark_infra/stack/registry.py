@@ -1,4 +1,4 @@
-"""The schema registry (Apicurio): where its program is unpacked, and its settings."""
+"""The schema registry (Apicurio): installation and settings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ CONFLUENT_PATH = "/apis/ccompat/v7"
 
 
 def unpacked(folder: Path) -> Path:
-    """The folder of the registry's program, unpacked beside its archive once; whole or not there,
-    also after kill -9.
+    """Return the folder of the registry's program, extracting its archive on the first call.
+
+    The extraction is atomic, also if it is interrupted by kill -9.
+
+    Args:
+        folder: Folder that contains the archive; the program is extracted to `app` in it.
     """
     target = folder / "app"
     if not target.is_dir():
@@ -32,7 +36,10 @@ def unpacked(folder: Path) -> Path:
 
 
 def registry_options(layout: Layout) -> tuple[str, ...]:
-    """Quarkus' settings as system properties: HTTP, schemas in a file of H2."""
+    """Return the registry's settings as Java system properties (`-Dkey=value`).
+
+    The registry serves HTTP and stores schemas in an H2 database file.
+    """
     values = {
         "quarkus.http.host": layout.listening_host,
         "quarkus.http.port": str(layout.ports["registry"]),
@@ -52,5 +59,9 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
 
 
 def runner_jar(app: Path) -> Path:
-    """The jar to start."""
+    """Return the executable jar in the registry's program folder `app`.
+
+    Raises:
+        ValueError: The folder contains no such jar.
+    """
     return min(app.glob("apicurio-registry-app-*-runner.jar"))
