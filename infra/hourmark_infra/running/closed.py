@@ -1,6 +1,4 @@
-"""Whether all buckets up to some hour are closed, from what `hourmark bucket ls --json` says.
-Pure.
-"""
+"""Pure functions that evaluate the output of `hourmark bucket ls --json`."""
 
 from __future__ import annotations
 
@@ -13,11 +11,16 @@ _CLOSED: Final = "closed"  # the state of a bucket; that of a type's next hour i
 
 
 def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) -> dict[str, str]:
-    """Types of which the bucket of this hour, or one before it, is not closed yet, and what each
-    waits for.
+    """Return the event types with an unclosed bucket at or before `hour`, and the reasons.
 
-    Only a type's next hour to close says that what is before is closed: a type without one waits,
-    too. Hours of one length sort by their names.
+    Args:
+        rows: Rows of `hourmark bucket ls --json`.
+        types: Names of the event types to check.
+        hour: Name of the hour, as in the rows.
+
+    Returns:
+        Reasons by type name, sorted; empty if all buckets are closed. A type whose rows contain no
+        next hour counts as waiting.
     """
     following = {row["type"]: row for row in rows if row["state"] != _CLOSED}
     unknown = {name: "the ledger names no next hour" for name in types if name not in following}
@@ -30,7 +33,11 @@ def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) 
 
 
 def as_text(awaited: Mapping[str, str]) -> str:
-    """What types wait for, in one line: most wait for the same."""
+    """Return one line that groups types by the reason for which they wait.
+
+    Args:
+        awaited: Reasons by type name. If empty, the line is `all are closed`.
+    """
     of: dict[str, list[str]] = {}
     for name, what in awaited.items():
         of.setdefault(what, []).append(name)
@@ -38,14 +45,26 @@ def as_text(awaited: Mapping[str, str]) -> str:
 
 
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """By type, the next hour to close."""
+    """Return the next hour to close by event type.
+
+    Args:
+        rows: Rows of `hourmark bucket ls --json`.
+    """
     return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
 
 
 def closed_since(
     rows: Iterable[Mapping[str, Any]], since: Mapping[str, str]
 ) -> list[Mapping[str, Any]]:
-    """Buckets with events that are closed and were not when these were the next hours."""
+    """Return the rows of nonempty buckets that were closed since an earlier listing.
+
+    Args:
+        rows: Rows of `hourmark bucket ls --json`.
+        since: Next hour to close by event type in the earlier listing, from `next_hours`.
+
+    Raises:
+        KeyError: `since` lacks the type of a closed bucket.
+    """
     return [
         row
         for row in rows
@@ -54,7 +73,13 @@ def closed_since(
 
 
 def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Lines for people about closed buckets, by type."""
+    """Yield lines that describe closed buckets, sorted by event type.
+
+    A type with more than ten buckets gets one summary line.
+
+    Args:
+        rows: Rows of closed buckets from `hourmark bucket ls --json`.
+    """
     of: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         of.setdefault(row["type"], []).append(row)

@@ -1,6 +1,4 @@
-"""What several processes write into their files, as one log: each line with the name of who said
-it.
-"""
+"""Several log files shown as one; each line is prefixed with the name of its process."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ _PIECE: Final = 1 << 16  # read of one at a time; a line that is longer comes in
 
 
 class OneLog:
-    """Follows files from where they end now."""
+    """A merged view of lines appended to several log files after its creation."""
 
     def __init__(self, files: Mapping[str, Path], say: Callable[[str], None]) -> None:
         self._files, self._say = files, say
@@ -22,7 +20,10 @@ class OneLog:
         self._width = max(map(len, files), default=0)
 
     def follow(self) -> None:
-        """Say what was written since the last call, line by line; what has no end yet waits."""
+        """Output all complete lines written since the last call, prefixed with the name of their file.
+
+        An incomplete last line is kept for a later call. A missing file is skipped.
+        """
         for name, file in self._files.items():
             while lines := self._next(name, file):
                 for line in lines.splitlines():

@@ -1,6 +1,4 @@
-"""Components that run together: one that ends by itself is started again, after a pause that grows
-while it keeps ending.
-"""
+"""Supervision of components: one that exits is restarted after a pause that grows with each failure."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ LOOK_S: Final = 0.25
 
 
 class Kept(Protocol):
-    """What is kept running: `Components`, or a `Stack`. One that runs already is not started
-    again.
+    """An interface to named processes that can be supervised.
+
+    `start` does nothing for a process that is already running.
     """
 
     def start(self, name: str) -> None: ...
@@ -30,7 +29,7 @@ class Kept(Protocol):
 
 @dataclass
 class _Standing:
-    """Of one component."""
+    """The restart schedule of one component."""
 
     began_s: float
     pause_s: float = PAUSE_S
@@ -39,7 +38,15 @@ class _Standing:
 
 @dataclass
 class Supervisor:
-    """Keeps components running. `look` is called again and again by whoever waits for something."""
+    """A supervisor that restarts components that exit.
+
+    The caller must call `look` regularly. Pauses between restarts grow up to 60 seconds.
+
+    Attributes:
+        components: Processes to supervise.
+        clock: Clock used for the pauses.
+        say: Function that receives a message when a component has exited.
+    """
 
     components: Kept
     clock: Clock
@@ -47,18 +54,18 @@ class Supervisor:
     _of: dict[str, _Standing] = field(default_factory=dict)
 
     def start(self, names: Sequence[str]) -> None:
-        """Start them; they are not ready yet."""
+        """Start the components `names` and supervise them, without waiting until they are ready."""
         for name in names:
             self.components.start(name)
             self._of[name] = _Standing(self.clock.monotonic_s())
 
     def stop(self, name: str) -> None:
-        """End one for good, as an operator would."""
+        """Stop the component `name` and end its supervision."""
         self._of.pop(name, None)
         self.components.stop(name)
 
     def look(self) -> None:
-        """Start again whoever has ended and has waited for long enough."""
+        """Check all supervised components and restart those whose restart pause has elapsed."""
         now_s = self.clock.monotonic_s()
         for name, of in self._of.items():
             if of.again_s is None and not self.components.runs(name):

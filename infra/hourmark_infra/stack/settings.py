@@ -1,4 +1,4 @@
-"""Writes what the servers read: their settings, the folders they expect, and `hourmark.toml`."""
+"""Generation of the server settings, the folders that servers require, and `hourmark.toml`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from hourmark_infra.stack.layout import CLUSTERS, Layout
 
 
 def write_settings(layout: Layout, config_text: str, datanode: str = "datanode") -> None:
-    """Write all settings anew; files whose text stays the same are not touched.
+    """Write all settings files of a stack; files with unchanged text are not touched.
 
-    Hadoop's are those of this DataNode.
+    Args:
+        layout: Paths, ports and servers of the stack.
+        config_text: Text of `hourmark.toml`.
+        datanode: Name of the DataNode for which the Hadoop settings are written.
     """
     for folder in (layout.logs, layout.data, layout.state):
         folder.mkdir(parents=True, exist_ok=True)

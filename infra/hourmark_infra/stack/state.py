@@ -32,12 +32,20 @@ from hourmark_infra.stack.process import Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Ports, cluster ids, `clusters`, `spread`, `workers` never change once made; `mirror`,
-    `bucket_seconds` and `jmx` say what the last `up` wanted.
+    """The persistent state of one local stack.
 
-    `clusters`: 2 are an edge and a central one, with a mirror between them; 1 is both, as a site
-    has it that needs no other. `spread`: the central cluster and HDFS are three servers each, and
-    outlive the loss of one. `workers`: how many share the mirror.
+    Attributes:
+        ports: TCP ports by port name; never changed except for ports taken by other programs.
+        cluster_ids: Kafka cluster IDs by cluster, `edge` and `central`.
+        processes: Known server processes by server name.
+        clusters: Number of Kafka clusters: 2 for edge and central with a mirror, 1 for both roles.
+        spread: Whether the central cluster and HDFS have three servers each, to survive the loss of
+            one.
+        workers: Number of workers that share the mirror.
+        mirror: Whether the last `hourmark up` included the mirror.
+        bucket_seconds: Length of a bucket in seconds.
+        jmx: Whether brokers start with their JMX metrics enabled.
+        version: Version of the file format.
     """
 
     ports: dict[str, int]
@@ -53,11 +61,11 @@ class State:
 
     @property
     def shape(self) -> Shape:
-        """How many servers there are."""
+        """Return the number of servers of each kind."""
         return (SPREAD if self.spread else Shape())._replace(mirrors=MIRRORS[: self.workers])
 
     def with_process(self, server: str, process: Process | None) -> State:
-        """As this, with the server's process, or without where it is None."""
+        """Return a copy with the process of `server` set, or removed if `process` is None."""
         others = {name: known for name, known in self.processes.items() if name != server}
         return replace(self, processes=others if process is None else {**others, server: process})
 
@@ -72,7 +80,17 @@ def new_state(
     spread: bool = False,
     workers: Workers = 1,
 ) -> State:
-    """A stack that never ran, with these ports where they are free."""
+    """Return the state of a new stack with new cluster IDs and free ports, without saving it.
+
+    Args:
+        preferred: Preferred ports by port name, used where they are free.
+        clusters: Number of Kafka clusters.
+        spread: Whether the central cluster and HDFS have three servers each.
+        workers: Number of workers of the mirror.
+
+    Raises:
+        Unavailable: No free port was found.
+    """
     ports = free_ports(preferred=preferred)
     ids = new_cluster_ids()
     return State(
@@ -86,7 +104,7 @@ def new_state(
 
 
 def new_cluster_ids() -> dict[str, str]:
-    """Of two clusters that never were."""
+    """Return new random Kafka cluster IDs for the clusters `edge` and `central`."""
     return {cluster: _kafka_uuid() for cluster in CLUSTERS}
 
 
@@ -95,9 +113,10 @@ def state_file(home: Path) -> Path:
 
 
 def load_state(home: Path) -> State | None:
-    """The stack's state; None where there was never one.
+    """Return the saved state of the stack in the folder `home`, or None if there is none.
 
-    Raises HourmarkError where it cannot be read.
+    Raises:
+        HourmarkError: The state file cannot be read or parsed.
     """
     path = state_file(home)
     try:
@@ -112,7 +131,7 @@ def load_state(home: Path) -> State | None:
 
 
 def save_state(home: Path, state: State) -> None:
-    """Replace the state durably."""
+    """Replace the state file of the stack in the folder `home` atomically and durably."""
     write_durably(state_file(home), _JSON.dump_json(state, indent=1) + b"\n")
 
 
