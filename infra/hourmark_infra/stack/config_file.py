@@ -19,7 +19,15 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 def render_config(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> str:
-    """The file's text; `hourmark.config.loading.load_config` reads it."""
+    """Return the text of `hourmark.toml` for a local stack.
+
+    Args:
+        layout: Paths and ports of the stack.
+        programs: Programs that run the servers.
+        user: Operating system user name.
+        bucket_seconds: Length of a bucket in seconds.
+        clusters: Number of Kafka clusters.
+    """
     return _HEAD + render_toml(settings_of(layout, programs, user, bucket_seconds, clusters))
 
 

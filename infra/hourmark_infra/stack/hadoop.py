@@ -23,7 +23,7 @@ WEBAPPS = ("hdfs", "datanode", "static")
 
 
 def core_site(layout: Layout) -> dict[str, str]:
-    """`core-site.xml`."""
+    """Return the Hadoop properties of `core-site.xml` by name."""
     return {
         "fs.defaultFS": f"hdfs://{layout.address('namenode')}",
         "hadoop.tmp.dir": str(layout.data / "hadoop-tmp"),
@@ -31,7 +31,7 @@ def core_site(layout: Layout) -> dict[str, str]:
 
 
 def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
-    """`hdfs-site.xml` of the NameNode, and of the DataNode of this name."""
+    """Return the properties of `hdfs-site.xml` for the NameNode and the DataNode `datanode`."""
     copies, _ = replication(len(layout.shape.datanodes))
     return {
         "dfs.replication": str(copies),
@@ -85,7 +85,7 @@ def options_beside(layout: Layout, datanode: str) -> tuple[str, ...]:
 
 
 def render_site(values: Mapping[str, str]) -> str:
-    """Hadoop's XML format."""
+    """Return Hadoop properties as the XML text of a configuration file."""
     rows = "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
         for name, value in sorted(values.items())
