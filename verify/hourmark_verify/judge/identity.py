@@ -20,7 +20,13 @@ _LOW: Final = (1 << 62) - 1  # of the 74 bits, those after the variant
 
 
 def file_id(descriptor: int) -> str:
-    """The id of an open file."""
+    """Return the file id of an open file: 32 hexadecimal digits.
+
+    The id is the BLAKE2b-128 digest of the device, inode and birth time in nanoseconds.
+
+    Args:
+        descriptor: descriptor of the open file.
+    """
     status = os.fstat(descriptor)
     digest = hashlib.blake2b(digest_size=16)
     for number in (status.st_dev, status.st_ino, birth_ns(descriptor)):
@@ -29,7 +35,15 @@ def file_id(descriptor: int) -> str:
 
 
 def digest_bits(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
-    """The 74 bits that an event's id must carry after its time, as a number."""
+    """Return the 74-bit digest that the event id of a line contains after its timestamp.
+
+    Args:
+        host_id: id of the host that the file is on.
+        file: file id, 32 hexadecimal digits.
+        generation: generation of the file.
+        offset: byte offset of the start of the line.
+        line: content of the line without its line feed.
+    """
     parts = (
         b"line",
         host_id.encode(),
@@ -42,7 +56,12 @@ def digest_bits(host_id: str, file: str, generation: int, offset: int, line: byt
 
 
 def client_bits(event_type: str, client_id: str) -> int:
-    """The same of an API event that has an id of its client's."""
+    """Return the 74-bit digest for the id of an API event whose client assigned its own id.
+
+    Args:
+        event_type: name of the event type.
+        client_id: event id that the client assigned.
+    """
     return _bits((b"client", event_type.encode(), client_id.encode()))
 
 
