@@ -66,11 +66,13 @@ def client_bits(event_type: str, client_id: str) -> int:
 
 
 def range_id(fields: Iterable[object], content: bytes) -> bytes:
-    """`fields`: host id, file id, generation, start, end, observed_at in ms, rules, zone, source,
-    path, host, part.
+    """Return the 8-byte id of a range.
 
-    Then names and values of what else a range says: record_start and its pattern; fields, as JSON
-    sorted by name.
+    Args:
+        fields: host id, file id, generation, start, end, observation time in milliseconds, rules
+            revision, zone, source, path, host and part, followed by the names and values of optional
+            settings (record_start; fields as JSON sorted by name).
+        content: bytes of the range.
     """
     parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
     return _digest(parts, 8)
@@ -91,13 +93,18 @@ def _digest(parts: Iterable[bytes], size: int) -> bytes:
 
 
 def event_id(time_ms: int, bits: int) -> bytes:
-    """The UUID of version 8 with this time and digest."""
+    """Return the 16-byte event id: a version 8 UUID of a timestamp and a digest.
+
+    Args:
+        time_ms: event time in Unix milliseconds.
+        bits: 74-bit digest as returned by `digest_bits` or `client_bits`.
+    """
     return (
         time_ms % (1 << 48) << 80 | 8 << 76 | bits >> 62 << 64 | 2 << 62 | bits & _LOW
     ).to_bytes(16, "big")
 
 
 def digest_of(made: bytes) -> int:
-    """The 74 bits that an id carries after its time."""
+    """Return the 74-bit digest that a 16-byte event id contains after its timestamp."""
     number = int.from_bytes(made, "big")
     return (number >> 64 & 0xFFF) << 62 | number & _LOW
