@@ -45,12 +45,12 @@ class LiveLog:
 
     @property
     def records(self) -> list[Written]:
-        """Of the rotated file, if there is one, and of the one that is written to."""
+        """Records of the rotated file, if any, and of the current file."""
         return self._log.records
 
     @property
     def done(self) -> bool:
-        """Whether no line is left."""
+        """Whether all lines have been written."""
         return self._next is None
 
     def write_due(self, moment: float) -> None:
@@ -74,7 +74,7 @@ class LiveLog:
         self._flush(pending, broken)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._log.close()
 
     def _flush(self, pending: bytearray, broken: list[int]) -> None:

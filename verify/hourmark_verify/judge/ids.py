@@ -21,7 +21,7 @@ class IdSet:
     def twice(self) -> Iterator[bytes]:
         """Return an iterator over duplicate ids, in ascending order.
 
-        An id that was added n times occurs n - 1 times. The method sorts the stored ids in place; do not
+        An id that was added n times occurs n - 1 times. The stored ids are sorted in place; do not
         call `add` afterwards.
         """
         ids = np.frombuffer(self._ids, dtype="S16")
