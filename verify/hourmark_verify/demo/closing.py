@@ -51,7 +51,7 @@ class Progress:
 
 
 def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
-    """By type."""
+    """Return the closing state by type; an empty dictionary if there are no buckets."""
     found: dict[str, TypeClosing] = {}
     for bucket in buckets:
         before = found.get(bucket.type, TypeClosing())
@@ -64,8 +64,12 @@ def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
 
 
 def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int) -> bool:
-    """Whether each type of `wanted` has so many non-empty proved buckets, and is closed up to
-    `end_ms`.
+    """Return whether every wanted type has enough proved buckets and is closed far enough.
+
+    Args:
+        found: closing state by type.
+        wanted: required number of non-empty proved buckets by type.
+        end_ms: Unix milliseconds up to which each type must be closed.
     """
     of = {name: found.get(name, TypeClosing()) for name in wanted}
     return all(
