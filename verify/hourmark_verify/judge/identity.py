@@ -70,7 +70,7 @@ def range_id(fields: Iterable[object], content: bytes) -> bytes:
 
     Args:
         fields: host id, file id, generation, start, end, observation time in milliseconds, rules
-            revision, zone, source, path, host and part, followed by the names and values of optional
+            revision, zone, source, path, host and part, then the names and values of optional
             settings (record_start; fields as JSON sorted by name).
         content: bytes of the range.
     """
