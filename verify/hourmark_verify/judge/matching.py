@@ -29,8 +29,8 @@ _DETAIL_CHARS_MAX: Final = 500
 class Matcher:
     """One-pass comparison of bucket events with the source lines and API records they derive from.
 
-    Call `take` once for every event, then `waive` for every destroyed event, then `settle`. Findings
-    are added to `report`.
+    Call `take` once for every event, then `waive` for every destroyed event, then `settle`. It adds
+    findings to `report`.
 
     Attributes:
         told: expectations of the verification run.
