@@ -25,12 +25,12 @@ class TypeClosing(NamedTuple):
 
 
 def look(hdfs: WebHdfs, root: str) -> dict[str, TypeClosing]:
-    """Each type that has a closed bucket."""
+    """Return how far each event type is closed, by type; types without buckets are omitted."""
     return summarize(closed_buckets(hdfs, hdfs_path(root)))
 
 
 class Progress:
-    """When something was last seen to have been closed."""
+    """A record of when the set of closed buckets last changed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class Progress:
         self._changed_s = clock.monotonic_s()
 
     def note(self, found: dict[str, TypeClosing]) -> bool:
-        """Whether this differs from what was seen before."""
+        """Store the latest state and return whether it differs from the previous one."""
         if found == self._last:
             return False
         self._last, self._changed_s = found, self._clock.monotonic_s()
@@ -51,7 +51,7 @@ class Progress:
 
 
 def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
-    """By type."""
+    """Return the closing state by type; an empty dictionary if there are no buckets."""
     found: dict[str, TypeClosing] = {}
     for bucket in buckets:
         before = found.get(bucket.type, TypeClosing())
@@ -64,8 +64,12 @@ def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
 
 
 def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int) -> bool:
-    """Whether each type of `wanted` has so many non-empty proved buckets, and is closed up to
-    `end_ms`.
+    """Return whether every wanted type has enough proved buckets and is closed far enough.
+
+    Args:
+        found: closing state by type.
+        wanted: required number of non-empty proved buckets by type.
+        end_ms: Unix milliseconds up to which each type must be closed.
     """
     of = {name: found.get(name, TypeClosing()) for name in wanted}
     return all(
@@ -75,7 +79,7 @@ def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], e
 
 
 def short(found: Mapping[str, TypeClosing]) -> str:
-    """For a line of progress."""
+    """Format the number of proved buckets by type for a progress line; "none" if empty."""
     return (
         ", ".join(f"{name} {closing.proved_with_events}" for name, closing in sorted(found.items()))
         or "none"

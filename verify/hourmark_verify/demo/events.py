@@ -24,8 +24,14 @@ Fields = dict[str, Any]
 
 
 def events(count: int, seed: int, *, broken_at_least_each: int) -> Iterator[Due]:
-    """`count` lines, evenly spread, every so many of them broken for sure; equal seeds give equal
-    lines but for their times.
+    """Yield `count` evenly spaced log lines, some of them broken.
+
+    Equal seeds give equal lines except for their timestamps.
+
+    Args:
+        count: number of lines.
+        seed: seed of the random generator.
+        broken_at_least_each: interval in lines at which a line is always broken, from the first.
     """
     chance = random.Random(seed)  # noqa: S311  # traffic, not secrets
     for number in range(count):

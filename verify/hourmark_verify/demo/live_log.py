@@ -14,10 +14,12 @@ _WRITE_BYTES: Final = 1 << 18  # lines that are due together are written togethe
 
 
 class Due(NamedTuple):
-    """A line that is due `moment` (0 to 1) of the span after its start; `render` makes it, without
-    LF, for a Unix time in ms.
+    """A log line and the time at which it must be written.
 
-    `broken`: it must become a dead letter.
+    Attributes:
+        moment: due time as a fraction (0 to 1) of the time span.
+        render: function that returns the line, without line feed, for a time in Unix milliseconds.
+        broken: whether the line must become a dead letter.
     """
 
     moment: float
@@ -45,17 +47,19 @@ class LiveLog:
 
     @property
     def records(self) -> list[Written]:
-        """Of the rotated file, if there is one, and of the one that is written to."""
+        """Records of the rotated file, if any, and of the current file."""
         return self._log.records
 
     @property
     def done(self) -> bool:
-        """Whether no line is left."""
+        """Whether all lines have been written."""
         return self._next is None
 
     def write_due(self, moment: float) -> None:
-        """Write what is due, in as few writes as fit; an empty log is made, and rotated, all the
-        same.
+        """Write all lines that are due, and rotate the file at the middle of the time span.
+
+        Args:
+            moment: elapsed fraction of the time span.
         """
         pending, broken = bytearray(), list[int]()
         while self._next is not None and self._next.moment <= moment:
@@ -74,7 +78,7 @@ class LiveLog:
         self._flush(pending, broken)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._log.close()
 
     def _flush(self, pending: bytearray, broken: list[int]) -> None:

@@ -17,9 +17,15 @@ GRADES: Final = ("proved", "timed_out", "forced")
 def as_json(
     report: Report, acknowledged: Mapping[str, int], config: Config, seconds: float
 ) -> dict[str, Any]:
-    """See the demo's help.
+    """Return the result of the demo as a JSON-serializable object.
 
-    Whatever else the judge objects to counts as altered: no finding is left out.
+    Findings other than lost and doubled events are counted as `altered`.
+
+    Args:
+        report: report of the judge.
+        acknowledged: number of acknowledged events by type.
+        config: configuration that supplies the storage, Kafka and registry addresses.
+        seconds: duration of the demo in seconds.
     """
     altered = sum(
         count for kind, count in report.counts.items() if kind not in (Kind.LOST, Kind.DOUBLED)
@@ -41,9 +47,14 @@ def as_json(
 
 
 def faults(report: Report, acknowledged: Mapping[str, int]) -> list[str]:
-    """Why the demo must fail; empty if it must not.
+    """Return the reasons why the demo fails.
 
-    Which lines are dead letters is the judge's affair, line by line.
+    Args:
+        report: report of the judge.
+        acknowledged: number of acknowledged events by type.
+
+    Returns:
+        One message per reason; an empty list if the demo succeeds.
     """
     found = [f"{count} {kind.value}" for kind, count in report.counts.items() if count]
     for name, count in sorted(acknowledged.items()):
@@ -53,7 +64,11 @@ def faults(report: Report, acknowledged: Mapping[str, int]) -> list[str]:
 
 
 def as_text(outcome: Mapping[str, Any]) -> str:
-    """A table."""
+    """Return the result of the demo as a text table with one row per event type.
+
+    Args:
+        outcome: object that `as_json` returned.
+    """
     header = (
         "type",
         "acknowledged",

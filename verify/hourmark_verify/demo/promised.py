@@ -13,9 +13,9 @@ from hourmark.records.audit import AuditRecord
 
 
 def acknowledged(config: Config) -> Counter[str]:
-    """Events by type.
+    """Return the number of acknowledged events by type, from the edge audit topic.
 
-    A range that was sent twice counts once; ranges do not overlap while no checkpoint is lost.
+    A range that was sent twice is counted once.
     """
     values = (value for _, value in read_topic(config.kafka.edge, AUDIT, cluster_name="edge"))
     return count_promises(
@@ -24,7 +24,7 @@ def acknowledged(config: Config) -> Counter[str]:
 
 
 def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
-    """Promised events by type, over distinct range ids."""
+    """Return the number of promised events by type, counting each range id once."""
     counts: Counter[str] = Counter()
     for record in {record.range_id: record for record in records}.values():
         for promise in record.promised:

@@ -14,9 +14,10 @@ from hourmark_verify.judge.expectations import Written
 
 
 class RecordedLog:
-    """`path`, and `path.1`, `path.2`, … in the order of their rotation.
+    """A growing log file with rotation that records size and digest of all written content.
 
-    Nothing of `records` is read from the files.
+    Rotated files are named `path.1`, `path.2` and so on, in order of rotation. Records are computed
+    from the written bytes and never read back from the files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +28,7 @@ class RecordedLog:
 
     @property
     def records(self) -> list[Written]:
-        """Of the rotated files, and of the one that is written to."""
+        """Records of the rotated files, oldest first, and of the current file."""
         now = Written(
             path=str(self.path),
             bytes=self._bytes,
@@ -37,7 +38,12 @@ class RecordedLog:
         return [*self.rotated, now]
 
     def append(self, content: bytes | bytearray, broken: Iterable[int] = ()) -> None:
-        """Write it as a whole; `broken`: where in it lines begin that must become dead letters."""
+        """Append content to the current file and flush it.
+
+        Args:
+            content: bytes to append.
+            broken: offsets within `content` of the lines that must become dead letters.
+        """
         self._broken += [self._bytes + position for position in broken]
         self._bytes += len(content)
         self._digest.update(content)
@@ -45,15 +51,16 @@ class RecordedLog:
         self._file.flush()
 
     def rotate(self) -> None:
-        """By rename; what follows goes into a new file."""
+        """Rename the current file and continue in a new file."""
         self._file.close()
         self.rotated = self.records
         self.path.rename(self._last_rotated)
         self._begin_file()
 
     def copy_and_truncate(self) -> None:
-        """As logrotate's copytruncate, while nobody writes: the same file goes on, from its
-        beginning.
+        """Copy the current file, truncate it to zero bytes and continue in it.
+
+        This is logrotate's `copytruncate`. Do not write concurrently.
         """
         self._file.close()
         self.rotated = self.records
@@ -62,7 +69,7 @@ class RecordedLog:
         self._begin_file()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the current file."""
         self._file.close()
 
     @property

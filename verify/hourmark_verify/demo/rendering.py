@@ -12,7 +12,14 @@ _APP_NAME_MAX: Final = 48
 
 
 def rfc5424(time_ms: int, app: str, event_type: str, message: bytes) -> bytes:
-    """A line (without its LF) whose MSG is `message`, byte for byte; `message` holds no LF."""
+    """Return an RFC 5424 line without its line feed.
+
+    Args:
+        time_ms: timestamp in Unix milliseconds.
+        app: APP-NAME.
+        event_type: MSGID.
+        message: MSG, copied byte for byte; it must not contain a line feed.
+    """
     assert b"\n" not in message, "a line feed would end the line"
     moment = dt.datetime.fromtimestamp(time_ms // 1000, dt.UTC)
     return (
@@ -30,5 +37,5 @@ def rendered(
 
 
 def app_name(file_name: str) -> str:
-    """An APP-NAME that RFC 5424 allows, from any file name."""
+    """Return a valid RFC 5424 APP-NAME derived from a file name; "-" if it is empty."""
     return re.sub(r"[^!-~]+", "_", file_name)[:_APP_NAME_MAX] or "-"

@@ -16,8 +16,13 @@ _TICK_SECONDS: Final = 0.05
 
 @dataclass
 class Traffic:
-    """Starts with `start`; `failure` holds what ended it early. A log that cannot keep up is
-    written to its end all the same.
+    """A background thread that writes all live logs at their scheduled pace.
+
+    Attributes:
+        logs: logs to write; each is written to its end even if it falls behind schedule.
+        span_s: duration of the traffic in seconds.
+        clock: source of time.
+        failure: exception that ended the thread early, or None.
     """
 
     logs: Sequence[LiveLog]
@@ -31,29 +36,29 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def start(self) -> None:
-        """Begin; the span runs from now."""
+        """Start the thread; the time span begins now."""
         self._began_s = self.clock.monotonic_s()
         self._thread.start()
 
     def stop(self) -> None:
-        """End early, and wait for the thread."""
+        """Stop writing and wait until the thread has ended."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     @property
     def moment(self) -> float:
-        """How much of the span has passed; above 1 after it."""
+        """Elapsed fraction of the time span; greater than 1 after its end."""
         return (self.clock.monotonic_s() - self._began_s) / self.span_s
 
     @property
     def written(self) -> int:
-        """Lines so far."""
+        """Number of lines written so far, over all logs."""
         return sum(log.written for log in self.logs)
 
     @property
     def done(self) -> bool:
-        """Whether all is written; raises what went wrong, if anything did."""
+        """Whether the thread has ended. Raises the exception that ended it early, if any."""
         if self.failure is not None:
             raise self.failure
         return not self._thread.is_alive()

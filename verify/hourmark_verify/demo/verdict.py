@@ -20,10 +20,15 @@ from hourmark_verify.judge.webhdfs import WebHdfs
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What the demo knows of its sources. `server_sizes`: server logs grow for ever, and must be
-    there up to here.
+    """The sources and the time span of one demo run, as input for the judge.
 
-    `rules`: revisions that were in force. `span_ms`: when it began, and ended.
+    Attributes:
+        logs: log files that the demo wrote.
+        server_sizes: size in bytes up to which each growing server log must be delivered.
+        host_id: id of the host that the logs are on.
+        rules: rules revisions that were in force.
+        span_ms: start and end of the run in Unix milliseconds.
+        posted: events that were sent to the API.
     """
 
     logs: Sequence[LiveLog]
@@ -35,7 +40,13 @@ class Inputs:
 
 
 def write_expectations(file: Path, config: Config, told: Inputs) -> Expectations:
-    """Write the judge's file, and read it as the judge does."""
+    """Write the expectations file of the judge as JSON and return it parsed.
+
+    Args:
+        file: path of the file to write; an existing file is overwritten.
+        config: configuration of the running system.
+        told: sources and time span of the demo run.
+    """
     types, sources, limits = declarations.told(config.types.dir)
     written = [{"path": f"{log.path}*", **sources[log.path.parent.name]} for log in told.logs]
     servers = [
@@ -64,8 +75,12 @@ def write_expectations(file: Path, config: Config, told: Inputs) -> Expectations
 def settled_verdict(
     told: Expectations, hdfs: WebHdfs, wait_for_more: Callable[[Report], bool]
 ) -> Report:
-    """The verdict once nothing is missing, or `wait_for_more` (False: in vain) has nothing more to
-    wait for.
+    """Run the judge until no event is lost or waiting cannot help, and return the last report.
+
+    Args:
+        told: expectations to judge against.
+        hdfs: WebHDFS client for the buckets.
+        wait_for_more: callback that waits for more data and returns False if no more can arrive.
     """
     while True:
         report = judge(told, hdfs)

@@ -33,8 +33,15 @@ Tree = Mapping[
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A closed bucket: its folder relative to the root, the span of its event times, its marker and
-    that one's BLAKE2b-128.
+    """A closed bucket: the events of one type and time interval.
+
+    Attributes:
+        type: event type.
+        path: folder, relative to the root of all buckets.
+        start_ms: start of the interval in Unix milliseconds, inclusive.
+        end_ms: end of the interval in Unix milliseconds, exclusive.
+        marker: parsed `_SUCCESS` file.
+        blake2b: BLAKE2b-128 digest of the `_SUCCESS` file, in hexadecimal.
     """
 
     type: str
@@ -46,11 +53,15 @@ class Bucket:
 
     @property
     def hour(self) -> str:
-        """As manifests spell it: 2026-11-21T05, or 2026-11-21T05:07."""
+        """Label of the interval, such as 2026-11-21T05 (hourly) or 2026-11-21T05:07 (shorter)."""
         return self.label(self.start_ms)
 
     def label(self, time_ms: int) -> str:
-        """The name of the hour of this length that holds a time."""
+        """Return the label of the interval that contains a time, at this bucket's length.
+
+        Args:
+            time_ms: time in Unix milliseconds.
+        """
         length_ms = self.end_ms - self.start_ms
         start = dt.datetime(1970, 1, 1) + dt.timedelta(
             milliseconds=time_ms // length_ms * length_ms
@@ -59,7 +70,17 @@ class Bucket:
 
 
 def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
-    """Everything below the root, as listings show it now."""
+    """Return all HDFS entries below a root, by path relative to the root.
+
+    Names at the top level that begin with `_` or `.` are skipped.
+
+    Args:
+        hdfs: WebHDFS client.
+        root: path of the root folder in HDFS.
+
+    Returns:
+        The entries; an empty dictionary if the root does not exist.
+    """
     tree: dict[str, Entry] = {}
 
     def walk(folder: str) -> None:
@@ -75,7 +96,7 @@ def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
 
 
 def bucket_paths(tree: Tree) -> set[str]:
-    """The folders that have a marker."""
+    """Return the paths of all folders that contain a `_SUCCESS` file."""
     ending = f"/{MARKER}"
     return {
         path.removesuffix(ending)
@@ -85,7 +106,12 @@ def bucket_paths(tree: Tree) -> set[str]:
 
 
 def by_bucket(tree: Tree) -> dict[str, dict[str, Entry]]:
-    """What lies in each folder that has a marker, by its path in there; the folder itself is ""."""
+    """Group the entries of a tree by bucket folder.
+
+    Returns:
+        Bucket path to entries by path within the bucket; the key "" is the folder itself. Entries
+        outside buckets are omitted.
+    """
     found: dict[str, dict[str, Entry]] = {bucket: {} for bucket in bucket_paths(tree)}
     for path, entry in tree.items():
         bucket = next((folder for folder in _prefixes(path) if folder in found), None)
@@ -95,14 +121,21 @@ def by_bucket(tree: Tree) -> dict[str, dict[str, Entry]]:
 
 
 def _prefixes(path: str) -> Iterator[str]:
-    """The path's folders from the first on, and the path itself."""
     return itertools.accumulate(path.split("/"), "{}/{}".format)
 
 
 def changes(
     before: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
 ) -> list[tuple[str, str]]:
-    """Bucket and change, for every bucket of `before`."""
+    """Return the differences between two states of the buckets.
+
+    Args:
+        before: earlier state, by bucket path and then by path within the bucket.
+        now: later state, in the same form; buckets that occur only here are ignored.
+
+    Returns:
+        (bucket path, description) for each difference; an empty list if nothing changed.
+    """
     found = []
     for path, old in before.items():
         new = now.get(path, {})
@@ -120,7 +153,17 @@ def changes(
 
 
 def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
-    """The bucket of this folder; ValueError says why it is none."""
+    """Read the marker of a bucket folder and return the bucket.
+
+    Args:
+        hdfs: WebHDFS client.
+        root: path of the root folder in HDFS.
+        path: path of the bucket folder, relative to the root.
+
+    Raises:
+        ValueError: if the path is not that of a bucket or the marker is invalid.
+        httpx.HTTPError: if the marker cannot be read.
+    """
     match = _PATH.fullmatch(path)
     if match is None:
         raise ValueError("a marker lies where no bucket can be")
@@ -153,12 +196,26 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
 
 
 def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:
-    """All closed buckets, by type and time; ValueError where a marker is none."""
+    """Return an iterator over all closed buckets, sorted by type and time.
+
+    Args:
+        hdfs: WebHDFS client.
+        root: path of the root folder in HDFS.
+
+    Raises:
+        ValueError: during iteration, if a marker is invalid.
+        httpx.HTTPError: if HDFS cannot be read.
+    """
     return (read_bucket(hdfs, root, path) for path in sorted(bucket_paths(read_tree(hdfs, root))))
 
 
 def unlisted(tree: Tree, buckets: Mapping[str, Bucket]) -> Iterator[str]:
-    """What no marker speaks of: files, folders, attempts."""
+    """Return an iterator over the paths of files and folders that no marker lists.
+
+    Args:
+        tree: all entries below the root, by relative path.
+        buckets: closed buckets by relative path.
+    """
     listed = {
         f"{path}/{name}"
         for path, b in buckets.items()

@@ -69,9 +69,15 @@ _ENVELOPE: Final = [
 
 
 def judge(told: Expectations, hdfs: WebHdfs) -> Report:
-    """Compare all source files with all closed buckets.
+    """Compare all source files with all closed buckets and return the report.
 
-    OSError or httpx.HTTPError where something cannot be read.
+    Args:
+        told: expectations of the verification run.
+        hdfs: WebHDFS client.
+
+    Raises:
+        OSError: if a source file cannot be read.
+        httpx.HTTPError: if HDFS cannot be read.
     """
     report = Report()
     sources = open_sources(told, report)

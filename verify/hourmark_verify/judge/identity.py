@@ -20,7 +20,13 @@ _LOW: Final = (1 << 62) - 1  # of the 74 bits, those after the variant
 
 
 def file_id(descriptor: int) -> str:
-    """The id of an open file."""
+    """Return the file id of an open file: 32 hexadecimal digits.
+
+    The id is the BLAKE2b-128 digest of the device, inode and birth time in nanoseconds.
+
+    Args:
+        descriptor: descriptor of the open file.
+    """
     status = os.fstat(descriptor)
     digest = hashlib.blake2b(digest_size=16)
     for number in (status.st_dev, status.st_ino, birth_ns(descriptor)):
@@ -29,7 +35,15 @@ def file_id(descriptor: int) -> str:
 
 
 def digest_bits(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
-    """The 74 bits that an event's id must carry after its time, as a number."""
+    """Return the 74-bit digest that the event id of a line contains after its timestamp.
+
+    Args:
+        host_id: id of the host that the file is on.
+        file: file id, 32 hexadecimal digits.
+        generation: generation of the file.
+        offset: byte offset of the start of the line.
+        line: content of the line without its line feed.
+    """
     parts = (
         b"line",
         host_id.encode(),
@@ -42,16 +56,23 @@ def digest_bits(host_id: str, file: str, generation: int, offset: int, line: byt
 
 
 def client_bits(event_type: str, client_id: str) -> int:
-    """The same of an API event that has an id of its client's."""
+    """Return the 74-bit digest for the id of an API event whose client assigned its own id.
+
+    Args:
+        event_type: name of the event type.
+        client_id: event id that the client assigned.
+    """
     return _bits((b"client", event_type.encode(), client_id.encode()))
 
 
 def range_id(fields: Iterable[object], content: bytes) -> bytes:
-    """`fields`: host id, file id, generation, start, end, observed_at in ms, rules, zone, source,
-    path, host, part.
+    """Return the 8-byte id of a range.
 
-    Then names and values of what else a range says: record_start and its pattern; fields, as JSON
-    sorted by name.
+    Args:
+        fields: host id, file id, generation, start, end, observation time in milliseconds, rules
+            revision, zone, source, path, host and part, then the names and values of optional
+            settings (record_start; fields as JSON sorted by name).
+        content: bytes of the range.
     """
     parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
     return _digest(parts, 8)
@@ -72,13 +93,18 @@ def _digest(parts: Iterable[bytes], size: int) -> bytes:
 
 
 def event_id(time_ms: int, bits: int) -> bytes:
-    """The UUID of version 8 with this time and digest."""
+    """Return the 16-byte event id: a version 8 UUID of a timestamp and a digest.
+
+    Args:
+        time_ms: event time in Unix milliseconds.
+        bits: 74-bit digest as returned by `digest_bits` or `client_bits`.
+    """
     return (
         time_ms % (1 << 48) << 80 | 8 << 76 | bits >> 62 << 64 | 2 << 62 | bits & _LOW
     ).to_bytes(16, "big")
 
 
 def digest_of(made: bytes) -> int:
-    """The 74 bits that an id carries after its time."""
+    """Return the 74-bit digest that a 16-byte event id contains after its timestamp."""
     number = int.from_bytes(made, "big")
     return (number >> 64 & 0xFFF) << 62 | number & _LOW

@@ -8,20 +8,21 @@ import numpy as np
 
 
 class IdSet:
-    """Collects ids."""
+    """A collection of 16-byte ids that finds duplicates."""
 
     def __init__(self) -> None:
         self._ids = bytearray()
 
     def add(self, event_id: bytes) -> None:
-        """Take an id of 16 bytes."""
+        """Add an id of exactly 16 bytes."""
         assert len(event_id) == 16
         self._ids += event_id
 
     def twice(self) -> Iterator[bytes]:
-        """Each id that was added before, once for every time it was added again.
+        """Return an iterator over duplicate ids, in ascending order.
 
-        Nothing is added any more: sorts in place.
+        An id that was added n times occurs n - 1 times. The stored ids are sorted in place; do not
+        call `add` afterwards.
         """
         ids = np.frombuffer(self._ids, dtype="S16")
         ids.sort()

@@ -33,8 +33,14 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """`time_ms` None: the range's time. `host` None: the range's. `says` is part of a dead letter's
-    detail.
+    """The event or dead letter that a line must have become.
+
+    Attributes:
+        type: event type, or the dead letter type.
+        time_ms: event time in Unix milliseconds; None for the time of the range.
+        host: host of the event; None for the host of the range.
+        fields: values by field name.
+        says: text that the detail of a dead letter must contain.
     """
 
     type: str
@@ -52,7 +58,7 @@ class Expected:
 
 
 class LineReader:
-    """Reads lines of all source files, under one revision of the types' declarations."""
+    """A parser of source lines under one revision of the type declarations."""
 
     def __init__(self, told: Expectations, types: Mapping[str, TypeExpectation]) -> None:
         self._told = told
@@ -191,7 +197,7 @@ class LineReader:
         )
 
     def posted(self, row: ApiEvent) -> Expected:
-        """What became of an event of the API."""
+        """Return the event or dead letter that an API event must have become."""
         try:
             if row.type not in self.types:
                 raise Refused("unknown_type")
@@ -302,7 +308,16 @@ def _as_text(value: Any) -> str | None:
 
 
 def moment_ms(text: str, form: str) -> int | None:
-    """Unix milliseconds, cut, of a time that holds all that it needs."""
+    """Parse a complete timestamp and return Unix milliseconds, rounded down.
+
+    Args:
+        text: timestamp.
+        form: "rfc3339", "unix", "unix-ms", "unix-us", another "unix-" unit for nanoseconds, or a
+            `strptime` format in UTC.
+
+    Returns:
+        The time, or None if the text does not match the format.
+    """
     if form == "rfc3339":
         return headers.time_ms(text, "UTC", 0) if text[:1].isdigit() else None
     if form.startswith("unix"):

@@ -99,8 +99,13 @@ class Marker(_Said):
 
 
 def vouches_for_itself(written: bytes, software: str) -> bool:
-    """Whether `software` ends with the digest of all of the marker, zeros in its own place; short
-    ones, of before, have none.
+    """Return whether a marker matches the digest of itself in its `software` field.
+
+    Markers whose `software` has at most 40 characters contain no digest and are accepted.
+
+    Args:
+        written: content of the marker file.
+        software: value of the `software` field.
     """
     if len(software) <= 40:
         return True

@@ -27,7 +27,16 @@ _DETAIL_CHARS_MAX: Final = 500
 
 @dataclasses.dataclass
 class Matcher:
-    """Takes all events once, then settles with the lines that none of them claimed."""
+    """One-pass comparison of bucket events with the source lines and API records they derive from.
+
+    Call `take` once for every event, then `waive` for every destroyed event, then `settle`. It adds
+    findings to `report`.
+
+    Attributes:
+        told: expectations of the verification run.
+        sources: source files by (file id, generation).
+        report: report that receives findings and counts.
+    """
 
     told: Expectations
     sources: dict[tuple[str, int], SourceFile]
@@ -53,8 +62,14 @@ class Matcher:
         ] = {}  # by file id and generation of a copied file: the last that its lines were in
 
     def readers(self, event_type: str, fields: list[Any]) -> list[LineReader]:
-        """Of the revisions that declare exactly these fields of the type; of all, where
-        none does.
+        """Return the line readers whose revision declares exactly these fields for the event type.
+
+        Args:
+            event_type: name of the event type.
+            fields: field declarations of the type as found in the bucket.
+
+        Returns:
+            The matching readers, newest revision first; all readers if no revision matches.
         """
         every = [self._newest, *self._earlier.values()]
         return [
@@ -62,7 +77,16 @@ class Matcher:
         ] or every
 
     def take(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
-        """An event of the bucket file `path`, made under a revision of one of these readers."""
+        """Match one event of a bucket file with its source line or API record.
+
+        Mismatches are added to the report; the method does not raise for them.
+
+        Args:
+            event_type: event type of the bucket, or the dead letter type.
+            path: path of the bucket file that contains the event.
+            event: decoded event, by field name.
+            readers: non-empty list of readers; the event may have been parsed under any of them.
+        """
         position = event["position"]
         if event["file"] is None:
             return self._take_posted(event_type, path, event, readers)
@@ -106,9 +130,9 @@ class Matcher:
         return self._object(source.name, position, path, faults)
 
     def _source_of(self, event: Event) -> SourceFile | None:
-        """The file that an event is of.
+        """Return the source file that an event was read from, or None if it is unknown.
 
-        Of copied ones it may be any: its id is made of its line, which one alone has there.
+        An event of a copied file may name any of the copies, so the content digest in its id decides.
         """
         place = _place(event)
         source = self.sources.get(place)
@@ -128,9 +152,16 @@ class Matcher:
         return source
 
     def waive(self, row: Destroyed) -> bool:
-        """After the last event: its line, or sender's record, is missed no more.
+        """Mark the line or API record of a destroyed event as not lost.
 
-        Whether it would be, for the first time.
+        Call this after the last `take`. If no line or API record matches, a finding is added to the
+        report.
+
+        Args:
+            row: the destroyed event.
+
+        Returns:
+            True if the event was missing and had not been waived before, otherwise False.
         """
         said = bytes.fromhex(row.event_id)
         if event_id(row.time_ms, digest_of(said)) != said:
@@ -168,8 +199,9 @@ class Matcher:
         return False
 
     def settle(self) -> None:
-        """After all that: ids that occur twice, and lines that are nowhere; counts lines by file
-        and type.
+        """Report duplicate ids and lost lines, and count lines by file and type.
+
+        Call this once, after the last `take` and `waive`.
         """
         for twice in self._ids.twice():
             self.report.add(
@@ -184,7 +216,6 @@ class Matcher:
     def _take_posted(
         self, event_type: str, path: str, event: Event, readers: list[LineReader]
     ) -> None:
-        """An event of the API: known by its type, time and id."""
         bits = digest_of(event["event_id"])
         key = event_type, event["event_time"], bits
         row = self._api.get(key)
@@ -214,7 +245,6 @@ class Matcher:
     def _least_faults(
         self, event_type: str, event: Event, readings: Iterable[Expected], hosts: tuple[str, ...]
     ) -> list[str]:
-        """By the reading that fits best."""
         by_reading = []
         for expected in readings:
             by_reading.append([*self._faults(event_type, event, expected, hosts)])
@@ -259,7 +289,6 @@ class Matcher:
     def _range_faults(
         self, source: SourceFile, line: Line, event: Event, host_id: str | None
     ) -> Iterator[str]:
-        """Of a dead letter: what it says of its range."""
         start, end, told = event["range_start"], event["range_end"], self.told
         piece = line.start, line.start + len(line.content) + (line.part != "chunk")
         if not (start <= line.start and piece[1] <= end) or (
@@ -350,13 +379,13 @@ class Matcher:
 
 
 def _place(event: Event) -> Place:
-    """Which file it says it is of, as it was then."""
     return event["file"]["id"], event["file"]["generation"]
 
 
 def _host_of(source: SourceFile, line: Line, event: Event) -> tuple[str | None, int | None]:
-    """The one of the file's host ids that the event's id was made with (or, if with none, the
-    last), and the id's digest.
+    """Return the host id that an event id was computed with, and the digest of that id.
+
+    If no host id of the file matches, the last one is returned; without host ids, (None, None).
     """
     host_id = bits = None
     for host_id in source.host_ids:

@@ -10,7 +10,7 @@ NAMED_MAX: Final = 20  # findings of a kind that are named; all are counted
 
 
 class Kind(enum.StrEnum):
-    """What can be wrong."""
+    """The kinds of findings that a verification can report."""
 
     LOST = "lost"  # a terminated line, not blank, that is in no bucket and no dead letter
     DOUBLED = "doubled"  # a line, or an id, that is there again
@@ -29,8 +29,13 @@ class Kind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: in which source file at which byte, or in which bucket (then
-    `position` is None).
+    """One discrepancy in a source file or a bucket.
+
+    Attributes:
+        kind: kind of the discrepancy.
+        path: path of the source file or bucket.
+        position: byte offset in the source file; None for a bucket.
+        detail: description for the user.
     """
 
     kind: Kind
@@ -45,8 +50,18 @@ class Finding:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TypeCount:
-    """Of one type. `expected`, `dead_letters` and `lost` count lines that say they are of it;
-    `in_buckets` includes `late`.
+    """Event counts of one event type.
+
+    Attributes:
+        expected: source lines that claim this type.
+        in_buckets: events in closed buckets, including late events.
+        late: events in closed buckets that arrived after their hour was closed.
+        dead_letters: lines that claim this type and became dead letters.
+        lost: lines that claim this type and were not found.
+        duplicates_removed: duplicates removed when buckets were closed.
+        buckets: closed buckets.
+        buckets_with_events: closed buckets that contain at least one file.
+        grades: number of buckets by grade.
     """
 
     expected: int = 0
@@ -62,7 +77,7 @@ class TypeCount:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FileCount:
-    """Of one source file."""
+    """Line counts of one source file."""
 
     path: str
     lines: int
@@ -75,7 +90,7 @@ class FileCount:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Report:
-    """The judge's answer."""
+    """The result of a verification: counts, and the first findings of each kind."""
 
     digests_checked: bool = False
     types: dict[str, TypeCount] = dataclasses.field(default_factory=dict)
@@ -92,33 +107,40 @@ class Report:
     others: int = 0  # events of files that were not to be judged
 
     def add(self, kind: Kind, path: str, detail: str, position: int | None = None) -> None:
-        """Take a finding."""
+        """Count a finding, and store it unless 20 of its kind are already stored.
+
+        Args:
+            kind: kind of the finding.
+            path: path of the source file or bucket.
+            detail: description for the user.
+            position: byte offset in the source file; None for a bucket.
+        """
         self.counts[kind] += 1
         if self.counts[kind] <= NAMED_MAX:
             self.findings.append(Finding(kind, path, position, detail))
             self.findings.sort(key=lambda finding: [*Kind].index(finding.kind))
 
     def of_type(self, event_type: str) -> TypeCount:
-        """The counts of a type."""
+        """Return the mutable counts of an event type, created with zeros on first use."""
         return self.types.setdefault(event_type, TypeCount())
 
     @property
     def compared(self) -> int:
-        """Events and dead letters that were found, and held against what they must be."""
+        """Number of events and dead letters that were compared with their expected values."""
         return self.posted + sum(file.in_buckets + file.dead_letters for file in self.files)
 
     @property
     def content(self) -> bool:
-        """Whether something was compared, and nothing is wrong."""
+        """Whether at least one event was compared and there are no findings."""
         return self.compared > 0 and not any(self.counts.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as a JSON-serializable dictionary."""
         told = dataclasses.asdict(self)
         return {"content": self.content, "compared": self.compared, **told.pop("counts"), **told}
 
     def as_text(self) -> str:
-        """For people: a table, then what was found."""
+        """Return the report as a text table, followed by the findings and the totals."""
         header = ("type", "expected", "in buckets", "late", "dead letters", "lost", "buckets")
         rows = [
             (name, c.expected, c.in_buckets, c.late, c.dead_letters, c.lost, c.buckets)

@@ -16,7 +16,15 @@ Snapshot = dict[
 
 
 def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
-    """All closed buckets as they are."""
+    """Return the ids, modification times and digests of everything in all closed buckets.
+
+    Args:
+        hdfs: WebHDFS client.
+        root: root of the buckets, as a path or as hdfs://host:port/path.
+
+    Raises:
+        httpx.HTTPError: if HDFS cannot be read.
+    """
     base = hdfs_path(root)
     return {
         bucket: {
@@ -32,8 +40,18 @@ def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
 
 
 def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Report) -> None:
-    """Object to each bucket of the snapshot that is not as it was; buckets closed since are none of
-    its business.
+    """Report every bucket that changed since a snapshot was taken.
+
+    Buckets that were closed later are ignored. An empty snapshot is reported as a finding.
+
+    Args:
+        hdfs: WebHDFS client.
+        root: root of the buckets, as a path or as hdfs://host:port/path.
+        snapshot: result of `take_snapshot`.
+        report: report that receives the findings.
+
+    Raises:
+        httpx.HTTPError: if HDFS cannot be read.
     """
     if not snapshot:
         report.add(Kind.CHANGED, root, "the snapshot holds no bucket, so nothing was compared")

@@ -74,12 +74,17 @@ class SourceFile:
         )  # the rest need not be there
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def line_at(self, position: int) -> Line | None:
-        """The line or piece that holds this byte, or None where nothing that can have been sent
-        does.
+        """Return the line, or piece of an over-long line, that contains a byte offset.
+
+        Args:
+            position: byte offset in the file.
+
+        Returns:
+            The line, or None if no complete line or piece contains the offset.
         """
         if position >= self._end:
             self._extend()  # logs grow
@@ -105,7 +110,7 @@ class SourceFile:
         return "lines" if start == 0 or self.read(start - 1, start) == b"\n" else "last-chunk"
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes of the file."""
+        """Return the bytes from offset `start` to `end` (exclusive), or fewer at end of file."""
         return os.pread(self._file.fileno(), end - start, start)
 
     def type_of(self, index: int) -> str:
@@ -113,11 +118,11 @@ class SourceFile:
         return self._types[self._type_codes[index]]
 
     def names(self, path: str) -> bool:
-        """Whether lines may have been read under this path."""
+        """Return whether lines of this file may have been read under this path."""
         return path == self.name or fnmatchcase(path, self.told.read_as or self.told.path)
 
     def digest(self) -> tuple[int, str]:
-        """Size and BLAKE2b-128 of all that is in the file."""
+        """Return the size in bytes and the hexadecimal BLAKE2b-128 digest of the file."""
         self._file.seek(0)
         digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
         return self._file.tell(), digest.hexdigest()

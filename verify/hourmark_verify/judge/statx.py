@@ -14,8 +14,13 @@ _BTIME_OFFSET: Final = 80
 
 
 def birth_ns(descriptor: int) -> int:
-    """Birth time in nanoseconds of the epoch; 0 where the file system or the kernel does not know
-    it.
+    """Return the birth time of an open file in nanoseconds since the Unix epoch.
+
+    Args:
+        descriptor: descriptor of the open file.
+
+    Returns:
+        The birth time, or 0 if the kernel or the file system does not supply it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(_BUFFER_SIZE)

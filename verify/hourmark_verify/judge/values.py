@@ -38,7 +38,7 @@ Names = Mapping[str, Any]  # the schema's named types
 
 
 def plain(schema: Any) -> Any:
-    """A schema without logical types, and without words for readers."""
+    """Return a copy of an Avro schema without `logicalType` and `doc` keys."""
     if isinstance(schema, dict):
         return {
             key: plain(value) for key, value in schema.items() if key not in ("logicalType", "doc")
@@ -47,7 +47,7 @@ def plain(schema: Any) -> Any:
 
 
 def same(a: object, b: object) -> bool:
-    """Equal in value and in type, the sign of zero included."""
+    """Return whether two values are equal in value and type, including the sign of zero."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict) and isinstance(b, dict):
@@ -58,7 +58,16 @@ def same(a: object, b: object) -> bool:
 
 
 def from_json(avro: Any, value: Any, names: Names) -> Any:
-    """What Avro holds of a JSON value; Refused if it is not of the type."""
+    """Convert a JSON value to the value that Avro stores for it.
+
+    Args:
+        avro: Avro schema of the value.
+        value: parsed JSON value.
+        names: named types of the schema, by name.
+
+    Raises:
+        Refused: if the value does not match the schema.
+    """
     if isinstance(avro, list):
         return _first(lambda branch: from_json(branch, value, names), avro)
     kind, logical, avro = _kind(avro, names)
@@ -102,7 +111,16 @@ def record(fields: list[dict[str, Any]], value: Mapping[str, Any], names: Names)
 
 
 def from_text(avro: Any, text: bytes, names: Names) -> Any:
-    """What Avro holds of a text; Refused if it cannot."""
+    """Convert the text of a field to the value that Avro stores for it.
+
+    Args:
+        avro: Avro schema of the value.
+        text: raw bytes of the field.
+        names: named types of the schema, by name.
+
+    Raises:
+        Refused: if the text cannot be converted.
+    """
     if isinstance(avro, list):
         return _first(
             lambda branch: from_text(branch, text, names),

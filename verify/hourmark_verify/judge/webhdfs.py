@@ -15,9 +15,13 @@ _IN_MEMORY_BYTES = 8 << 20  # a larger file is read by way of a temporary one
 
 
 class Entry(NamedTuple):
-    """One entry of a folder.
+    """One file or folder in a folder listing.
 
-    `id` and `modified_ms` tell it from a later one of the same name and content.
+    Attributes:
+        name: name without the path.
+        folder: whether the entry is a folder.
+        id: HDFS file id, which differs for a replaced file of the same name.
+        modified_ms: modification time in Unix milliseconds.
     """
 
     name: str
@@ -27,7 +31,13 @@ class Entry(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A file's content, positioned at its start, with its size and BLAKE2b-128."""
+    """The content of a file, positioned at its start; the caller closes it.
+
+    Attributes:
+        content: binary stream.
+        size: size in bytes.
+        blake2b: BLAKE2b-128 digest of the content, in hexadecimal.
+    """
 
     content: IO[bytes]
     size: int
@@ -35,9 +45,7 @@ class Opened(NamedTuple):
 
 
 class WebHdfs:
-    """A NameNode's HTTP address. Errors are httpx.HTTPError, except that a missing folder is
-    empty.
-    """
+    """A read-only WebHDFS client. Failed requests raise `httpx.HTTPError`."""
 
     def __init__(self, address: str, user: str) -> None:
         self._address = address.rstrip("/")
@@ -48,11 +56,21 @@ class WebHdfs:
         )
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close all HTTP connections."""
         self._client.close()
 
     def list(self, folder: str) -> list[Entry]:
-        """A folder's entries, sorted by name; of a file or of nothing: none."""
+        """Return the entries of a folder, sorted by name.
+
+        Args:
+            folder: absolute path in HDFS.
+
+        Returns:
+            The entries; an empty list if the path does not exist or is a file.
+
+        Raises:
+            httpx.HTTPError: if the request fails.
+        """
         answer = self._client.get(self._url(folder), params=self._params("LISTSTATUS"))
         if answer.status_code == httpx.codes.NOT_FOUND:
             return []
@@ -70,7 +88,14 @@ class WebHdfs:
         )
 
     def open(self, file: str) -> Opened:
-        """A file's whole content."""
+        """Download a file and return its content, size and digest.
+
+        Args:
+            file: absolute path in HDFS.
+
+        Raises:
+            httpx.HTTPError: if the request fails or the file does not exist.
+        """
         digest = hashlib.blake2b(digest_size=16)
         with ExitStack() as on_error:
             content = on_error.enter_context(
@@ -94,6 +119,6 @@ class WebHdfs:
 
 
 def hdfs_path(root: str) -> str:
-    """The path of a root that may be written as hdfs://host:port/path."""
+    """Return the path part of a root, given as a path or as hdfs://host:port/path."""
     path = urlsplit(root).path if "://" in root else root
     return "/" + path.strip("/")
