@@ -51,7 +51,7 @@ def test_the_configuration_is_taken_again_where_it_is_in_order(
         host.configured(tmp_path, source("app", Path("relative")))
         tail.send_signal(signal.SIGHUP)
         wait_for(
-            lambda: b"the configuration is not taken" in log.read_bytes(), "it says why not", 30
+            lambda: b"the configuration is rejected" in log.read_bytes(), "it says why not", 30
         )
         host.append(lines(100, 100))
         wait_for(lambda: text(recorder, "app") == lines(200), "and goes on as it was", 30)
@@ -78,7 +78,7 @@ def test_the_configuration_is_taken_again_where_it_is_in_order(
         tail.kill()
         tail.wait()
     assert text(recorder, "app") == lines(300), "nothing twice"
-    assert log.read_bytes().count(b"SIGHUP: going on") >= 2
+    assert log.read_bytes().count(b"SIGHUP: restarting") >= 2
 
 
 LATE = """
@@ -146,7 +146,7 @@ def test_what_a_start_refuses_is_not_taken(
             config.write_text(bad)
             tail.send_signal(signal.SIGHUP)
             wait_for(
-                lambda: b"the configuration is not taken" in log.read_bytes(), "it says why not", 30
+                lambda: b"the configuration is rejected" in log.read_bytes(), "it says why not", 30
             )
             host.append(lines(10, 10))
             recorder.wait_text(lines(20))
@@ -175,7 +175,7 @@ def test_a_sighup_while_the_program_loads_does_not_end_it(
         recorder.wait_text(lines(10))
         tail.terminate()
         _, said = tail.communicate(timeout=30)
-        assert tail.returncode == 0 and b"SIGHUP: going on" in said, said.decode()
+        assert tail.returncode == 0 and b"SIGHUP: restarting" in said, said.decode()
     finally:
         tail.kill()
         tail.wait()

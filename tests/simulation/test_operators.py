@@ -114,7 +114,7 @@ def _registry_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(declare_apply, "_check_known", lambda *_: None)
     patch.setattr(ledger_rules, "put_schemas", put_whatever)
     patch.setattr(RulesBook, "schemas", last_meaning)
-    patch.setattr(RulesBook, "check", lambda *_: None)
+    patch.setattr(RulesBook, "check_schema_ids", lambda *_: None)
     patch.setattr(declare_apply, "repair_registry", lambda *_: {})
 
 
@@ -138,7 +138,7 @@ def _frontiers_of_the_last(patch: pytest.MonkeyPatch) -> None:
 def _zones_of_today(patch: pytest.MonkeyPatch) -> None:
     """Whatever the revision names, a service reads times with the newest zone data that it has."""
     patch.setattr(
-        "hourmark_delivery_service.parsing.time_and_host.zone_of",
+        "hourmark_delivery_service.parsing.time_and_host.load_zone",
         lambda name, _: zones.load_zone(name, max(zones.zone_versions())),
     )
 

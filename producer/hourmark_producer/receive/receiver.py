@@ -111,6 +111,8 @@ class ReceivingLosses:
 READ_BYTES: Final = 1 << 16  # per descriptor and round
 _WAIT_S: Final = 0.5  # maximum time between two ticks
 _LAST_ROUNDS: Final = 64  # rounds before a stop
+# while a scan waits for an input that is not caught up, as without descriptors: no busy loop
+_UNSETTLED_WAIT_S: Final = 0.01
 _HELD_WAIT_S: Final = 0.05  # between checks for free space
 
 
@@ -348,9 +350,9 @@ class SourceReceiver:
     def _round(self, wait_s: float) -> bool:
         goal = self._wanted
         drained = self.input.is_caught_up
-        for key, _ in self._selector.select(
-            0 if goal > self._settled and not self.is_paused else wait_s
-        ):
+        if goal > self._settled and not self.is_paused:
+            wait_s = 0 if drained else min(wait_s, _UNSETTLED_WAIT_S)
+        for key, _ in self._selector.select(wait_s):
             drained &= key.data.read()
         self._write()
         self.input.tick(self.clock.monotonic_s())
