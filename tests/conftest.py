@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,17 @@ os.environ.pop(
 
 settings.register_profile("hourmark", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("hourmark")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Captured output may hold file names that are not UTF-8, which pytest-xdist cannot send."""
+    report = yield
+    report.sections = [
+        (name, content.encode(errors="backslashreplace").decode())
+        for name, content in report.sections
+    ]
+    return report
 
 
 @pytest.fixture(autouse=True)
