@@ -30,7 +30,7 @@ from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import ScanResult, TrackedFiles
 from hourmark_producer.history.beginnings import StartPositions
-from hourmark_producer.history.lost_content import LostContentFinder
+from hourmark_producer.history.match import ContentMatcher
 from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.receive.spools import SpoolReceivers, recover_spools, sources_as_files
 from hourmark_producer.reloading import ReloadHandler
@@ -143,23 +143,23 @@ class Tailer:
         limits = RangeLimits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sizes = RangeSizes(limits, config.range_bytes_min)
         sources = {source.name: source for source in sources_as_files(config)}
-        self._rests = RemainderFinder(
-            files=self.files,
+        self._matcher = ContentMatcher(self.files, checkpoint, clock)
+        rests = RemainderFinder(
+            matcher=self._matcher,
             checkpoint=checkpoint,
             schedule=self._schedule,
             clock=clock,
             sizes=sizes,
             sources=sources,
         )
-        elsewhere = LostContentFinder(self.files, checkpoint)
         self._shipper = FileShipper(
             client=self._client,
             checkpoint=checkpoint,
             files=self.files,
             sources=sources,
             sizes=sizes,
-            rests=self._rests,
-            elsewhere=elsewhere,
+            rests=rests,
+            matcher=self._matcher,
             generations=generations,
             counters=self._counters,
             dead_letters=self._dead_letters,
@@ -181,7 +181,7 @@ class Tailer:
             checkpoint=checkpoint,
             schedule=self._schedule,
             counters=self._counters,
-            elsewhere=elsewhere,
+            matcher=self._matcher,
             clock=clock,
         )
         self._scanner = FileScanner(
@@ -190,7 +190,8 @@ class Tailer:
             checkpoint=checkpoint,
             schedule=self._schedule,
             retirement=retirement,
-            rests=self._rests,
+            matcher=self._matcher,
+            rests=rests,
             generations=generations,
             throttle=throttle,
             clock=clock,
@@ -408,7 +409,7 @@ class Tailer:
 
     def _end_threads(self) -> bool:
         self._shipper.finishing = True
-        self._rests.stopping.set()
+        self._matcher.stopping.set()
         self._stop_reports.set()
         ended = self._senders.stop(STOP_WITHIN_S)
         self._report_thread.join(STOP_WITHIN_S)

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 # a line or two, with its time: enough to tell, small enough to keep for each of 10,000 files
 ANCHOR_BYTES: Final = 256
 HEAD_BYTES: Final = 256
+IDENTIFYING_BYTES: Final = 64  # less content than this could be equal by chance
 # Of content that begins so, and was read here to there: how many of its bytes were read elsewhere,
 # or will be.
 FindElsewhere = Callable[[bytes, int], int]
@@ -124,3 +125,17 @@ def are_lines_equal(head: bytes, anchor: bytes) -> bool:
     """
     lines = [*head.split(b"\n")[:-1], *anchor.split(b"\n")[1:-1]]
     return len(lines) > 2 and len(set(lines)) == 1
+
+
+def begins_alike(one: bytes, other: bytes) -> bool:
+    """Return whether two heads are equal in their common length and sufficient as identification.
+
+    Heads whose common length is less than `IDENTIFYING_BYTES` bytes, or whose lines are all equal, are
+    not.
+    """
+    length = min(len(one), len(other))
+    return (
+        length >= IDENTIFYING_BYTES
+        and one[:length] == other[:length]
+        and not are_lines_equal(one, b"")
+    )

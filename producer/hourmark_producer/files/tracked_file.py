@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hourmark.records.ranges import ByteRange
-from hourmark_producer.files.fingerprints import Shrink, ShrinkVerdict, judge_shrinks
+from hourmark_producer.files.fingerprints import (
+    IDENTIFYING_BYTES,
+    Shrink,
+    ShrinkVerdict,
+    are_lines_equal,
+    judge_shrinks,
+)
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
 
@@ -60,6 +66,15 @@ class FilePosition:
     settled: int = 0  # how often shrinks of this file were settled
     doubted: bool = False  # its lines are alike, and that was said
     marks: bytes = b""  # see `hourmark_producer.checkpoint.marks`
+
+    @property
+    def is_identifying(self) -> bool:
+        """Whether the fingerprints of this position are sufficient to identify a file."""
+        return (
+            self.offset >= IDENTIFYING_BYTES
+            and len(self.head) >= IDENTIFYING_BYTES
+            and not are_lines_equal(self.head, self.anchor)
+        )
 
 
 class SpooledRange(NamedTuple):

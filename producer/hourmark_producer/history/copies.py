@@ -29,13 +29,17 @@ from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.marks import matches_last_mark
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import content_end, read_at
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_lines_equal
-from hourmark_producer.files.former_names import former_names
+from hourmark_producer.files.fingerprints import (
+    ANCHOR_BYTES,
+    HEAD_BYTES,
+    IDENTIFYING_BYTES,
+    begins_alike,
+)
 from hourmark_producer.files.remainder import RemainderStage
 from hourmark_producer.files.tracked_file import FilePosition, TrackedFile, TrackedFiles
 from hourmark_producer.files.waits import RetryLater
+from hourmark_producer.history.rotated_names import former_names
 
-OFFSET_MIN: Final = 64  # less content than this could be equal by chance
 _TAIL_BYTES: Final = 1 << 16
 
 
@@ -95,6 +99,21 @@ class CopyOrigin(NamedTuple):
     reads_on: bool
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class CopyOf:
+    """Content that an original supplies up to an offset.
+
+    Attributes:
+        origin: The original.
+        end: Offset up to which the copy is skipped.
+        read: Returns bytes of the copy for an offset and a count.
+    """
+
+    origin: CopyOrigin
+    end: int
+    read: Callable[[int, int], bytes]
+
+
 def find_origin(
     files: TrackedFiles, file: TrackedFile, candidate: CopyCandidate
 ) -> CopyOrigin | None:
@@ -120,7 +139,7 @@ def find_origin(
             )
         if (
             growing
-            and 0 < size < OFFSET_MIN
+            and 0 < size < IDENTIFYING_BYTES
             and any(one.startswith(head) for one in (seen, *_heads(other)))
         ):
             raise RetryLater(
@@ -135,7 +154,7 @@ def find_origin(
         for known in (other.progress.position, other.former, *other.older):
             if (
                 known is None
-                or not is_identifying(known)
+                or not known.is_identifying
                 or not known.head.startswith(head[: len(known.head)])
             ):
                 continue
@@ -157,7 +176,7 @@ def find_origin(
                     f"it begins like {other.place.seen_at}; perhaps a copy is being made",
                     is_expected=True,
                 )
-            if size >= OFFSET_MIN and is_part:
+            if size >= IDENTIFYING_BYTES and is_part:
                 return _origin(files, other, known)
     return None
 
@@ -237,7 +256,7 @@ def _opened(path: str, flags: int) -> int:
 def _will_be_read(files: TrackedFiles, other: TrackedFile) -> bool:
     """Return whether too little of the other file was read to compare it, and more will be read."""
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
-    begins = other.progress.position.offset < OFFSET_MIN and not other.is_read
+    begins = other.progress.position.offset < IDENTIFYING_BYTES and not other.is_read
     return not is_over and (begins or _is_truncated(other))
 
 
@@ -259,27 +278,19 @@ def _is_hardly_known(
     If nothing was read from the other file, the younger of the two is the copy.
     """
     known, is_over = other.progress.position, other.is_gone or files.is_displaced(other)
-    if is_over or known.offset >= OFFSET_MIN or len(head) <= known.offset:
+    if is_over or known.offset >= IDENTIFYING_BYTES or len(head) <= known.offset:
         return False
     is_younger = file.identity.birth_ns > other.identity.birth_ns > 0
     return head.startswith(known.head[: known.offset]) if known.offset else is_younger
-
-
-def begins_alike(one: bytes, other: bytes) -> bool:
-    """Return whether two heads are equal in their common length and sufficient as identification.
-
-    Heads whose common length is less than `OFFSET_MIN` bytes, or whose lines are all equal, are
-    not.
-    """
-    length = min(len(one), len(other))
-    return length >= OFFSET_MIN and one[:length] == other[:length] and not are_lines_equal(one, b"")
 
 
 def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
     """Return the files that must be kept because an unexamined file may be their copy."""
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
     unread = [
-        file for file in untouched if file.observed.account_since(file.progress).high >= OFFSET_MIN
+        file
+        for file in untouched
+        if file.observed.account_since(file.progress).high >= IDENTIFYING_BYTES
     ]
     return {origin for file in unread for origin in _namesakes(files, file)}
 
@@ -293,7 +304,7 @@ def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
         Size in bytes, or 0 if there is no such copy.
     """
     known, sizes = file.progress.position, [0]
-    for other in files if is_identifying(known) else ():
+    for other in files if known.is_identifying else ():
         descriptor = other.descriptor
         if (
             descriptor is None
@@ -329,15 +340,6 @@ def end_of_lines(descriptor: int) -> int:
     return start + end + 1 if end >= 0 else 0
 
 
-def is_identifying(known: FilePosition) -> bool:
-    """Return whether the fingerprints of a position are sufficient to identify a file."""
-    return (
-        known.offset >= OFFSET_MIN
-        and len(known.head) >= OFFSET_MIN
-        and not are_lines_equal(known.head, known.anchor)
-    )
-
-
 def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
     """Yield tracked files in the same source that this file's name may derive from.
 
@@ -358,24 +360,37 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
         )
 
 
+def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
+    """Return the offset up to which an open copy is skipped; 0 if no line of it is complete.
+
+    Args:
+        origin: Its original.
+        descriptor: The copy, open for reading.
+
+    Raises:
+        OSError: The copy cannot be read.
+    """
+    status = os.fstat(descriptor)
+    if not origin.reads_on or status.st_size <= origin.known.offset:
+        return min(status.st_size, origin.known.offset)
+    end, rest = end_of_lines(descriptor), origin.file.rest
+    if rest is not None and rest.reading_inode == status.st_ino:
+        return min(
+            end, rest.readable
+        )  # what was written to the copy since it was opened there is its own
+    return end
+
+
 _LOG = logging.getLogger(__name__)
 
 
-def skip_copied_bytes(
-    checkpoint: Checkpoint,
-    file: TrackedFile,
-    origin: CopyOrigin,
-    end: int,
-    read: Callable[[int, int], bytes],
-) -> FilePosition:
+def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -> FilePosition:
     """Skip the bytes of a copy that its original supplies, durably.
 
     Args:
         checkpoint: Where to save the new position.
         file: The copy.
-        origin: Its original.
-        end: Offset up to which the copy is skipped.
-        read: Returns bytes of the copy for an offset and a count.
+        copy: Its original, and up to where the copy is skipped.
 
     Returns:
         The new position of the copy.
@@ -383,13 +398,14 @@ def skip_copied_bytes(
     Raises:
         CheckpointFailed: Nothing was skipped.
     """
+    origin, end = copy.origin, copy.end
     start = max(0, end - ANCHOR_BYTES)
     position = dataclasses.replace(
         file.progress.position,
         offset=end,
         in_line=origin.known.in_line and not origin.reads_on,
-        head=read(0, HEAD_BYTES),
-        anchor=read(start, end - start),
+        head=copy.read(0, HEAD_BYTES),
+        anchor=copy.read(start, end - start),
         size_seen=end,
     )
     moved = [

@@ -24,10 +24,30 @@ from hourmark_producer.files.compressed import (
     CompressedFileIncomplete,
     DecompressedReader,
 )
-from hourmark_producer.files.fingerprints import are_lines_equal
-from hourmark_producer.files.remainder import NOTHING, KnownContent, compare_content
-from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
-from hourmark_producer.history.copies import OFFSET_MIN, begins_alike, held_copy_size
+from hourmark_producer.files.fingerprints import (
+    IDENTIFYING_BYTES,
+    ShrinkJudgement,
+    ShrinkVerdict,
+    are_lines_equal,
+    begins_alike,
+    count_unread_bytes,
+    find_nothing,
+    judge_shrinks,
+)
+from hourmark_producer.files.remainder import (
+    NOTHING,
+    KnownContent,
+    RemainderStage,
+    compare_content,
+)
+from hourmark_producer.files.tracked_file import (
+    FileAccount,
+    FilePosition,
+    TrackedFile,
+    TrackedFiles,
+)
+from hourmark_producer.files.waits import RetryLater
+from hourmark_producer.history.copies import held_copy_size
 
 _Begun = Callable[[bytes], int]  # its bytes, if it begins so
 # a listing may miss what is renamed meanwhile, and what is being packed is found by the one after
@@ -61,6 +81,51 @@ class LostContentFinder:
         if file.counted_from is None:
             file.counted_from = self.files.looks
         return self.files.looks < file.counted_from + LOOKS
+
+    def judge_truncation(
+        self, file: TrackedFile, position: FilePosition, account: FileAccount
+    ) -> ShrinkJudgement:
+        """Return what the shrinks of an open file mean, and how many bytes they destroyed.
+
+        Args:
+            file: The file.
+            position: Up to where it was read.
+            account: What scans observed of it since.
+
+        Raises:
+            RetryLater: A later scan may still find a copy that holds the bytes.
+            CheckpointFailed: The positions of files that are gone cannot be read.
+        """
+        search = self.search_for(file)
+        judgement = judge_shrinks(position.offset, account.shrinks, search, file.kept_to)
+        if judgement.lost_bytes and search.was_used and self.may_be_found_later(file):
+            raise RetryLater("the truncated bytes may be in a copy that the next scans find")
+        file.counted_from = None
+        return judgement
+
+    def count_lost_with(self, file: TrackedFile) -> int:
+        """Return how many unread bytes are lost with a file that is gone.
+
+        Raises:
+            CheckpointFailed: The positions of files that are gone cannot be read.
+        """
+        account, offset, rest = (
+            file.observed.account_since(file.progress),
+            file.progress.position.offset,
+            file.rest,
+        )
+        # to its end: what is left of it is no line
+        is_read = (
+            rest is not None and rest.stage is RemainderStage.FINISHED and rest.truncated_at is None
+        )
+        find = find_nothing if is_read else self.search_for(file)
+        judgement = judge_shrinks(offset, account.shrinks, find, file.kept_to)
+        read_to, kept_to = (
+            (0, 0) if judgement.verdict is ShrinkVerdict.REPLACED else (offset, file.kept_to)
+        )
+        return judgement.lost_bytes + count_unread_bytes(
+            account.high, read_to, account.head, find, kept_to
+        )
 
     def _over(self) -> Iterator[_Begun]:
         departed = self.checkpoint.read(archives.read_departed)
@@ -97,7 +162,7 @@ class LostContentSearch:
             return self._copied()
         if self._left is None:
             self._left = self._begin()
-        if len(head) < OFFSET_MIN or are_lines_equal(head, b""):  # anything may begin so
+        if len(head) < IDENTIFYING_BYTES or are_lines_equal(head, b""):  # anything may begin so
             return 0
         sizes = [one(head) for one in self._left]
         most = max(sizes, default=0)

@@ -11,9 +11,13 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, are_lines_equal
+from hourmark_producer.files.fingerprints import (
+    ANCHOR_BYTES,
+    HEAD_BYTES,
+    IDENTIFYING_BYTES,
+    are_lines_equal,
+)
 from hourmark_producer.files.tracked_file import FilePosition, TrackedFile, TrackedFiles
-from hourmark_producer.history.copies import OFFSET_MIN
 
 _BLOCK_BYTES: Final = 1 << 16
 
@@ -54,7 +58,10 @@ class KnownPast(NamedTuple):
     @property
     def is_identifying(self) -> bool:
         """Whether the known bytes are sufficient to identify the content."""
-        enough = len(self.head or self.anchor) >= OFFSET_MIN and not 0 < self.offset < OFFSET_MIN
+        enough = (
+            len(self.head or self.anchor) >= IDENTIFYING_BYTES
+            and not 0 < self.offset < IDENTIFYING_BYTES
+        )
         return enough and not are_lines_equal(self.head, self.anchor)
 
 
@@ -114,7 +121,7 @@ def _of_file(file: TrackedFile) -> list[KnownPast]:
         for known, more, is_over in ends
         if known and known.offset
     ]
-    is_small = len(account.head) < OFFSET_MIN and not (
+    is_small = len(account.head) < IDENTIFYING_BYTES and not (
         account.shrinks or file.deleted or file.unfound
     )  # and here, as itself
     if not (file.is_gone or is_small) and (

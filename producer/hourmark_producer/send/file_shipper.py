@@ -75,15 +75,8 @@ from hourmark_producer.files.tracked_file import (
     TrackedFiles,
 )
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.copies import (
-    CopyOrigin,
-    describe_candidate,
-    end_of_lines,
-    find_origin,
-    is_identifying,
-    skip_copied_bytes,
-)
-from hourmark_producer.history.lost_content import LostContentFinder
+from hourmark_producer.history.copies import CopyOf, skip_copied_bytes
+from hourmark_producer.history.match import ContentMatcher, UnreadFile
 from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.send.client import (
     DeliveryServiceClient,
@@ -249,7 +242,7 @@ class FileShipper:
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
         rests: Ships the unread remainder of files that vanished.
-        elsewhere: Finds out whether truncated bytes are in a copy.
+        matcher: Decides whether content was read before, and whether another file holds it.
         generations: Durable record of file generations.
         counters: Counters of this run.
         dead_letters: Counts of dead letters.
@@ -267,7 +260,7 @@ class FileShipper:
     sources: Mapping[str, TailedSource]
     sizes: RangeSizes
     rests: RemainderFinder
-    elsewhere: LostContentFinder
+    matcher: ContentMatcher
     generations: Generations
     counters: Counters
     dead_letters: DeadLetterCounts
@@ -606,7 +599,7 @@ class FileShipper:
                 known,
             )
         if judgement.verdict is not ShrinkVerdict.SAME:
-            judgement = self._judge_loss(file, known, account)
+            judgement = self.matcher.judge_truncation(file, known, account)
             position, quiet_to = (
                 dataclasses.replace(position, settled=known.settled + 1),
                 position.offset,
@@ -653,16 +646,6 @@ class FileShipper:
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
         return cut if isinstance(cut, RangeCut) else None
-
-    def _judge_loss(
-        self, file: TrackedFile, known: FilePosition, account: FileAccount
-    ) -> ShrinkJudgement:
-        search = self.elsewhere.search_for(file)
-        judgement = judge_shrinks(known.offset, account.shrinks, search, file.kept_to)
-        if judgement.lost_bytes and search.was_used and self.elsewhere.may_be_found_later(file):
-            raise RetryLater("the truncated bytes may be in a copy that the next scans find")
-        file.counted_from = None
-        return judgement
 
     def _record_truncation(
         self,
@@ -712,17 +695,10 @@ class FileShipper:
         )
 
     def _skip_copied(self, file: TrackedFile, descriptor: int) -> FilePosition | None:
-        now_s = self.clock.monotonic_s()
-        looked = describe_candidate(
-            descriptor,
-            self.clock.now_ms() / 1000,
-            now_s - file.held_since_s,
-            now_s - file.changed_at_s,
+        match = self.matcher.match(UnreadFile(file, descriptor))
+        return (
+            skip_copied_bytes(self.checkpoint, file, match) if isinstance(match, CopyOf) else None
         )
-        origin = find_origin(self.files, file, looked)
-        if origin is None or not (end := _end_of_copy(origin, descriptor)):
-            return None
-        return skip_copied_bytes(self.checkpoint, file, origin, end, looked.read)
 
     def _check_nuls(
         self, file: TrackedFile, body: bytes | memoryview, position: FilePosition, size: int
@@ -818,25 +794,13 @@ def _find_unchanged_size(descriptor: int, known: FilePosition, account: FileAcco
     low = account.shrinks[-1].low
     if (
         len(account.shrinks) > 1
-        or not is_identifying(known)
+        or not known.is_identifying
         or not known.head.startswith(account.head)
     ):
         return 0
     if low <= len(known.head):
         return low
     return low if matches_last_mark(known.marks, low, functools.partial(read_at, descriptor)) else 0
-
-
-def _end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
-    status = os.fstat(descriptor)
-    if not origin.reads_on or status.st_size <= origin.known.offset:
-        return min(status.st_size, origin.known.offset)
-    end, rest = end_of_lines(descriptor), origin.file.rest
-    if rest is not None and rest.reading_inode == status.st_ino:
-        return min(
-            end, rest.readable
-        )  # what was written to the copy since it was opened there is its own
-    return end
 
 
 class _MeasuredRange:

@@ -25,13 +25,13 @@ from hourmark_producer.files.compressed import (
     CompressedFileIncomplete,
     DecompressedReader,
 )
-from hourmark_producer.files.former_names import former_names
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
 from hourmark_producer.files.remainder import Remainder, RemainderStage
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import FileLocation, TrackedFile, TrackedFiles
 from hourmark_producer.history.beginnings import StartPositions
+from hourmark_producer.history.rotated_names import former_names
 from hourmark_producer.watch.retirement import Retirement
 
 AT_ONCE_MAX: Final = 2  # fewer than files whose rest is looked for may be: these are waited for

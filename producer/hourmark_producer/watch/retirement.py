@@ -14,9 +14,8 @@ from hourmark_producer.checkpoint import archives, forgotten
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
 from hourmark_producer.counters import Counters, Loss
-from hourmark_producer.files import fingerprints, waits
-from hourmark_producer.files.fingerprints import ShrinkVerdict, find_nothing, judge_shrinks
-from hourmark_producer.files.remainder import Remainder, RemainderStage
+from hourmark_producer.files import waits
+from hourmark_producer.files.remainder import Remainder
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import (
     NEVER,
@@ -26,7 +25,7 @@ from hourmark_producer.files.tracked_file import (
     TrackedFile,
     TrackedFiles,
 )
-from hourmark_producer.history.lost_content import LostContentFinder
+from hourmark_producer.history.match import ContentMatcher
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ class Retirement:
         checkpoint: Where changes and losses are saved.
         schedule: Tells which files a worker has.
         counters: Where losses are counted.
-        elsewhere: Finds unread content in other files.
+        matcher: Counts the bytes that no other file holds.
         clock: The clock.
     """
 
@@ -50,7 +49,7 @@ class Retirement:
     checkpoint: Checkpoint
     schedule: Schedule
     counters: Counters
-    elsewhere: LostContentFinder
+    matcher: ContentMatcher
     clock: Clock
 
     def retire_deleted(self, file: TrackedFile) -> None:
@@ -254,7 +253,7 @@ class Retirement:
         counted.
         """
         position = file.progress.position
-        lost = 0 if file.place.missing else self._lost_with(file)
+        lost = 0 if file.place.missing else self.matcher.count_lost_with(file)
         unseen = file.descriptor is None and not (file.place.missing or known_to_end)
         unknown = int(unseen) + len(self._account(file).shrinks)
         loss = Loss(
@@ -282,21 +281,6 @@ class Retirement:
 
     def _account(self, file: TrackedFile) -> FileAccount:
         return file.observed.account_since(file.progress)
-
-    def _lost_with(self, file: TrackedFile) -> int:
-        account, offset, rest = self._account(file), file.progress.position.offset, file.rest
-        # to its end: what is left of it is no line
-        is_read = (
-            rest is not None and rest.stage is RemainderStage.FINISHED and rest.truncated_at is None
-        )
-        find = find_nothing if is_read else self.elsewhere.search_for(file)
-        judgement = judge_shrinks(offset, account.shrinks, find, file.kept_to)
-        read_to, kept_to = (
-            (0, 0) if judgement.verdict is ShrinkVerdict.REPLACED else (offset, file.kept_to)
-        )
-        return judgement.lost_bytes + fingerprints.count_unread_bytes(
-            account.high, read_to, account.head, find, kept_to
-        )
 
 
 def _why_no_rest(file: TrackedFile) -> str:

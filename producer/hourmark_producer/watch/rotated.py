@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from hourmark.config.groups import TailedSource
-from hourmark_producer.files.former_names import DATE_DIGITS, without_numbers
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED, PatternFindings, list_folder, matches_any_glob
 from hourmark_producer.files.tracked_file import TrackedFile
+from hourmark_producer.history.rotated_names import DATE_DIGITS, without_numbers
 
 _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel's behind
 

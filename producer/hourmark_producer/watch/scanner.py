@@ -46,7 +46,7 @@ from hourmark_producer.files.tracked_file import (
     TrackedFiles,
 )
 from hourmark_producer.history.beginnings import StartPositions
-from hourmark_producer.history.copies import awaited_origins, is_identifying
+from hourmark_producer.history.match import ContentMatcher
 from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.watch.descriptors import DescriptorBudget
 from hourmark_producer.watch.packed_files import NewCompressedFiles
@@ -96,7 +96,8 @@ class FileScanner:
         checkpoint: Where new files and places are saved.
         schedule: Where changed files are added.
         retirement: Ends the tracking of files.
-        rests: Finds remainders of files that vanished.
+        matcher: Decides which files must be kept because another may be their copy.
+        rests: Searches for and reads the remainders of files that vanished.
         generations: Generations of files that are not in the checkpoint.
         throttle: Logs conditions.
         clock: The clock.
@@ -110,6 +111,7 @@ class FileScanner:
     checkpoint: Checkpoint
     schedule: Schedule
     retirement: Retirement
+    matcher: ContentMatcher
     rests: RemainderFinder
     generations: Generations
     throttle: ConditionLog
@@ -328,11 +330,7 @@ class FileScanner:
         if (file := self.files.match(identity)) is not None:
             return file
         here = self.files.at_inode(identity.device, identity.inode)
-        if (
-            here is None
-            or here.descriptor is not None
-            or not is_identifying(here.progress.position)
-        ):
+        if here is None or here.descriptor is not None or not here.progress.position.is_identifying:
             return None
         position = here.progress.position
         is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(
@@ -530,7 +528,7 @@ class FileScanner:
     def _is_awaited(self, file: TrackedFile) -> bool:
         """Return whether an unexamined file may be a copy of this one."""
         if self._awaited is None:
-            self._awaited = awaited_origins(self.files)
+            self._awaited = self.matcher.awaited_origins()
         return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:

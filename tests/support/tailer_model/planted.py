@@ -117,7 +117,7 @@ def counts_losses_twice() -> None:
 @fault("settle", "copy_and_truncate", "settle")
 def sends_copies_again() -> None:
     """A copy is a file like any other."""
-    _put("hourmark_producer.send.file_shipper.find_origin", lambda *_: None)
+    _put("hourmark_producer.history.match.find_origin", lambda *_: None)
 
 
 @fault("settle", "append", "settle", "kill", *3 * ["damage_the_checkpoint", "kill"])
@@ -209,7 +209,7 @@ def takes_what_is_packed_for_unread() -> None:
     unread = _now("hourmark_producer.history.read_state.ReadStateResult")(
         _now("hourmark_producer.history.read_state.ReadState.UNREAD")
     )
-    _put("hourmark_producer.history.remainders.determine_read_state", lambda *_: unread)
+    _put("hourmark_producer.history.match.determine_read_state", lambda *_: unread)
     _put("hourmark_producer.checkpoint.archives.save_departed", lambda *_: [])
 
 

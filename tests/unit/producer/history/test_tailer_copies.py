@@ -295,7 +295,7 @@ def test_a_copy_that_is_begun_while_it_is_looked_at(
             copy.write_bytes(lines(100))
         return origin
 
-    monkeypatch.setattr("hourmark_producer.send.file_shipper.find_origin", slow)
+    monkeypatch.setattr("hourmark_producer.history.match.find_origin", slow)
     with host.running():
         wait_for(lambda: copy.stat().st_size > 0, "it is looked at")
         host.append(lines(10, 5000))

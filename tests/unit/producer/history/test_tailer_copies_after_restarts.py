@@ -20,7 +20,7 @@ from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.files import waits
 from hourmark_producer.files.identity import identify
 from hourmark_producer.files.tracked_file import FilePosition
-from hourmark_producer.history import remainders
+from hourmark_producer.history import rotated_names
 
 
 def copytruncate(host: Host, copy: Path) -> None:
@@ -271,7 +271,7 @@ def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
 def test_a_packed_file_is_renamed_while_it_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = remainders.find_compressed_candidates
+    listed = rotated_names.find_compressed_candidates
     stale = iter([{"app.log.1.gz": 1}])
     monkeypatch.setattr(
         "hourmark_producer.history.remainders.find_compressed_candidates",
@@ -374,7 +374,7 @@ def test_a_rotation_gives_a_packed_file_the_name_of_another_while_it_is_looked_f
         newer.write_bytes(gzip.compress(lines(10, 1000)))
         host.app.unlink()
         listed, before = (
-            remainders.find_compressed_candidates,
+            rotated_names.find_compressed_candidates,
             iter([{str(newer): older.stat().st_ino}]),
         )
         monkeypatch.setattr(

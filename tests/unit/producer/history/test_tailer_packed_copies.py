@@ -34,7 +34,7 @@ def let_the_copy_be_over_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def in_order(rests: RemainderFinder, file: TrackedFile, rest: Remainder) -> RangeCut | None:
         if rest.truncated_at is not None and any(
-            other.place.path.endswith(".1") for other in rests.files
+            other.place.path.endswith(".1") for other in rests.matcher.files
         ):
             raise RetryLater("the other comes first")
         return next_cut(rests, file, rest)

@@ -16,8 +16,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import recording
 from tests.support.waiting import wait_for
 
-from hourmark_producer.history import copies
-from hourmark_producer.send import file_shipper
+from hourmark_producer.history import copies, match
 
 
 def test_a_file_is_remembered_until_what_may_be_its_copy_was_looked_into(
@@ -39,7 +38,7 @@ def test_a_file_is_remembered_until_what_may_be_its_copy_was_looked_into(
                 raise OSError(errno.EIO, "the disk is slow")
             return ask(*given)
 
-        monkeypatch.setattr(file_shipper, "find_origin", late)
+        monkeypatch.setattr(match, "find_origin", late)
         with host.running():
             wait_for(lambda: time.monotonic() > until_s, "the disk is quick again")
             host.append(lines(100, 200))

@@ -1,0 +1,400 @@
+"""The one place that decides whether content was read before, and which file holds lost content.
+
+`ContentMatcher.match` takes what is asked about and returns a decision. It reads files and the
+checkpoint and changes neither; the caller makes the decision durable.
+
+| content | decisions |
+|---|---|
+| `UnreadFile`: an open plain file of which nothing was read | `New`, `CopyOf` |
+| `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadUpTo`, `AlreadyRead`, `Undecidable` |
+| `LostContent`: the unread content of a file that vanished or was truncated | `HeldBy`, `Undecidable` |
+
+Any of them may raise `RetryLater`: the decision depends on something that is still changing. A
+wrong `New` sends lines twice, and a wrong `AlreadyRead` loses them, so waiting comes before each
+decision.
+
+The steps, in this order, each with its module:
+
+1. Names (`rotated_names`) limit which files are compared. Without that limit, each new file would be
+   compared with every tracked file, and two programs' logs with the same banner would match.
+2. Claims (`holders`): a candidate that holds the remainder of one file is not compared for another
+   one. Claims come before contents because two equal files would otherwise hold the same remainder.
+3. Completeness: a file that is still being copied or compressed is not compared, because its content
+   may match a second file by then. This includes the decompression to the end, the only expensive
+   step, so the cheaper ones come first.
+4. Content: the first bytes, and those before the offset up to which the content was read
+   (`copies` for plain files, `read_state` for compressed ones, `holders` for lost content). Less than
+   64 bytes, or lines that are all equal, prove nothing.
+5. Only then the other searches that are active: a decision that they may contradict waits for them.
+
+Bytes that no other file holds are lost. `ContentMatcher.judge_truncation` and `count_lost_with`
+count them (`lost_content`). They come last, after `match` found no holder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Final, overload
+
+from hourmark.clock import Clock
+from hourmark_producer.checkpoint import archives
+from hourmark_producer.checkpoint.archives import ArchiveStamp
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.files.compressed import (
+    CompressedFileDamaged,
+    CompressedFileIncomplete,
+    DecompressedReader,
+)
+from hourmark_producer.files.fingerprints import IDENTIFYING_BYTES, ShrinkJudgement
+from hourmark_producer.files.remainder import (
+    NOTHING,
+    KnownContent,
+    PlainFileReader,
+    Remainder,
+)
+from hourmark_producer.files.tracked_file import (
+    FileAccount,
+    FilePosition,
+    TrackedFile,
+    TrackedFiles,
+)
+from hourmark_producer.files.waits import RetryLater
+from hourmark_producer.history.copies import (
+    CopyCandidate,
+    CopyOf,
+    awaited_origins,
+    describe_candidate,
+    end_of_copy,
+    find_origin,
+)
+from hourmark_producer.history.holders import Holder, HolderComparison, is_sought
+from hourmark_producer.history.lost_content import LostContentFinder
+from hourmark_producer.history.read_state import (
+    KnownPast,
+    ReadState,
+    determine_read_state,
+    known_contents,
+)
+
+_UNSUCCESSFUL_MAX: Final = 64
+_BLOCK_BYTES: Final = 1 << 16
+NEVER_READ: Final = KnownPast(b"", 0, b"")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnreadFile:
+    """An open plain file of which nothing was read yet.
+
+    Attributes:
+        file: The file.
+        descriptor: Its descriptor, open for reading.
+    """
+
+    file: TrackedFile
+    descriptor: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewCompressedFile:
+    """A compressed file that no scan has seen as a plain file.
+
+    Attributes:
+        file: The file.
+        search: The search, whose only candidate is the compressed file itself.
+    """
+
+    file: TrackedFile
+    search: Remainder
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LostContent:
+    """The unread content of a file that vanished or was truncated.
+
+    Attributes:
+        file: The file.
+        search: The search, with the candidates and the state before the truncation.
+    """
+
+    file: TrackedFile
+    search: Remainder
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class New:
+    """No tracked file supplies the content; read all of it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadUpTo:
+    """The content was read up to an offset, and no tracked file supplies the bytes after it.
+
+    Attributes:
+        past: The content that was read; `NEVER_READ` if nothing was.
+        holder: The compressed file, with the size of its content.
+        stamp: Its stamp when it was compared.
+    """
+
+    past: KnownPast
+    holder: Holder
+    stamp: ArchiveStamp
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AlreadyRead:
+    """All of the content was read, or is read as another file."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HeldBy:
+    """Another file holds the content.
+
+    Attributes:
+        holder: That file, with the size of its content.
+        copy: The original that supplies the beginning of the content; None if there is none.
+    """
+
+    holder: Holder
+    copy: CopyOf | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Undecidable:
+    """It cannot be decided, now or later.
+
+    Attributes:
+        reason: Why, for the report of an unknown loss; empty if there is nothing to report.
+    """
+
+    reason: str = ""
+
+
+class ContentMatcher:
+    """Decides whether content was read before, and which file holds it. Thread-safe.
+
+    Args:
+        files: All tracked files.
+        checkpoint: Holds the positions of files that are gone.
+        clock: Measures the age of files and how long they have not changed.
+
+    Attributes:
+        files: All tracked files.
+        stopping: Set to make all comparisons raise `RetryLater`.
+    """
+
+    def __init__(self, files: TrackedFiles, checkpoint: Checkpoint, clock: Clock) -> None:
+        self.files = files
+        self.stopping = threading.Event()
+        self._checkpoint, self._clock = checkpoint, clock
+        self._holders = HolderComparison(files, clock, self.pause)
+        self._lost = LostContentFinder(files, checkpoint)
+        self._lock = threading.Lock()
+        # the inodes of the candidates, per search that ended without a result
+        self._unsuccessful: list[set[int]] = []
+
+    @overload
+    def match(self, content: UnreadFile) -> New | CopyOf: ...
+    @overload
+    def match(self, content: NewCompressedFile) -> ReadUpTo | AlreadyRead | Undecidable: ...
+    @overload
+    def match(self, content: LostContent) -> HeldBy | Undecidable: ...
+
+    def match(
+        self, content: UnreadFile | NewCompressedFile | LostContent
+    ) -> New | CopyOf | ReadUpTo | AlreadyRead | HeldBy | Undecidable:
+        """Decide whether content was read before, or which file holds it.
+
+        Args:
+            content: What is asked about. Only one thread may ask about a file at a time.
+
+        Returns:
+            The decision, as in the table of this module.
+
+        Raises:
+            CandidateRenamed: A candidate is not at its path any more; list candidates again.
+            RetryLater: It cannot be decided yet; ask again after a pause.
+            OSError: A file cannot be read.
+            CheckpointFailed: The positions of files that are gone cannot be read.
+        """
+        match content:
+            case UnreadFile():
+                return self._match_unread(content.file, content.descriptor)
+            case NewCompressedFile():
+                return self._match_compressed(content.file, content.search)
+            case LostContent():
+                return self._match_lost(content.file, content.search)
+
+    def claim(
+        self, file: TrackedFile, search: Remainder, path: str
+    ) -> DecompressedReader | PlainFileReader:
+        """Open the file that `match` found and claim it, so that it holds no other remainder.
+
+        Returns:
+            A reader from the start of a compressed file, or from the file's position for a plain
+                one. The caller closes it.
+
+        Raises:
+            OSError: It is not at this path any more, was claimed meanwhile, or cannot be opened.
+        """
+        return self._holders.open(file, path, search, take=True).plain
+
+    def judge_truncation(
+        self, file: TrackedFile, position: FilePosition, account: FileAccount
+    ) -> ShrinkJudgement:
+        """Return what the shrinks of an open file mean, and how many bytes they destroyed.
+
+        Args:
+            file: The file.
+            position: Up to where it was read.
+            account: What scans observed of it since.
+
+        Raises:
+            RetryLater: A later scan may still find a copy that holds the bytes.
+            CheckpointFailed: The positions of files that are gone cannot be read.
+        """
+        return self._lost.judge_truncation(file, position, account)
+
+    def count_lost_with(self, file: TrackedFile) -> int:
+        """Return how many unread bytes are lost with a file that is gone.
+
+        Raises:
+            CheckpointFailed: The positions of files that are gone cannot be read.
+        """
+        return self._lost.count_lost_with(file)
+
+    def awaited_origins(self) -> set[TrackedFile]:
+        """Return the files that must be kept because an unexamined file may be their copy."""
+        return awaited_origins(self.files)
+
+    def pause(self) -> None:
+        """Raise `RetryLater` if `stopping` is set."""
+        if self.stopping.is_set():
+            raise RetryLater("the tailer stops")
+
+    def _match_unread(self, file: TrackedFile, descriptor: int) -> New | CopyOf:
+        now_s = self._clock.monotonic_s()
+        candidate = describe_candidate(
+            descriptor,
+            self._clock.now_ms() / 1000,
+            now_s - file.held_since_s,
+            now_s - file.changed_at_s,
+        )
+        origin = find_origin(self.files, file, candidate)
+        if origin is None or not (end := end_of_copy(origin, descriptor)):
+            return New()
+        return CopyOf(origin, end, candidate.read)
+
+    def _match_lost(self, file: TrackedFile, search: Remainder) -> HeldBy | Undecidable:
+        position, account = file.progress.position, file.observed.account_since(file.progress)
+        if search.truncated_at is not None:
+            known = KnownContent(search.head, position.offset, position.anchor, search.truncated_at)
+        else:
+            known = KnownContent(account.head, position.offset, position.anchor, account.high)
+        found = [
+            one
+            for path in search.candidates
+            if (one := self._holders.compare(file, path, known, search)) is not None
+        ]
+        few = min(len(known.head), max(known.offset, known.high)) < IDENTIFYING_BYTES
+        readable = [one for one in found if one.content.readable != NOTHING]
+        if not readable or (few and len(found) > 1):
+            self._note_unsuccessful(search)
+            return Undecidable(
+                "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3])
+            )
+        whole = (one for one in readable if not one.content.flaw)
+        chosen = next(whole, max(readable, key=lambda one: one.content.readable))
+        is_unread = search.truncated_at is None and file.progress.is_untouched
+        return HeldBy(chosen, self._find_origin_of(file, search, chosen) if is_unread else None)
+
+    def _find_origin_of(
+        self, file: TrackedFile, search: Remainder, holder: Holder
+    ) -> CopyOf | None:
+        """Return the original that an unread file, which vanished, was a copy of."""
+        size = holder.content.readable
+
+        def read(offset: int, count: int) -> bytes:
+            try:
+                plain = self._holders.open(file, holder.path, search).plain
+                with contextlib.closing(plain):
+                    return _read_between(plain, offset, min(offset + count, size), self.pause)
+            except (CompressedFileIncomplete, CompressedFileDamaged) as error:
+                raise RetryLater(f"{holder.path} was changed while it was read: {error}") from error
+
+        origin = find_origin(self.files, file, CopyCandidate(size, read))
+        if origin is None:
+            return None
+        # no process writes to it any more
+        end = size if origin.reads_on else min(size, origin.known.offset)
+        return CopyOf(origin, end, read)
+
+    def _match_compressed(
+        self, file: TrackedFile, search: Remainder
+    ) -> ReadUpTo | AlreadyRead | Undecidable:
+        path = next(iter(search.candidates))
+        anything = KnownContent(b"", 0, b"", 0)
+        if (holder := self._holders.compare(file, path, anything, search)) is None:
+            return AlreadyRead()  # it holds the remainder of a tracked file
+        content = holder.content
+        plain, status, _ = self._holders.open(file, path, search)
+        assert isinstance(plain, DecompressedReader), "it was found by its packed name"
+        try:
+            with contextlib.closing(plain):
+                departed = self._checkpoint.read(archives.read_departed)
+                state, past = determine_read_state(
+                    plain, known_contents(self.files, departed, file), self.pause
+                )
+        except (CompressedFileIncomplete, CompressedFileDamaged):
+            state, past = ReadState.UNDECIDED, None
+        if state is ReadState.NOT_YET:
+            raise RetryLater(f"{path} may be what another file held, which is looked at first")
+        # than was read of it before it was over, or counted as lost
+        has_more = past is not None and content.readable > max(past.offset, past.counted_to)
+        if (state is ReadState.READ and not has_more) or content.readable == 0:
+            return AlreadyRead()
+        if state is ReadState.UNDECIDED or content.flaw:
+            if any(is_sought(other) for other in self.files):
+                raise RetryLater(f"{path} may be what a file that vanished was packed into")
+            if self._forget_unsuccessful(search.candidates[path]):
+                return Undecidable()  # an unknown loss was reported for the file that vanished
+            return Undecidable(
+                content.flaw or "too little is known to tell whether it was read before"
+            )
+        return ReadUpTo(past or NEVER_READ, holder, ArchiveStamp.of(status))
+
+    def _note_unsuccessful(self, search: Remainder) -> None:
+        inodes = set(search.candidates.values())
+        with self._lock:
+            self._unsuccessful = [*self._unsuccessful[-_UNSUCCESSFUL_MAX:], inodes]
+
+    def _forget_unsuccessful(self, inode: int) -> bool:
+        """Return whether a remainder was searched for in this file without success.
+
+        Each such search is reported only once.
+        """
+        with self._lock:
+            found = next((inodes for inodes in self._unsuccessful if inode in inodes), None)
+            if found is not None:
+                self._unsuccessful.remove(found)
+            return found is not None
+
+
+def _read_between(
+    plain: DecompressedReader | PlainFileReader, start: int, end: int, pause: Callable[[], object]
+) -> bytes:
+    """Return the bytes from `start` to `end` of content that can only be read from its beginning.
+
+    Raises:
+        CompressedFileIncomplete: The content ends early.
+        CompressedFileDamaged: The content is corrupt.
+        OSError: The file cannot be read.
+    """
+    at, found = 0, b""
+    while at < end and (block := plain.read(min(_BLOCK_BYTES, end - at))):
+        found += block[max(0, start - at) :]
+        at += len(block)
+        pause()
+    return found

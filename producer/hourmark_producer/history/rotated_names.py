@@ -1,0 +1,132 @@
+"""Names that rotation, copying and compression give to a file.
+
+Two directions: the former names that a file's name may derive from (`app.log` for `app.log.1.gz`),
+and the files in the same folders whose names may derive from a file's name. A name proves nothing:
+it only limits which contents are compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from hourmark_producer.files.patterns import PACKED
+from hourmark_producer.files.tracked_file import TrackedFile
+
+_SEPARATORS: Final = ".-_~"
+_OF_NUMBERS: Final = "0123456789T.-_"
+DATE_DIGITS: Final = 6  # at least, as in 202611
+_ROOT: Final = re.compile(r"\.*[^.\d]*")
+_DATED: Final = re.compile(r"[.\-_]\d")
+
+
+def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
+    """Yield the names that a file may have had before rotation added a number or a date.
+
+    The number is removed at the end of the name or before its extension, after removing a suffix
+    such as `.gz`: `app.log` for `app.log.1`, `app-20261124.log` or `app.log.1.gz`.
+
+    Args:
+        path: Path of the file.
+        digits_min: Minimum number of digits after a separator other than a dot. `app-2.log` may
+            also be the log of another program.
+    """
+    folder, slash, name = path.rpartition("/")
+    for packing in PACKED:
+        name = name.removesuffix(packing)
+    stem, _, extension = name.rpartition(".")
+    for before, after in [(name, ""), (stem, f".{extension}")]:
+        for at in range(len(before) - 1, 0, -1):
+            if before[at] not in _OF_NUMBERS:
+                break
+            digits = sum(map(str.isdigit, before[at:]))
+            if (
+                before[at] in _SEPARATORS
+                and before[at + 1 : at + 2].isdigit()
+                and (before[at] == "." or digits >= digits_min)
+            ):
+                yield folder + slash + before[:at] + after
+
+
+def former_names(path: str) -> Iterator[str]:
+    """Yield all names that a file may have had before it was rotated or copied.
+
+    In addition to `without_numbers`, whatever follows any separator is removed: `app.log` for
+    `app.log.backup`. The same name may be yielded more than once.
+    """
+    for at in range(len(path) - 1, path.rfind("/") + 1, -1):
+        if path[at] in _SEPARATORS:
+            yield path[:at]
+    yield from without_numbers(path)
+
+
+def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
+    """Return compressed files whose names begin like a file's name, up to its first digit or dot.
+
+    Args:
+        file: The file.
+        paths: Paths of compressed files; other paths are ignored.
+
+    Returns:
+        Inodes by path, the most recently modified first.
+    """
+    root = _root(file.place.seen_at)
+    dated: list[tuple[int, str, int]] = []
+    for path in dict.fromkeys(paths):
+        if path.endswith(PACKED) and os.path.basename(path).startswith(root):  # noqa: PTH119
+            with contextlib.suppress(OSError):
+                _add(dated, path)
+    return {path: inode for _, path, inode in sorted(dated, reverse=True)}
+
+
+def find_copy_candidates(file: TrackedFile) -> dict[str, int]:
+    """Return files whose names extend a file's name, compressed or not.
+
+    The folders of all names of the file are searched for its name with a suffix, or with a number
+    before its extension.
+
+    Returns:
+        Inodes by path, the most recently modified first.
+
+    Raises:
+        OSError: A folder cannot be listed, and the file is not deleted.
+    """
+    dated: list[tuple[int, str, int]] = []
+    for place in dict.fromkeys(
+        path
+        for path in (file.place.seen_at, file.target, file.place.path, *file.other_names)
+        if path
+    ):
+        folder, name = os.path.split(place)
+        stem = name.rpartition(".")[0] or name
+        with (
+            contextlib.suppress(*([OSError] if file.deleted else [])),
+            os.scandir(folder) as entries,
+        ):
+            for entry in entries:
+                if entry.name != name and _is_named_after(entry.name, name, stem):
+                    with contextlib.suppress(OSError):
+                        _add(dated, entry.path)
+    return {path: inode for _, path, inode in sorted(dated, reverse=True)}
+
+
+def _add(dated: list[tuple[int, str, int]], path: str) -> None:
+    status = os.stat(path)  # noqa: PTH116
+    if stat.S_ISREG(status.st_mode):
+        dated.append((status.st_mtime_ns, path, status.st_ino))
+
+
+def _is_named_after(name: str, live: str, stem: str) -> bool:
+    return (name.startswith(live) and name[len(live)] in _SEPARATORS) or (
+        _DATED.match(name, len(stem)) is not None and name.startswith(stem)
+    )
+
+
+def _root(path: str) -> str:
+    match = _ROOT.match(os.path.basename(path))  # noqa: PTH119
+    assert match is not None, "it matches nothing, too"
+    return match[0].rstrip("-_~")
