@@ -42,7 +42,7 @@ from hourmark_evaluate.sizing.model import COMPONENTS, Load
 from hourmark_infra.components import Components, wait_for
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import marked
-from hourmark_producer.send.file_shipper import ZSTD_LEVEL
+from hourmark_producer.send.range_spooler import ZSTD_LEVEL
 from hourmark_verify.demo.closing import look
 from hourmark_verify.demo.rendering import rfc5424
 from hourmark_verify.judge.buckets import closed_buckets

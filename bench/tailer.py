@@ -48,7 +48,7 @@ import zstandard
 from bench import delivery_tailed
 from bench.tailer_sink import Sink
 from hourmark.config.groups import TailerSettings
-from hourmark_producer.send.file_shipper import ZSTD_LEVEL
+from hourmark_producer.send.range_spooler import ZSTD_LEVEL
 
 LINE_BYTES: Final = 300
 RANGE_BYTES: Final = TailerSettings().range_bytes

@@ -22,11 +22,13 @@ from typing import Any, Final
 import hourmark_producer.checkpoint.database
 import hourmark_producer.checkpoint.generations
 import hourmark_producer.checkpoint.spooled_ranges
+import hourmark_producer.cut.range_cutter
 import hourmark_producer.files.examination
 import hourmark_producer.send.client
 import hourmark_producer.send.connections
+import hourmark_producer.send.file_examiner
 import hourmark_producer.send.file_shipper
-from hourmark_producer.send.file_shipper import RangeCompressor, RangeCompressorPool
+from hourmark_producer.send.range_spooler import RangeCompressor, RangeCompressorPool
 
 REST: Final = (
     "cutting"  # what a step of a file takes beside all parts: its rules, its objects, its threads
@@ -72,14 +74,8 @@ class _Compressor:
 def count(parts: Parts) -> None:
     """All that a range comes by."""
     parts.put(REST, hourmark_producer.send.file_shipper.FileShipper, "step")
-    parts.put(
-        "reading",
-        hourmark_producer.send.file_shipper,
-        "examine",
-        "is_anchored",
-        "read_at",
-        "read_into",
-    )
+    parts.put("reading", hourmark_producer.send.file_examiner, "examine")
+    parts.put("reading", hourmark_producer.cut.range_cutter, "is_anchored", "read_at", "read_into")
     parts.put("fsync of bodies", os, "fdatasync")  # SQLite does its own
     parts.put("spool: bodies", hourmark_producer.checkpoint.spooled_ranges.BodyFile, "put", "get")
     parts.put(

@@ -25,6 +25,7 @@ from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.conditions import QUIET_S, ConditionLog
 from hourmark_producer.counters import Counters
 from hourmark_producer.cut.lines import RangeLimits
+from hourmark_producer.cut.range_cutter import RangeCutter
 from hourmark_producer.cut.range_sizes import RangeSizes
 from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.schedule import Schedule
@@ -38,10 +39,13 @@ from hourmark_producer.report import metrics, snapshot
 from hourmark_producer.report.probes import TailerHealth
 from hourmark_producer.report.summary import RunSummary, summarize_run
 from hourmark_producer.send import clocks
+from hourmark_producer.send.acknowledgments import Acknowledgments, DeadLetterCounts
 from hourmark_producer.send.client import DeliveryServiceClient
 from hourmark_producer.send.clocks import ClockFloor
-from hourmark_producer.send.file_shipper import DeadLetterCounts, FileShipper
+from hourmark_producer.send.file_examiner import FileExaminer
+from hourmark_producer.send.file_shipper import FileShipper
 from hourmark_producer.send.flight import InFlightSlots
+from hourmark_producer.send.range_spooler import RangeSpooler
 from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpClaim, HostReporter
 from hourmark_producer.send.senders import SenderPool
 from hourmark_producer.watch.descriptors import DescriptorBudget
@@ -155,19 +159,34 @@ class Tailer:
         self._shipper = FileShipper(
             client=self._client,
             checkpoint=checkpoint,
-            files=self.files,
             sources=sources,
             sizes=sizes,
+            examiner=FileExaminer(
+                checkpoint=checkpoint,
+                sources=sources,
+                matcher=self._matcher,
+                rests=rests,
+                counters=self._counters,
+                clock=clock,
+            ),
             rests=rests,
-            matcher=self._matcher,
-            generations=generations,
-            counters=self._counters,
-            dead_letters=self._dead_letters,
+            cutter=RangeCutter(sources=sources, sizes=sizes, clock=clock),
+            spooler=RangeSpooler(
+                sources,
+                generations,
+                host_id=host_id,
+                host_name=host_name,
+                last_sequence=checkpoint.last_sequence(),
+            ),
+            acknowledgments=Acknowledgments(
+                checkpoint=checkpoint,
+                counters=self._counters,
+                dead_letters=self._dead_letters,
+                clock=clock,
+                window_max=config.ranges_in_flight,
+            ),
             clock=clock,
-            host_id=host_id,
-            host_name=host_name,
             slots=InFlightSlots(),
-            window_max=config.ranges_in_flight,
         )
         self._senders = SenderPool(
             shipper=self._shipper,

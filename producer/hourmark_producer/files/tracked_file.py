@@ -117,6 +117,11 @@ class FileProgress:
     examined_at_s: float = -1.0  # monotonic
 
     @property
+    def unacknowledged(self) -> tuple[SpooledRange, ...]:
+        """The ranges in flight that the service has not acknowledged."""
+        return tuple(sent for sent in self.in_flight if not sent.acknowledged)
+
+    @property
     def is_untouched(self) -> bool:
         """Whether the file was never examined, in this run or an earlier one."""
         return (

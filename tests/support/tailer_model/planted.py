@@ -64,7 +64,7 @@ def claims_with_an_own_clock() -> None:
 @fault("settle", *3 * ["take_a_service_down"], *3 * ["append"], "kill")
 def moves_on_before_it_is_durable() -> None:
     """The spool keeps nothing: what was on its way is not sent again after a kill."""
-    _put("hourmark_producer.send.file_shipper.add_to_spool", lambda *_: ("SELECT 1", ()))
+    _put("hourmark_producer.send.range_spooler.add_to_spool", lambda *_: ("SELECT 1", ()))
 
 
 @fault("settle", "kill", "start")
@@ -101,7 +101,7 @@ def takes_growth_for_growth() -> None:
         lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head),
     )
     _put("hourmark_producer.files.examination.is_anchored", lambda *_: True)
-    _put("hourmark_producer.send.file_shipper.is_anchored", lambda *_: True)
+    _put("hourmark_producer.cut.range_cutter.is_anchored", lambda *_: True)
 
 
 @fault("settle", "truncate")
@@ -165,12 +165,13 @@ def forgets_a_range_once_a_later_one_is_taken() -> None:
             [unspool(one.sequence) for one in sent] if any(one.acknowledged for one in sent) else []
         )
 
-    def on_their_way(file: Any) -> tuple[Any, ...]:
-        sent = file.progress.in_flight
+    def on_their_way(progress: Any) -> tuple[Any, ...]:
+        sent = progress.in_flight
         return () if any(one.acknowledged for one in sent) else sent
 
-    _put("hourmark_producer.send.file_shipper._removal_changes", acknowledged)
-    _put("hourmark_producer.send.file_shipper._unacknowledged", on_their_way)
+    _put("hourmark_producer.send.file_shipper.removal_changes", acknowledged)
+    _put("hourmark_producer.send.acknowledgments.removal_changes", acknowledged)
+    _put("hourmark_producer.files.tracked_file.FileProgress.unacknowledged", property(on_their_way))
 
 
 @fault("settle", "ask_to_wait", "take_a_service_down", *40 * ["append"])

@@ -201,7 +201,7 @@ def test_what_was_truncated_between_a_look_and_the_first_read_comes_once(
             overwrite(host.app, lines(200, 1000))
         return look
 
-    monkeypatch.setattr("hourmark_producer.send.file_shipper.examine", then_truncated)
+    monkeypatch.setattr("hourmark_producer.send.file_examiner.examine", then_truncated)
     summary = host.drain(lines(100))
     assert recorder.text() == lines(200, 1000)
     assert summary.unknown_losses == 1

@@ -7,7 +7,7 @@ import threading
 
 import zstandard
 
-from hourmark_producer.send.file_shipper import AT_ONCE, RangeCompressorPool
+from hourmark_producer.send.range_spooler import COMPRESSORS, RangeCompressorPool
 
 
 def test_no_more_have_one_at_a_time_than_there_are() -> None:
@@ -31,7 +31,7 @@ def test_no_more_have_one_at_a_time_than_there_are() -> None:
         thread.start()
     for thread in threads:
         thread.join(60.0)
-    assert 1 <= most <= AT_ONCE
+    assert 1 <= most <= COMPRESSORS
 
 
 def test_those_that_hang_stop_no_others() -> None:

@@ -1,0 +1,143 @@
+"""Cutting of the next range of an open file.
+
+A range that is spooled is never read again. So after its bytes were read, the file is compared once
+more with what is known of it: if it was truncated meanwhile, nothing is cut. NULs among the bytes,
+which a writer may be about to replace, delay the cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from hourmark.clock import Clock
+from hourmark.config.groups import TailedSource
+from hourmark_producer.cut.lines import NoCompleteLine, RangeCut
+from hourmark_producer.cut.range_sizes import RangeSizes
+from hourmark_producer.cut.sources import cut_for_source, joins_lines
+from hourmark_producer.files import waits
+from hourmark_producer.files.examination import is_anchored, read_at, read_into
+from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
+from hourmark_producer.files.waits import RetryLater
+
+_NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
+
+
+class ReadableContent(NamedTuple):
+    """The content of an open file as of its latest examination.
+
+    Attributes:
+        position: The next byte to cut.
+        quiet_to: Offset up to which no line ends after the position.
+        size: Content size in bytes.
+        scan: Number of the scan that had last detected a change when the examination began.
+    """
+
+    position: FilePosition
+    quiet_to: int
+    size: int
+    scan: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RangeCutter:
+    """Cuts open files into ranges. Thread-safe for different files.
+
+    Attributes:
+        sources: Configured sources by name.
+        sizes: Current size limits of ranges.
+        clock: Clock of this host.
+    """
+
+    sources: Mapping[str, TailedSource]
+    sizes: RangeSizes
+    clock: Clock
+
+    def cut(
+        self, file: TrackedFile, descriptor: int, content: ReadableContent, buffer: memoryview
+    ) -> RangeCut | None:
+        """Return the next range of an open file, and record in its progress how far it was searched.
+
+        Args:
+            file: The file.
+            descriptor: Its descriptor, open for reading.
+            content: Its content, which was just examined.
+            buffer: Receives the bytes of the range, which are valid until it is used again.
+
+        Returns:
+            The range, or None if no line or record is complete.
+
+        Raises:
+            RetryLater: The file was truncated while it was read, or contains NULs that a writer may
+                be about to replace.
+            OSError: The file cannot be read.
+        """
+        position, quiet_to = content.position, content.quiet_to
+        # an empty file cannot be recognized as a copy: what it may contain by now is cut after the
+        # next examination
+        found = (
+            self._read_and_cut(file, descriptor, content, buffer)
+            if content.size
+            else NoCompleteLine(0)
+        )
+        if isinstance(found, NoCompleteLine):
+            quiet_to = position.offset + found.searched
+        file.progress = dataclasses.replace(
+            file.progress, quiet_to=quiet_to, examined_scan=content.scan
+        )
+        return found if isinstance(found, RangeCut) else None
+
+    def _read_and_cut(
+        self, file: TrackedFile, descriptor: int, content: ReadableContent, buffer: memoryview
+    ) -> RangeCut | NoCompleteLine:
+        position, quiet_to, end, _ = content
+        size = max(0, end - position.offset)
+
+        def read(skip: int, count: int) -> bytes:
+            return read_at(descriptor, position.offset + skip, max(0, min(count, size - skip)))
+
+        def whole(count: int) -> memoryview:
+            return read_into(descriptor, position.offset, buffer[: min(count, size)])
+
+        source = self.sources[file.place.source]
+        flush_at_s = file.changed_at_s + source.flush_seconds
+        flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
+        searched = max(0, quiet_to - position.offset)
+        found = cut_for_source(
+            source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush
+        )
+        is_waiting = (
+            isinstance(found, NoCompleteLine) and not found.searched and joins_lines(source)
+        )
+        file.flush_at_s = (
+            max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None
+        )
+        if isinstance(found, RangeCut):
+            head = bytes(
+                found.body[: len(position.head)]
+            )  # before the first anchor, the head is compared
+            anchored = is_anchored(descriptor, position) and (
+                position.offset > 0 or position.head.startswith(head)
+            )
+            if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
+                raise RetryLater("it was truncated while it was read")
+            self._check_nuls(file, found.body, position, end)
+        return found
+
+    def _check_nuls(
+        self, file: TrackedFile, body: bytes | memoryview, position: FilePosition, size: int
+    ) -> None:
+        # a range that is spooled is never read again, so bytes that replace the NULs would be lost
+        if _NULS.search(body) is None:
+            return
+        now_s, end = self.clock.monotonic_s(), position.offset + len(body)
+        generation, sure_to, since_s = file.nuls
+        if generation != position.generation or end > sure_to:
+            file.nuls = generation, sure_to, since_s = position.generation, size, now_s
+        if now_s - since_s < waits.NULS_S:
+            raise RetryLater(
+                "it contains NUL bytes that a writer may be about to replace", is_expected=True
+            )

@@ -1,0 +1,256 @@
+"""Examination of an open file before a range is cut: did it grow, was it truncated, is it a copy?
+
+The file is compared with its position and with what scans observed of it. Its next position is
+durable before anything is cut from there:
+
+| finding | next position |
+|---|---|
+| it grew | unchanged |
+| it was truncated, and a copy holds its unread bytes | unchanged until the copy is read |
+| it lost unread bytes only | unchanged; the loss is counted |
+| it was truncated below the position, or replaced | 0 in the next generation; the loss is counted |
+| nothing of it was read, and it is a copy | after the bytes that the original supplies |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Mapping, Sequence
+
+from hourmark.clock import Clock
+from hourmark.config.groups import TailedSource
+from hourmark_producer.checkpoint import database as changes
+from hourmark_producer.checkpoint.archives import save_departed
+from hourmark_producer.checkpoint.database import Change, Checkpoint
+from hourmark_producer.checkpoint.marks import (
+    GENERATIONS_MAX,
+    delete_old_marks,
+    matches_last_mark,
+)
+from hourmark_producer.counters import Counters, Loss
+from hourmark_producer.cut.lines import RangeCut
+from hourmark_producer.cut.range_cutter import ReadableContent
+from hourmark_producer.files.examination import examine, read_at
+from hourmark_producer.files.fingerprints import (
+    Shrink,
+    ShrinkJudgement,
+    ShrinkVerdict,
+    are_lines_equal,
+    judge_shrinks,
+)
+from hourmark_producer.files.tracked_file import FileAccount, FilePosition, TrackedFile
+from hourmark_producer.history.copies import CopyOf, skip_copied_bytes
+from hourmark_producer.history.match import ContentMatcher, UnreadFile
+from hourmark_producer.history.remainders import RemainderFinder
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileExaminer:
+    """Examines open files. Thread-safe for different files.
+
+    Attributes:
+        checkpoint: Where positions and losses are saved.
+        sources: Configured sources by name.
+        matcher: Decides whether content was read before, and whether another file holds it.
+        rests: Reads what a truncated file lost from its copies.
+        counters: Where losses are counted.
+        clock: Clock of this host.
+    """
+
+    checkpoint: Checkpoint
+    sources: Mapping[str, TailedSource]
+    matcher: ContentMatcher
+    rests: RemainderFinder
+    counters: Counters
+    clock: Clock
+
+    def examine(self, file: TrackedFile, descriptor: int) -> ReadableContent | RangeCut:
+        """Examine an open file and record its next position.
+
+        Args:
+            file: The file.
+            descriptor: Its descriptor, open for reading.
+
+        Returns:
+            The content to cut, or the next range of what was truncated, from a copy.
+
+        Raises:
+            RetryLater: It cannot be decided yet what happened to the file.
+            OSError: The file cannot be read.
+            CheckpointFailed: The position or the loss cannot be saved.
+        """
+        scan, observed, before = file.due, file.observed, file.progress
+        known = before.position
+        found, _, size = examine(descriptor, known)
+        # before the read: a scan that began later observed a later state
+        now_s = self.clock.monotonic_s()
+        account = observed.account_since(before).next(size, found, known)
+        verdict = judge_shrinks(known.offset, account.shrinks).verdict
+        if verdict is ShrinkVerdict.REPLACED and (
+            unread := self.rests.next_cut_of_truncated(file, account.shrinks[0].high)
+        ):
+            return unread
+        if verdict is ShrinkVerdict.SAME:
+            position, quiet_to = self._follow_growth(file, descriptor, account, size)
+        else:
+            position = self._follow_truncation(file, descriptor, verdict, account, size)
+            quiet_to = position.offset
+        file.progress = dataclasses.replace(
+            before, position=position, quiet_to=quiet_to, examined_at_s=now_s
+        )
+        return ReadableContent(position, quiet_to, size, scan)
+
+    def _follow_growth(
+        self, file: TrackedFile, descriptor: int, account: FileAccount, size: int
+    ) -> tuple[FilePosition, int]:
+        """Return the position of a file that only grew, and up to where no line ends after it."""
+        before = file.progress
+        known, quiet_to = before.position, before.quiet_to
+        position = dataclasses.replace(known, size_seen=size, head=account.head)
+        if self.sources[file.place.source].input is not None:
+            # only this program writes it, and never truncates it: identical lines are no
+            # reason for doubt
+            return position, quiet_to
+        if (
+            size > known.size_seen
+            and not known.doubted
+            and known.offset
+            and are_lines_equal(known.head, known.anchor)
+        ):
+            position = dataclasses.replace(position, doubted=True)
+            self._record_doubt(
+                file,
+                "its lines are identical, so a truncation cannot be distinguished from growth",
+                position,
+            )
+        elif known.offset == known.generation == 0 and not before.in_flight:
+            match = self.matcher.match(UnreadFile(file, descriptor))
+            if isinstance(match, CopyOf):
+                position = skip_copied_bytes(self.checkpoint, file, match)
+                quiet_to = position.offset
+        return position, quiet_to
+
+    def _follow_truncation(
+        self,
+        file: TrackedFile,
+        descriptor: int,
+        verdict: ShrinkVerdict,
+        account: FileAccount,
+        size: int,
+    ) -> FilePosition:
+        """Return the position in a file that was truncated or replaced, and count the loss."""
+        known = file.progress.position
+        position = dataclasses.replace(known, size_seen=size, head=account.head)
+        if verdict is ShrinkVerdict.REPLACED:
+            position = FilePosition(
+                generation=known.generation + 1, size_seen=size, head=account.head
+            )
+            file.older, file.former = (
+                (*file.older, *([file.former] if file.former else []))[-GENERATIONS_MAX:],
+                known,
+            )
+        judgement = self.matcher.judge_truncation(file, known, account)
+        position = dataclasses.replace(position, settled=known.settled + 1)
+        kept_to = (
+            _find_unchanged_size(descriptor, known, account)
+            if position.generation != known.generation
+            else 0
+        )
+        self._record_truncation(file, judgement, account.shrinks, position, kept_to)
+        return position
+
+    def _record_truncation(
+        self,
+        file: TrackedFile,
+        judgement: ShrinkJudgement,
+        shrinks: Sequence[Shrink],
+        position: FilePosition,
+        kept_to: int,
+    ) -> None:
+        known = file.progress.position
+        loss = Loss(
+            source=file.place.source,
+            path=file.place.seen_at,
+            at_ms=self.clock.now_ms(),
+            bytes=judgement.lost_bytes,
+            unknown=len(shrinks),
+            what="truncated: what was written between the last look and that is unknown",
+        )
+        self.checkpoint.commit(
+            [
+                changes.save_position(file.file_id, position),
+                changes.save_account(file.file_id, position),
+                *changes.add_loss(loss),
+                *(_end_generation(file, known) if position.generation != known.generation else []),
+                *(
+                    [changes.save_kept(file.file_id, position.generation, kept_to)]
+                    if kept_to
+                    else []
+                ),
+            ]
+        )
+        if kept_to:
+            file.kept = position.generation, kept_to
+        self.counters.add_loss(loss)
+        _LOG.warning(
+            "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there "
+            "now; lost unread: %d bytes, "
+            "and what was written after the last look before it, if anything; %s",
+            file.place.seen_at,
+            known.offset,
+            max(shrink.high for shrink in shrinks),
+            position.size_seen,
+            judgement.lost_bytes,
+            f"generation {position.generation} begins"
+            if judgement.verdict is ShrinkVerdict.REPLACED
+            else "reading goes on",
+        )
+
+    def _record_doubt(self, file: TrackedFile, what: str, position: FilePosition) -> None:
+        loss = Loss(
+            source=file.place.source,
+            path=file.place.seen_at,
+            at_ms=self.clock.now_ms(),
+            bytes=0,
+            unknown=1,
+            what=what,
+        )
+        self.checkpoint.commit(
+            [changes.save_account(file.file_id, position), *changes.add_loss(loss)]
+        )
+        self.counters.add_loss(loss)
+        _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
+
+
+def _end_generation(file: TrackedFile, known: FilePosition) -> list[Change]:
+    return [
+        changes.save_former(file.file_id, known),
+        delete_old_marks(file.file_id, known.generation),
+        *save_departed(known),
+    ]
+
+
+def _find_unchanged_size(descriptor: int, known: FilePosition, account: FileAccount) -> int:
+    """Return the offset up to which a truncated file still holds content that was read before.
+
+    The lines up to there are sent again, because a program that writes the same content again
+    cannot be distinguished from a partial truncation. They do not count as lost if they are
+    truncated again.
+
+    Returns:
+        The offset; 0 if the content differs or the recorded state does not suffice to decide.
+    """
+    low = account.shrinks[-1].low
+    if (
+        len(account.shrinks) > 1
+        or not known.is_identifying
+        or not known.head.startswith(account.head)
+    ):
+        return 0
+    if low <= len(known.head):
+        return low
+    return low if matches_last_mark(known.marks, low, functools.partial(read_at, descriptor)) else 0

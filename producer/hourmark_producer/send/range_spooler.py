@@ -1,0 +1,222 @@
+"""Ranges as they are spooled: numbered, described and compressed.
+
+A range and its body are durable before the range is sent. From then on it is the same range: retries,
+restarts and other services see equal bytes and equal headers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import queue
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import zstandard
+
+from hourmark.config.groups import TailedSource
+from hourmark.records.ranges import ByteRange, Part
+from hourmark_producer.checkpoint import database as changes
+from hourmark_producer.checkpoint.accounts import save_head
+from hourmark_producer.checkpoint.database import Change
+from hourmark_producer.checkpoint.generations import Generations
+from hourmark_producer.checkpoint.marks import next_marks, save_marks
+from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, mark_several_per_file
+from hourmark_producer.cut.lines import RangeCut
+from hourmark_producer.cut.sources import range_extras
+from hourmark_producer.files.fingerprints import HEAD_BYTES, next_anchor
+from hourmark_producer.files.tracked_file import (
+    FilePosition,
+    FileProgress,
+    SpooledRange,
+    TrackedFile,
+)
+from hourmark_producer.send.client import RequestRefused
+from hourmark_producer.send.clocks import ClockReading
+
+COMPRESSORS: Final = 2
+ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
+_PATIENCE_S: Final = 1.0  # a file on a hanging file server must not block other files
+
+
+class RangeCompressor(NamedTuple):
+    """A Zstandard compressor and the buffer that one range is read into.
+
+    Attributes:
+        zstd: Compresses the body of a range.
+        buffer: Receives the uncompressed bytes; as large as the largest range.
+    """
+
+    zstd: zstandard.ZstdCompressor
+    buffer: memoryview
+
+
+class RangeCompressorPool:
+    """Pool of compressors that bounds the memory for uncompressed ranges. Thread-safe.
+
+    `acquire` lends a compressor; if none becomes free in time, the pool creates an additional one.
+    """
+
+    def __init__(
+        self, buffer_bytes: int, count: int = COMPRESSORS, patience_s: float = _PATIENCE_S
+    ) -> None:
+        """Create the pool.
+
+        Args:
+            buffer_bytes: Size of each buffer: the largest range that is not a single long line.
+            count: Number of compressors in the pool.
+            patience_s: Seconds to wait for a free compressor before an additional one is created.
+        """
+        self._buffer_bytes = buffer_bytes
+        self._patience_s = patience_s
+        self._idle: queue.LifoQueue[RangeCompressor] = queue.LifoQueue(count)
+        for _ in range(count):
+            self._idle.put(self._new())
+
+    @contextmanager
+    def acquire(self) -> Iterator[RangeCompressor]:
+        """Lend a compressor for the duration of a `with` block.
+
+        If none becomes free within `patience_s`, an additional one is created, so that a file that
+        cannot be read, such as one on a hanging file server, does not block other files.
+        """
+        try:
+            taken = self._idle.get(timeout=self._patience_s)
+        except queue.Empty:
+            taken = (
+                self._new()
+            )  # replaces one that hangs, so that the next callers need not wait for it
+        try:
+            yield taken
+        finally:
+            with contextlib.suppress(queue.Full):  # full: this one was replaced while it hung
+                self._idle.put_nowait(taken)
+
+    def _new(self) -> RangeCompressor:
+        compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
+        return RangeCompressor(compressor, memoryview(bytearray(self._buffer_bytes)))
+
+
+class SpoolRequest(NamedTuple):
+    """A range that is ready to be spooled.
+
+    Attributes:
+        changes: Changes of the checkpoint that spool it and move the position.
+        progress: The file's progress once they are committed; its last range is the new one.
+        body: The compressed body.
+    """
+
+    changes: list[Change]
+    progress: FileProgress
+    body: bytes
+
+
+class RangeSpooler:
+    """Makes ranges of cut bytes. Thread-safe for different files.
+
+    Args:
+        sources: Configured sources by name.
+        generations: Durable record of file generations.
+        host_id: Identifier of this host's installation.
+        host_name: Host name in every range.
+        last_sequence: The largest number of a range in the spool.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, TailedSource],
+        generations: Generations,
+        *,
+        host_id: str,
+        host_name: str,
+        last_sequence: int,
+    ) -> None:
+        self._sources, self._generations = sources, generations
+        self._host_id, self._host_name = host_id, host_name
+        self._sequence = itertools.count(last_sequence + 1)
+
+    def spool(
+        self,
+        file: TrackedFile,
+        shipped: RangeCut,
+        reading: ClockReading,
+        compressor: RangeCompressor,
+    ) -> SpoolRequest:
+        """Make a range of cut bytes.
+
+        Args:
+            file: The file that the bytes belong to.
+            shipped: The bytes.
+            reading: Clock and rules revision of a service.
+            compressor: Compresses the bytes.
+
+        Returns:
+            What the caller must commit before it sends the range.
+
+        Raises:
+            RequestRefused: The reading does not result in a valid range.
+        """
+        before = file.progress.position
+        if before.offset == 0:
+            self._generations.note(
+                file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES])
+            )
+        outgoing = SpooledRange(
+            next(self._sequence), self._make_range(file, before, shipped, reading)
+        )
+        body: bytes = compressor.zstd.compress(shipped.body)
+        end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
+        position = FilePosition(
+            generation=before.generation,
+            offset=end,
+            in_line=shipped.part is Part.CHUNK,
+            anchor=anchor,
+            size_seen=max(before.size_seen, end),
+            head=before.head
+            or (
+                b"" if before.offset else bytes(shipped.body[:HEAD_BYTES])
+            ),  # archives are not examined, so they need no head
+            settled=before.settled,
+            doubted=before.doubted,
+            marks=next_marks(before, shipped.body, anchor),
+        )
+        others = file.progress.unacknowledged
+        pending = [
+            add_to_spool(outgoing, body),
+            changes.save_position(file.file_id, position),
+            save_marks(file.file_id, position),
+        ]
+        pending += [mark_several_per_file()] if others else []
+        pending += [save_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
+        progress = dataclasses.replace(
+            file.progress, position=position, in_flight=(*others, outgoing), quiet_to=end
+        )
+        return SpoolRequest(pending, progress, body)
+
+    def _make_range(
+        self, file: TrackedFile, position: FilePosition, shipped: RangeCut, reading: ClockReading
+    ) -> ByteRange:
+        assert reading.rules is not None, "a range is made only of a reading with rules"
+        source = self._sources[file.place.source]
+        try:
+            return ByteRange(
+                host_id=self._host_id,
+                file_id=file.file_id,
+                generation=position.generation,
+                start=position.offset,
+                end=position.offset + len(shipped.body),
+                observed_at_ms=reading.clock_ms,
+                rules=reading.rules,
+                zone=source.zone,
+                source=file.place.source,
+                path=file.place.path,
+                host_name=self._host_name,
+                part=shipped.part,
+                **range_extras(source, file.place.path),
+            )
+        except ValueError as error:
+            raise RequestRefused(
+                f"no valid range can be created from the service's response: {error}"
+            ) from error
