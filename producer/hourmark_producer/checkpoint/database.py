@@ -68,6 +68,7 @@ from hourmark_producer.checkpoint.spooled_ranges import (
 )
 from hourmark_producer.counters import Loss, Losses
 from hourmark_producer.files.tracked_file import (
+    EarlierGenerations,
     FileAccount,
     FileLocation,
     FilePosition,
@@ -485,12 +486,13 @@ class Checkpoint:
         files = [row_to_file(row, in_flight.pop(row[0], ())) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
-            file.kept = kept.get(file.file_id, file.kept)
+            former = None
             if file.file_id in formers:
                 generation, offset, anchor, head = formers[file.file_id]
-                file.former = FilePosition(
+                former = FilePosition(
                     generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head)
                 )
+            file.earlier = EarlierGenerations(latest=former, kept=kept.get(file.file_id, (0, 0)))
             marks.restore_marks(file, marked.get(file.file_id, {}))
             if file.file_id in accounts:
                 restore_account(file, *accounts[file.file_id])

@@ -123,7 +123,7 @@ def restore_marks(file: TrackedFile, marked: dict[int, FilePosition]) -> None:
         file: The file, whose position, former and older positions are completed.
         marked: Its positions by generation. The entries that are used are removed.
     """
-    now, former = file.progress.position, file.former
+    now, former = file.progress.position, file.earlier.latest
     if (here := marked.pop(now.generation, None)) and here.offset == now.offset:
         file.progress = dataclasses.replace(
             file.progress, position=dataclasses.replace(now, marks=here.marks)
@@ -133,10 +133,9 @@ def restore_marks(file: TrackedFile, marked: dict[int, FilePosition]) -> None:
         and (before := marked.pop(former.generation, here))
         and before.generation == former.generation
     ):
-        file.former = dataclasses.replace(former, marks=before.marks)
-    file.older = tuple(
-        position for position in marked.values() if position.generation < now.generation
-    )
+        former = dataclasses.replace(former, marks=before.marks)
+    older = tuple(position for position in marked.values() if position.generation < now.generation)
+    file.earlier = dataclasses.replace(file.earlier, latest=former, older=older)
 
 
 def _digest(anchor: bytes | memoryview) -> bytes:

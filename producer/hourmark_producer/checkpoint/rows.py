@@ -111,13 +111,13 @@ def restore_account(
         shrinks: The shrinks in JSON.
         head: First bytes of the content.
     """
-    progress = file.progress
+    progress, former = file.progress, file.earlier.latest
     if generation != progress.position.generation:  # a version without accounts has gone on since
         return
     is_void = (
-        file.former is not None and file.former.generation == generation
+        former is not None and former.generation == generation
     )  # the run before saw it truncated
-    read_head = file.former.head if file.former is not None and is_void else bytes(head)
+    read_head = former.head if former is not None and is_void else bytes(head)
     position = dataclasses.replace(
         progress.position, head=read_head, settled=settled, doubted=bool(doubted)
     )

@@ -112,7 +112,7 @@ class RangeCutter:
         is_waiting = (
             isinstance(found, NoCompleteLine) and not found.searched and joins_lines(source)
         )
-        file.flush_at_s = (
+        file.sender.flush_at_s = (
             max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None
         )
         if isinstance(found, RangeCut):
@@ -134,9 +134,9 @@ class RangeCutter:
         if _NULS.search(body) is None:
             return
         now_s, end = self.clock.monotonic_s(), position.offset + len(body)
-        generation, sure_to, since_s = file.nuls
+        generation, sure_to, since_s = file.sender.nuls
         if generation != position.generation or end > sure_to:
-            file.nuls = generation, sure_to, since_s = position.generation, size, now_s
+            file.sender.nuls = generation, sure_to, since_s = position.generation, size, now_s
         if now_s - since_s < waits.NULS_S:
             raise RetryLater(
                 "it contains NUL bytes that a writer may be about to replace", is_expected=True

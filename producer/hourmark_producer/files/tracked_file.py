@@ -254,15 +254,87 @@ class FileObservation:
 NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.0)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierGenerations:
+    """How far earlier generations of a file were read, to recognize copies of them.
+
+    Attributes:
+        latest: Position in the previous generation; None if there is none.
+        older: Positions in generations before that, oldest first, without their anchors.
+        kept: A generation, and the offset up to which it holds bytes that were read in the one
+            before.
+    """
+
+    latest: FilePosition | None = None
+    older: tuple[FilePosition, ...] = ()
+    kept: tuple[int, int] = (0, 0)
+
+    @property
+    def positions(self) -> tuple[FilePosition, ...]:
+        """All positions, the latest first, then the others from the oldest on."""
+        return self.older if self.latest is None else (self.latest, *self.older)
+
+    def ending(self, position: FilePosition, older_max: int) -> EarlierGenerations:
+        """Return the state after the current generation ended at a position.
+
+        Args:
+            position: Up to where that generation was read.
+            older_max: How many of the older positions are kept.
+        """
+        older = (*self.older, *([self.latest] if self.latest else []))[-older_max:]
+        return dataclasses.replace(self, latest=position, older=older)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class SenderState:
+    """State of a file that only the sender thread which has the file reads and writes.
+
+    It is not in the checkpoint; each run of the tailer starts with the defaults.
+
+    Attributes:
+        failures: Number of consecutive failures of the current step.
+        window: How many ranges may be in flight; grows with each acknowledgment.
+        flush_at_s: Monotonic seconds at which an unfinished record is sent as it is.
+        nuls: Generation, offset up to which NULs were seen, and monotonic seconds of their first
+            sighting.
+        counted_from: Number of completed scans when a loss was first about to be counted.
+    """
+
+    failures: int = 0
+    window: int = 1
+    flush_at_s: float | None = None
+    nuls: tuple[int, int, float] = (-1, 0, 0.0)
+    counted_from: int | None = None
+
+
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class TrackedFile:
     """One tracked file and all state of it that is kept in memory.
+
+    Two threads use a file at the same time: the scanning thread, and at most one sender thread, to
+    which the schedule has given the file. Each field has one writer. What the other thread reads is
+    an immutable snapshot, which is replaced as a whole, or a single value.
+
+    | fields | written by |
+    |---|---|
+    | `file_id` | nobody |
+    | `progress`, `earlier`, `sender` | the sender thread that has the file; the scanning thread while no sender has it |
+    | `observed`, `due`, `changed_at_s`, `saved` | the scanning thread |
+    | `identity`, `place`, `target`, `other_names`, `deleted`, `retired` | the scanning thread |
+    | `descriptor`, `held_since_s` | the scanning thread, which closes it only while no sender has the file |
+    | `rest` | the thread that starts the search; from then on the sender thread, and the scanning thread while no sender has the file |
+    | `suspected`, `unfound` | the scanning thread; the sender thread once, when it has examined a compressed file or a candidate was renamed |
+
+    The last two rows stay mutable: a search hands the file from one thread to the other, and holds
+    an open reader, which a snapshot cannot.
 
     Attributes:
         file_id: Id that ranges name, made from the identity when the file was first seen.
         identity: Current identity.
         place: Source and paths.
         progress: How far it was read and acknowledged.
+        earlier: How far its earlier generations were read.
+        sender: State of the sender that has it.
         descriptor: The open file, or None while it is closed.
         held_since_s: Monotonic seconds at which it was last opened.
         observed: What scans observed.
@@ -271,67 +343,38 @@ class TrackedFile:
         deleted: Whether it is open and has no name left.
         retired: Whether nothing more will be read from it.
         unfound: Number of consecutive scans that did not find it.
-        failures: Number of consecutive failures of its current step.
-        window: How many of its ranges may be in flight; grows with each acknowledgement.
         target: Path that its latest name resolves to if that is a symbolic link; otherwise empty.
         other_names: Further names of the same file, by hard or symbolic links.
         rest: Search for the remainder of a file that vanished or was truncated.
-        former: Position in the previous generation, to recognize a copy of it.
-        older: Positions in generations before that, without their anchors.
         saved: The account that the checkpoint contains.
-        flush_at_s: Monotonic seconds at which an unfinished record is sent as it is.
-        nuls: Generation, offset up to which NULs were seen, and monotonic seconds of their first
-            sighting.
-        kept: Generation, and offset up to which it holds bytes that were read in the one before.
-        counted_from: Number of completed scans when a loss was first about to be counted.
         suspected: Whether it is a compressed file that may be unread; it is not in the checkpoint
             yet.
     """
 
     file_id: str
-    identity: FileIdentity  # as of now; the file id was made from it when the file was first seen
+    identity: FileIdentity
     place: FileLocation
     progress: FileProgress = dataclasses.field(default_factory=FileProgress)
+    earlier: EarlierGenerations = EarlierGenerations()
+    sender: SenderState = dataclasses.field(default_factory=SenderState)
     descriptor: int | None = None
-    held_since_s: float = 0.0  # monotonic: when it was opened last
+    held_since_s: float = 0.0
     observed: FileObservation = NEVER
-    due: int = -1  # the scan that saw a change last
+    due: int = -1
     changed_at_s: float = 0.0
-    deleted: bool = False  # no name is left
-    retired: bool = False  # nothing more will be read from it
-    unfound: int = 0  # scans in a row that did not find it
-    failures: int = 0  # in a row, of its current step
-    # so many of its ranges may be on their way at a time; grows with each that is acknowledged
-    window: int = 1
-    target: str = ""  # where its latest name leads, if that is a link
-    other_names: tuple[str, ...] = ()  # that it was seen under beside, as a hard link or a link
-    rest: Remainder | None = (
-        None  # it vanished, or was truncated: what was unread of it may be in another file
-    )
-    former: FilePosition | None = None  # of the generation before: a copy of it may yet be found
-    older: tuple[FilePosition, ...] = ()  # of some before that, without their anchors
-    saved: FileAccount | None = None  # what the checkpoint has of its account
-    flush_at_s: float | None = (
-        None  # monotonic: when a record that waits for its end is sent as it is
-    )
-    nuls: tuple[int, int, float] = (
-        -1,
-        0,
-        0.0,
-    )  # generation; up to there NULs in it were seen; first at, monotonic
-    kept: tuple[int, int] = (
-        0,
-        0,
-    )  # generation; up to there it holds what was left of the one before, which was read
-    counted_from: int | None = None  # looks that were over when a loss was to be counted
-    suspected: bool = (
-        False  # packed, and perhaps never read: it is looked into, and not in the checkpoint yet
-    )
+    deleted: bool = False
+    retired: bool = False
+    unfound: int = 0
+    target: str = ""
+    other_names: tuple[str, ...] = ()
+    rest: Remainder | None = None
+    saved: FileAccount | None = None
+    suspected: bool = False
 
     @property
     def kept_to(self) -> int:
         """Offset up to which this generation holds bytes that were read in the one before, or 0."""
-        generation, kept_to = self.kept
+        generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
 
     @property

@@ -140,7 +140,10 @@ def find_origin(
         if (
             growing
             and 0 < size < IDENTIFYING_BYTES
-            and any(one.startswith(head) for one in (seen, *_heads(other)))
+            and any(
+                one.startswith(head)
+                for one in (seen, *(known.head for known in _known_positions(other)))
+            )
         ):
             raise RetryLater(
                 f"it holds too little yet to be told from a copy of {other.place.seen_at}",
@@ -151,12 +154,8 @@ def find_origin(
                 f"it begins like {other.place.seen_at}, of which too little is known yet",
                 is_expected=True,
             )
-        for known in (other.progress.position, other.former, *other.older):
-            if (
-                known is None
-                or not known.is_identifying
-                or not known.head.startswith(head[: len(known.head)])
-            ):
+        for known in _known_positions(other):
+            if not known.is_identifying or not known.head.startswith(head[: len(known.head)]):
                 continue
             if size >= known.offset:
                 if _has_it_all(known, read):
@@ -181,12 +180,9 @@ def find_origin(
     return None
 
 
-def _heads(other: TrackedFile) -> Iterator[bytes]:
-    return (
-        known.head
-        for known in (other.progress.position, other.former, *other.older)
-        if known is not None
-    )
+def _known_positions(other: TrackedFile) -> Iterator[FilePosition]:
+    yield other.progress.position
+    yield from other.earlier.positions
 
 
 def _has_it_all(known: FilePosition, read: Callable[[int, int], bytes]) -> bool:

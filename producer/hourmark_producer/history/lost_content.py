@@ -78,9 +78,9 @@ class LostContentFinder:
 
         The first call for a file starts the period of `LOOKS` scans.
         """
-        if file.counted_from is None:
-            file.counted_from = self.files.looks
-        return self.files.looks < file.counted_from + LOOKS
+        if file.sender.counted_from is None:
+            file.sender.counted_from = self.files.looks
+        return self.files.looks < file.sender.counted_from + LOOKS
 
     def judge_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
@@ -100,7 +100,7 @@ class LostContentFinder:
         judgement = judge_shrinks(position.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_used and self.may_be_found_later(file):
             raise RetryLater("the truncated bytes may be in a copy that the next scans find")
-        file.counted_from = None
+        file.sender.counted_from = None
         return judgement
 
     def count_lost_with(self, file: TrackedFile) -> int:
@@ -191,9 +191,7 @@ def _followed(files: TrackedFiles, file: TrackedFile) -> Iterator[_Begun]:
             size = max(size, account.high)
         yield functools.partial(_read, position.head or account.head, size)
         yield from (
-            functools.partial(_read, past.head, past.offset)
-            for past in (other.former, *other.older)
-            if past
+            functools.partial(_read, past.head, past.offset) for past in other.earlier.positions
         )
 
 

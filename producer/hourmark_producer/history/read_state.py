@@ -115,7 +115,7 @@ def _of_file(file: TrackedFile) -> list[KnownPast]:
     position, account = progress.position, file.observed.account_since(progress)
     awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
     settles = bool(account.shrinks) and not file.is_gone
-    ends = [(position, awaited, file.retired), (file.former, False, True)]
+    ends = [(position, awaited, file.retired), (file.earlier.latest, False, True)]
     made = [
         KnownPast(known.head, known.offset, known.anchor, more, is_over, settles)
         for known, more, is_over in ends

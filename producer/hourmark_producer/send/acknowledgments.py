@@ -112,7 +112,8 @@ class Acknowledgments:
         """Record in memory that a service acknowledged a range of a file."""
         self.counters.count_acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.dead_letters.record(outgoing.range, answer.dead_letter_reasons)
-        file.failures, file.window = 0, min(file.window + 1, self.window_max)
+        sender = file.sender
+        sender.failures, sender.window = 0, min(sender.window + 1, self.window_max)
         sent = tuple(
             one._replace(acknowledged=True) if one is outgoing else one
             for one in file.progress.in_flight

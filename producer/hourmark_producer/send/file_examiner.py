@@ -149,10 +149,7 @@ class FileExaminer:
             position = FilePosition(
                 generation=known.generation + 1, size_seen=size, head=account.head
             )
-            file.older, file.former = (
-                (*file.older, *([file.former] if file.former else []))[-GENERATIONS_MAX:],
-                known,
-            )
+            file.earlier = file.earlier.ending(known, GENERATIONS_MAX)
         judgement = self.matcher.judge_truncation(file, known, account)
         position = dataclasses.replace(position, settled=known.settled + 1)
         kept_to = (
@@ -194,7 +191,8 @@ class FileExaminer:
             ]
         )
         if kept_to:
-            file.kept = position.generation, kept_to
+            kept = position.generation, kept_to
+            file.earlier = dataclasses.replace(file.earlier, kept=kept)
         self.counters.add_loss(loss)
         _LOG.warning(
             "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there "

@@ -124,7 +124,7 @@ class FileShipper:
                 self.acknowledgments.record(file, outgoing, sent.result())
             more = self._cut_and_send(file, InFlightRanges(self.slots))
         except BaseException:
-            file.window = 1
+            file.sender.window = 1
             raise
         self.acknowledgments.commit(file)
         return more
@@ -159,7 +159,7 @@ class FileShipper:
         results |= dict.fromkeys(active, True)  # acknowledged in memory; the next step commits it
         for file, result in results.items():
             if isinstance(result, Exception):
-                file.window = 1
+                file.sender.window = 1
         return results
 
     def _spool_together(
@@ -220,7 +220,7 @@ class FileShipper:
                 send = functools.partial(self._send, outgoing, body)
                 if not (self._has_more(file, outgoing) and flight.try_send(outgoing, send)):
                     self.acknowledgments.record(file, outgoing, send().result())
-                while flight.count and (flight.has_result or flight.count >= file.window):
+                while flight.count and (flight.has_result or flight.count >= file.sender.window):
                     self._acknowledge_next(file, flight)
             return True
         finally:
@@ -229,7 +229,7 @@ class FileShipper:
     def _has_more(self, file: TrackedFile, outgoing: SpooledRange) -> bool:
         # not after a range that is one long line: few of those fit into memory
         size = self.sizes.limits.range_bytes
-        return file.window > 1 and size // 2 <= outgoing.bytes <= size
+        return file.sender.window > 1 and size // 2 <= outgoing.bytes <= size
 
     def _send(self, outgoing: SpooledRange, body: bytes) -> PendingRange:
         began_s = self.clock.monotonic_s()

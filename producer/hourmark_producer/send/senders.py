@@ -106,16 +106,16 @@ class SenderPool:
 
     def _finish_step(self, file: TrackedFile, result: bool | Exception) -> None:
         if isinstance(result, Exception):
-            file.failures += 1
+            file.sender.failures += 1
             pause = retry_delay_s(
-                result, failures=file.failures, max_s=self.backoff_max_s, rng=self._rng
+                result, failures=file.sender.failures, max_s=self.backoff_max_s, rng=self._rng
             )
             self._log(file, result, pause)
             self.schedule.retry(file, pause)
             return
-        file.failures = 0
-        if file.flush_at_s is not None:
-            self.schedule.wake(file, file.flush_at_s)
+        file.sender.failures = 0
+        if file.sender.flush_at_s is not None:
+            self.schedule.wake(file, file.sender.flush_at_s)
         self.schedule.done(file, more=result)
 
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:

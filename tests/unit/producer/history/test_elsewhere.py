@@ -13,6 +13,7 @@ from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.files.fingerprints import HEAD_BYTES
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
+    EarlierGenerations,
     FileLocation,
     FilePosition,
     FileProgress,
@@ -66,9 +67,9 @@ def test_a_file_accounts_for_one_content(checkpoint: Checkpoint) -> None:
 
 def test_what_was_read_in_generations_before_or_is_over_counts(checkpoint: Checkpoint) -> None:
     log, other = followed(0), followed(1, head=b"")
-    other.former, other.older = (
-        FilePosition(head=HEAD, offset=300),
-        (FilePosition(head=HEAD, offset=200),),
+    other.earlier = EarlierGenerations(
+        latest=FilePosition(head=HEAD, offset=300),
+        older=(FilePosition(head=HEAD, offset=200),),
     )
     checkpoint.commit(save_departed(FilePosition(head=HEAD, offset=100, anchor=HEAD[:100])))
     search = LostContentFinder(TrackedFiles([log, other]), checkpoint).search_for(log)

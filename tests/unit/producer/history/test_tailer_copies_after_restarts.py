@@ -219,7 +219,7 @@ def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_an
                     )
                 ]
             )
-            assert checkpoint.files()[0].former == dataclasses.replace(
+            assert checkpoint.files()[0].earlier.latest == dataclasses.replace(
                 FilePosition(),
                 generation=before.generation,
                 offset=before.offset,
@@ -228,7 +228,7 @@ def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_an
                 marks=before.marks,
             )
             checkpoint.commit([changes.save_former_if_current(file.file_id, anew)])
-            assert checkpoint.files()[0].former == anew
+            assert checkpoint.files()[0].earlier.latest == anew
 
 
 def test_both_the_file_and_its_copy_are_renamed_before_the_copy_is_seen(tmp_path: Path) -> None:
