@@ -16,16 +16,11 @@ Skipped bytes are saved in the checkpoint, counted and logged.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.books import count_skipped
-from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.marks import matches_last_mark
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import content_end, read_at
@@ -97,21 +92,6 @@ class CopyOrigin(NamedTuple):
     file: TrackedFile
     known: FilePosition
     reads_on: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CopyOf:
-    """Content that an original supplies up to an offset.
-
-    Attributes:
-        origin: The original.
-        end: Offset up to which the copy is skipped.
-        read: Returns bytes of the copy for an offset and a count.
-    """
-
-    origin: CopyOrigin
-    end: int
-    read: Callable[[int, int], bytes]
 
 
 def find_origin(
@@ -375,45 +355,3 @@ def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
             end, rest.readable
         )  # what was written to the copy since it was opened there is its own
     return end
-
-
-_LOG = logging.getLogger(__name__)
-
-
-def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -> FilePosition:
-    """Skip the bytes of a copy that its original supplies, durably.
-
-    Args:
-        checkpoint: Where to save the new position.
-        file: The copy.
-        copy: Its original, and up to where the copy is skipped.
-
-    Returns:
-        The new position of the copy.
-
-    Raises:
-        CheckpointFailed: Nothing was skipped.
-    """
-    origin, end = copy.origin, copy.end
-    start = max(0, end - ANCHOR_BYTES)
-    position = dataclasses.replace(
-        file.progress.position,
-        offset=end,
-        in_line=origin.known.in_line and not origin.reads_on,
-        head=copy.read(0, HEAD_BYTES),
-        anchor=copy.read(start, end - start),
-        size_seen=end,
-    )
-    moved = [
-        changes.save_position(file.file_id, position),
-        changes.save_account(file.file_id, position),
-    ]
-    checkpoint.commit([*moved, count_skipped(file.place.source, end)])
-    _LOG.warning(
-        "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the "
-        "pattern match no copies",
-        file.place.seen_at,
-        origin.file.place.seen_at,
-        end,
-    )
-    return position

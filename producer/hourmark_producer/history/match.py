@@ -1,7 +1,8 @@
 """The one place that decides whether content was read before, and which file holds lost content.
 
 `ContentMatcher.match` takes what is asked about and returns a decision. It reads files and the
-checkpoint and changes neither; the caller makes the decision durable.
+checkpoint and changes neither; the caller makes the decision durable (`skip_copied_bytes`,
+`hourmark_producer.history.remainders`).
 
 | content | decisions |
 |---|---|
@@ -9,46 +10,56 @@ checkpoint and changes neither; the caller makes the decision durable.
 | `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadUpTo`, `AlreadyRead`, `Undecidable` |
 | `LostContent`: the unread content of a file that vanished or was truncated | `HeldBy`, `Undecidable` |
 
-Any of them may raise `RetryLater`: the decision depends on something that is still changing. A
-wrong `New` sends lines twice, and a wrong `AlreadyRead` loses them, so waiting comes before each
-decision.
+Any of them may raise `RetryLater`, because the decision depends on something that is still
+changing. A wrong `New` sends lines twice, and a wrong `AlreadyRead` loses them.
 
-The steps, in this order, each with its module:
+The steps, in this order:
 
-1. Names (`rotated_names`) limit which files are compared. Without that limit, each new file would be
-   compared with every tracked file, and two programs' logs with the same banner would match.
-2. Claims (`holders`): a candidate that holds the remainder of one file is not compared for another
-   one. Claims come before contents because two equal files would otherwise hold the same remainder.
-3. Completeness: a file that is still being copied or compressed is not compared, because its content
-   may match a second file by then. This includes the decompression to the end, the only expensive
-   step, so the cheaper ones come first.
-4. Content: the first bytes, and those before the offset up to which the content was read
-   (`copies` for plain files, `read_state` for compressed ones, `holders` for lost content). Less than
-   64 bytes, or lines that are all equal, prove nothing.
-5. Only then the other searches that are active: a decision that they may contradict waits for them.
+1. Names (`rotated_names`) limit which files are compared with a plain file or a lost content.
+   Otherwise each new file would be compared with every tracked file, and the logs of two programs
+   with the same banner would match. A new compressed file is compared with all that was read, because
+   the name of its original may be unknown.
+2. Claims (`holders`). A candidate that holds the remainder of one file is not compared for another
+   one: of two equal files, each must find a holder of its own. Claims cost nothing, so they come
+   before any content is read.
+3. Content (`copies` for plain files, `read_state` for compressed ones, `holders` for lost content):
+   the first bytes, and those before the offset up to which the content was read. Less than 64 bytes,
+   or lines that are all equal, prove nothing.
+4. Completeness. A candidate that matches so far and is still being copied or compressed is waited
+   for. This comes after the content, so that no file waits for an unrelated one.
+5. Other searches. A decision that an active search may contradict waits for it. This comes last,
+   because most decisions do not depend on one, and a search may take minutes.
 
-Bytes that no other file holds are lost. `ContentMatcher.judge_truncation` and `count_lost_with`
-count them (`lost_content`). They come last, after `match` found no holder.
+Bytes that no file holds are lost. `ContentMatcher.judge_truncation` and `count_lost_with` count them
+(`lost_content`), after `match` has found no holder.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import threading
 from collections.abc import Callable
 from typing import Final, overload
 
 from hourmark.clock import Clock
 from hourmark_producer.checkpoint import archives
+from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.archives import ArchiveStamp
+from hourmark_producer.checkpoint.books import count_skipped
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.files.compressed import (
     CompressedFileDamaged,
     CompressedFileIncomplete,
     DecompressedReader,
 )
-from hourmark_producer.files.fingerprints import IDENTIFYING_BYTES, ShrinkJudgement
+from hourmark_producer.files.fingerprints import (
+    ANCHOR_BYTES,
+    HEAD_BYTES,
+    IDENTIFYING_BYTES,
+    ShrinkJudgement,
+)
 from hourmark_producer.files.remainder import (
     NOTHING,
     KnownContent,
@@ -64,7 +75,7 @@ from hourmark_producer.files.tracked_file import (
 from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import (
     CopyCandidate,
-    CopyOf,
+    CopyOrigin,
     awaited_origins,
     describe_candidate,
     end_of_copy,
@@ -81,6 +92,7 @@ from hourmark_producer.history.read_state import (
 
 _UNSUCCESSFUL_MAX: Final = 64
 _BLOCK_BYTES: Final = 1 << 16
+_LOG = logging.getLogger(__name__)
 NEVER_READ: Final = KnownPast(b"", 0, b"")
 
 
@@ -126,6 +138,21 @@ class LostContent:
 @dataclasses.dataclass(frozen=True, slots=True)
 class New:
     """No tracked file supplies the content; read all of it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CopyOf:
+    """Content that an original supplies up to an offset.
+
+    Attributes:
+        origin: The original.
+        end: Offset up to which the copy is skipped.
+        read: Returns bytes of the copy for an offset and a count.
+    """
+
+    origin: CopyOrigin
+    end: int
+    read: Callable[[int, int], bytes]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -398,3 +425,42 @@ def _read_between(
         at += len(block)
         pause()
     return found
+
+
+def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -> FilePosition:
+    """Skip the bytes of a copy that its original supplies, durably.
+
+    Args:
+        checkpoint: Where to save the new position.
+        file: The copy.
+        copy: Its original, and up to where the copy is skipped.
+
+    Returns:
+        The new position of the copy.
+
+    Raises:
+        CheckpointFailed: Nothing was skipped.
+    """
+    origin, end = copy.origin, copy.end
+    start = max(0, end - ANCHOR_BYTES)
+    position = dataclasses.replace(
+        file.progress.position,
+        offset=end,
+        in_line=origin.known.in_line and not origin.reads_on,
+        head=copy.read(0, HEAD_BYTES),
+        anchor=copy.read(start, end - start),
+        size_seen=end,
+    )
+    moved = [
+        changes.save_position(file.file_id, position),
+        changes.save_account(file.file_id, position),
+    ]
+    checkpoint.commit([*moved, count_skipped(file.place.source, end)])
+    _LOG.warning(
+        "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the "
+        "pattern match no copies",
+        file.place.seen_at,
+        origin.file.place.seen_at,
+        end,
+    )
+    return position

@@ -30,16 +30,17 @@ from hourmark_producer.files.remainder import PlainFileReader, Remainder, Remain
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.copies import CopyOf, skip_copied_bytes
 from hourmark_producer.history.holders import CandidateRenamed, Holder, is_at_work
 from hourmark_producer.history.match import (
     AlreadyRead,
     ContentMatcher,
+    CopyOf,
     HeldBy,
     LostContent,
     NewCompressedFile,
     ReadUpTo,
     Undecidable,
+    skip_copied_bytes,
 )
 from hourmark_producer.history.rotated_names import (
     find_compressed_candidates,

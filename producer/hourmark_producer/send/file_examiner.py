@@ -41,8 +41,7 @@ from hourmark_producer.files.fingerprints import (
     judge_shrinks,
 )
 from hourmark_producer.files.tracked_file import FileAccount, FilePosition, TrackedFile
-from hourmark_producer.history.copies import CopyOf, skip_copied_bytes
-from hourmark_producer.history.match import ContentMatcher, UnreadFile
+from hourmark_producer.history.match import ContentMatcher, CopyOf, UnreadFile, skip_copied_bytes
 from hourmark_producer.history.remainders import RemainderFinder
 
 _LOG = logging.getLogger(__name__)
