@@ -6,7 +6,7 @@ problem, because a source that was not fully scanned must not be reported as cau
 Patterns are absolute. `*`, `?` and `[...]` match within a name, `**` matches any number of folders
 and does not follow symbolic links. Names that begin with a dot match only if the pattern does so,
 too, except in `exclude`. Compressed files are listed separately: they are rotated logs. Whether one
-holds the remainder of a tracked file is decided by `hourmark_producer.history.remainders`.
+holds the remainder of a tracked file is decided by `hourmark_producer.history.match`.
 """
 
 from __future__ import annotations

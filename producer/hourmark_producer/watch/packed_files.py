@@ -2,9 +2,9 @@
 
 Compressed files that exist at the first scan of a source are old. So are those whose content was
 last written before the latest scan (compressors keep that time): its file was tracked. A worker
-examines any other (`remainders`, `read_state`). If its content was not read before, it is read as a
-file of its own, under the identity of the compressed file. If that cannot be decided, an unknown
-loss is reported. Until it is decided, the source is not caught up.
+examines any other (`hourmark_producer.history.match`). If its content was not read before, it is
+read as a file of its own, under the identity of the compressed file. If that cannot be decided, an
+unknown loss is reported. Until it is decided, the source is not caught up.
 """
 
 from __future__ import annotations
