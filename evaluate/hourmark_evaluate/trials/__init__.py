@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from hourmark_evaluate.results import Trial
-from hourmark_evaluate.trials import backlog, leaders, load, producers, refusing, replaced
+from hourmark_evaluate.trials import backlog, leaders, load, outage, producers, refusing, replaced
 from hourmark_evaluate.world import World
 
 
@@ -18,15 +18,15 @@ class Play(NamedTuple):
 
     Attributes:
         title: Title for the report.
-        why_not: Function that returns why the trial is not possible with these clusters; "" if it
+        why_unavailable: Function that returns why the trial is not possible with these clusters; "" if it
             is possible.
-        play: Function that runs the trial, given its environment, name and title. The result has a
+        run: Function that runs the trial, given its environment, name and title. The result has a
             reason in `not_tried` if the trial turns out to be impossible.
     """
 
     title: str
-    why_not: Callable[[World], str]
-    play: Callable[[World, str, str], Trial]
+    why_unavailable: Callable[[World], str]
+    run: Callable[[World, str, str], Trial]
 
 
 TRIALS: Final = {
@@ -42,10 +42,10 @@ TRIALS: Final = {
     "mirror-refused": Play("a mirror whose target refuses", refusing.why_not, refusing.play),
     "leaders": Play(
         "leaders killed and paused, of brokers and of the mirror; its workers killed",
-        leaders.why_not,
+        outage.why_not,
         leaders.play,
     ),
-    "producers": Play("brokers come and go, one producer stays", producers.why_not, producers.play),
+    "producers": Play("brokers come and go, one producer stays", outage.why_not, producers.play),
 }
 
 
@@ -64,7 +64,7 @@ def play(world: World, name: str) -> Trial:
         NotBack: Servers did not recover from a disturbance, or sent records are unreadable.
         Unavailable: A cluster does not answer.
     """
-    title, why_not, plays = TRIALS[name]
-    if reason := why_not(world):
+    title, why_unavailable, run = TRIALS[name]
+    if reason := why_unavailable(world):
         return Trial(name=name, title=title, not_tried=reason)
-    return plays(world, name, title)
+    return run(world, name, title)

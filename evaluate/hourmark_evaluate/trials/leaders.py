@@ -11,7 +11,6 @@ from hourmark_evaluate.results import Trial
 from hourmark_evaluate.stage import Stage, on_stage
 from hourmark_evaluate.trials import copying, mirror_leader
 from hourmark_evaluate.trials.outage import away
-from hourmark_evaluate.trials.outage import why_not as why_not
 from hourmark_evaluate.world import World
 
 # Longer than a broker's session (9 s): another broker leads by then, unknown to the old leader.

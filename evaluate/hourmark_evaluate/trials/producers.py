@@ -6,7 +6,6 @@ from hourmark_evaluate.load import steady
 from hourmark_evaluate.results import Trial
 from hourmark_evaluate.stage import on_stage
 from hourmark_evaluate.trials.outage import away
-from hourmark_evaluate.trials.outage import why_not as why_not
 from hourmark_evaluate.world import World
 
 
