@@ -21,15 +21,21 @@ from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import librdkafka_logger
 from hourmark.process.durable import write_durably
-from hourmark_evaluate import hands
-from hourmark_evaluate.jmx import Jmx
-from hourmark_evaluate.markdown import as_markdown
-from hourmark_evaluate.page import as_html
+from hourmark_evaluate.clients.broker_metrics import JmxClient
+from hourmark_evaluate.evaluation import (
+    connect_to_cluster,
+    evaluate,
+    local_environment,
+    select_trials,
+    user_environment,
+)
+from hourmark_evaluate.execution import server_operations
+from hourmark_evaluate.execution.environment import EvaluationOptions, TrialEnvironment
+from hourmark_evaluate.report.html_page import as_html
+from hourmark_evaluate.report.markdown import as_markdown
 from hourmark_evaluate.results import Evaluation, as_json, from_json
-from hourmark_evaluate.run import checked_names, evaluate, local_world, reachable, users_world
 from hourmark_evaluate.trials import TRIALS
-from hourmark_evaluate.verdicts import Verdict, verdicts
-from hourmark_evaluate.world import Wish, World
+from hourmark_evaluate.verdicts import EvaluationVerdict, property_verdicts
 from hourmark_infra import jars
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.java.find import java_executable
@@ -62,7 +68,9 @@ _COMMANDS = {  # operation → help text
 
 def _command_options(function: Any) -> Any:
     for name, text in reversed(_COMMANDS.items()):
-        function = click.option(hands.flag(name), name, metavar="CMD", help=text)(function)
+        function = click.option(
+            server_operations.option_name(name), name, metavar="CMD", help=text
+        )(function)
     return function
 
 
@@ -87,10 +95,12 @@ def _command_options(function: Any) -> Any:
     help="Client settings of both clusters, NAME=VALUE a line, by librdkafka's names.",
 )
 @click.option("--central-properties", type=_FILE, help="Those of the central cluster that differ.")
-@click.option("--prefix", default=Wish.prefix, show_default=True, help="Of this run's topics.")
+@click.option(
+    "--prefix", default=EvaluationOptions.prefix, show_default=True, help="Of this run's topics."
+)
 @click.option(
     "--mirrored-prefix",
-    default=Wish.mirrored_prefix,
+    default=EvaluationOptions.mirrored_prefix,
     show_default=True,
     help="Of those that the mirror must copy.",
 )
@@ -124,7 +134,7 @@ def _command_options(function: Any) -> Any:
 @click.option(
     "--rate",
     type=click.IntRange(10, 1_000_000),
-    default=Wish.rate,
+    default=EvaluationOptions.rate,
     show_default=True,
     help="Events a second at the peak.",
 )
@@ -135,12 +145,15 @@ def _command_options(function: Any) -> Any:
     help="Then as much as one client can send, for a while.",
 )
 @click.option(
-    "--event-bytes", type=click.IntRange(64, 900_000), default=Wish.event_bytes, show_default=True
+    "--event-bytes",
+    type=click.IntRange(64, 900_000),
+    default=EvaluationOptions.event_bytes,
+    show_default=True,
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, 100),
-    default=Wish.partitions,
+    default=EvaluationOptions.partitions,
     show_default=True,
     help="Of each topic.",
 )
@@ -204,18 +217,22 @@ def command(
         with _world(given) as world:
             where = "clusters of the user" if given["bootstrap"] else "the local stack"
             result = evaluate(
-                world, checked_names(given["trials"]), where, _called(given), partial(_keep, report)
+                world, select_trials(given["trials"]), where, _called(given), partial(_keep, report)
             )
     _write(result, report, markdown)
     if as_json_:
         click.echo(as_json(result), nl=False)
     else:
         _show(result)
-    sys.exit(1 if any(one.verdict is Verdict.BROKEN for one in verdicts(result)) else 0)
+    sys.exit(
+        1
+        if any(one.verdict is EvaluationVerdict.BROKEN for one in property_verdicts(result))
+        else 0
+    )
 
 
 def _show(result: Evaluation) -> None:
-    for one in verdicts(result):
+    for one in property_verdicts(result):
         click.echo(f"{one.verdict:<9}  {one.property}")
         for fault in one.faults:
             click.echo(f"           {fault}")
@@ -258,8 +275,8 @@ def _read(path: Path) -> Evaluation:
 
 
 @contextmanager
-def _world(given: dict[str, Any]) -> Iterator[World]:
-    defaults = {field.name for field in dataclasses.fields(Wish)}
+def _world(given: dict[str, Any]) -> Iterator[TrialEnvironment]:
+    defaults = {field.name for field in dataclasses.fields(EvaluationOptions)}
     chosen = {
         name: value for name, value in given.items() if name in defaults and value is not None
     }
@@ -267,11 +284,11 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
         if given["seconds"] is not None:
             raise UsageError("--quick is a number of --seconds; give one of the two")
         chosen["seconds"] = QUICK_SECONDS
-    wish, clock = Wish(**chosen), SystemClock()
+    wish, clock = EvaluationOptions(**chosen), SystemClock()
     commands = {name: given[name] for name in _COMMANDS}
     if not given["bootstrap"]:
         named = [
-            hands.flag(name)
+            server_operations.option_name(name)
             for name in ("central", *commands, "jmx", "jmx_user", *_PROPERTIES)
             if given[name]
         ]
@@ -281,20 +298,22 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
                 f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the "
                 "edge; the local stack needs none"
             )
-        with local_world(stack_state_dir() / "evaluate", wish, clock, say_on_stderr) as world:
+        with local_environment(stack_state_dir() / "evaluate", wish, clock, say_on_stderr) as world:
             yield world
         return
-    hands.check(commands)
+    server_operations.validate_commands(commands)
     jmx = _jmx(given["jmx"], given["jmx_user"]) if given["jmx"] else None
     properties = _properties(given["properties"])
-    edge = reachable("edge", given["bootstrap"], properties)
+    edge = connect_to_cluster("edge", given["bootstrap"], properties)
     of_central = properties | _properties(given["central_properties"])
-    central = reachable("central", given["central"], of_central) if given["central"] else None
-    yield users_world(
+    central = (
+        connect_to_cluster("central", given["central"], of_central) if given["central"] else None
+    )
+    yield user_environment(
         edge,
         central,
         given["alias"],
-        hands.of_commands(commands, edge.address),
+        server_operations.operations_from_commands(commands, edge.address),
         jmx,
         wish,
         clock,
@@ -302,10 +321,10 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
     )
 
 
-def _jmx(addresses: tuple[str, ...], user: str) -> Jmx:
+def _jmx(addresses: tuple[str, ...], user: str) -> JmxClient:
     if user and JMX_PASSWORD not in os.environ:
         raise UsageError(f"--jmx-user {user}: the environment has no {JMX_PASSWORD}")
-    return Jmx(
+    return JmxClient(
         addresses=addresses,
         java=java_executable,
         jars=lambda: jars.ensure("kafka", java_executable, say_on_stderr),
@@ -350,14 +369,21 @@ def _called(given: dict[str, Any]) -> str:
         "mirrored_prefix",
         "jmx_user",
     ):
-        if given[name] and given[name] != {"alias": _ALIAS}.get(name, getattr(Wish, name, None)):
-            words += [hands.flag(name), str(given[name])]
+        if given[name] and given[name] != {"alias": _ALIAS}.get(
+            name, getattr(EvaluationOptions, name, None)
+        ):
+            words += [server_operations.option_name(name), str(given[name])]
     words += [word for address in given["jmx"] for word in ("--jmx", address)]
-    words += [word for name in _COMMANDS if given[name] for word in (hands.flag(name), "…")]
+    words += [
+        word
+        for name in _COMMANDS
+        if given[name]
+        for word in (server_operations.option_name(name), "…")
+    ]
     words += ["--quick"] if given["quick"] else []
     words += [] if given["burst"] else ["--no-burst"]
     for name in ("seconds", "rate", "event_bytes", "partitions"):
-        if given[name] is not None and given[name] != getattr(Wish, name):
-            words += [hands.flag(name), f"{given[name]:.12g}"]
+        if given[name] is not None and given[name] != getattr(EvaluationOptions, name):
+            words += [server_operations.option_name(name), f"{given[name]:.12g}"]
     words += [word for trial in given["trials"] for word in ("--trial", trial)]
     return shlex.join(words)

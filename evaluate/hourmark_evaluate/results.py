@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class RecordCounts:
     """The records of a trial that were sent, compared with those read back at one place.
 
     Attributes:
@@ -70,7 +70,7 @@ class Disturbance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Takeover:
+class LeaderTakeover:
     """The outcome of removing the leading worker of a mirror with several workers.
 
     Attributes:
@@ -86,7 +86,7 @@ class Takeover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
+class PositionClaims:
     """The positions a mirror committed as copied, compared with the records on the target cluster.
 
     The target's logs are read immediately after each request for the mirror's positions. A record
@@ -111,7 +111,7 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
+class BacklogResult:
     """The records that waited for a consumer, and how it caught up while the load continued.
 
     Attributes:
@@ -129,7 +129,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class MetricComparison:
     """One count of this evaluation, next to the same count from the brokers' metrics.
 
     Attributes:
@@ -144,7 +144,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class CpuUsage:
     """The CPU time that client and brokers used for a number of acknowledged events.
 
     Attributes:
@@ -167,7 +167,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class TimelinePoint:
     """The number of records sent and acknowledged in one second of a trial.
 
     Attributes:
@@ -182,7 +182,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialResult:
     """The result of one trial.
 
     Attributes:
@@ -210,16 +210,16 @@ class Trial:
     not_tried: str = ""
     broken_off: str = ""
     seconds: float = 0.0
-    counts: tuple[Counts, ...] = ()
+    counts: tuple[RecordCounts, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
-    takeovers: tuple[Takeover, ...] = ()
-    claims: Claims | None = None
-    backlog: Backlog | None = None
+    takeovers: tuple[LeaderTakeover, ...] = ()
+    claims: PositionClaims | None = None
+    backlog: BacklogResult | None = None
     fatal: str = ""
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[MetricComparison, ...] = ()
     not_compared: str = ""
-    cost: Cost | None = None
-    timeline: tuple[Point, ...] = ()
+    cost: CpuUsage | None = None
+    timeline: tuple[TimelinePoint, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -261,7 +261,7 @@ class Evaluation:
     replication: int
     peak_rate: int
     event_bytes: int
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialResult, ...]
 
 
 _JSON = TypeAdapter(Evaluation)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hourmark_evaluate.results import Claims, Evaluation, Trial
+from hourmark_evaluate.results import Evaluation, PositionClaims, TrialResult
 
 
-class Verdict(StrEnum):
+class EvaluationVerdict(StrEnum):
     """The verdict on a property or a trial.
 
     Attributes:
@@ -28,7 +28,7 @@ class Verdict(StrEnum):
     NOT_TRIED = "not tried"
 
 
-class Property(StrEnum):
+class KafkaProperty(StrEnum):
     """A property that Kafka must keep under faults; the value is its description in the report."""
 
     NOT_LOST = "nothing that was acknowledged is lost"
@@ -43,7 +43,7 @@ class Property(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PropertyFinding:
     """The findings of one trial about one property.
 
     Attributes:
@@ -54,7 +54,7 @@ class Found:
     """
 
     trial: str
-    property: Property
+    property: KafkaProperty
     looked: int
     faults: tuple[str, ...] = ()
 
@@ -72,8 +72,8 @@ class PropertyVerdict:
         faults: Description of each fault, prefixed with the name of its trial.
     """
 
-    property: Property
-    verdict: Verdict
+    property: KafkaProperty
+    verdict: EvaluationVerdict
     trials: int
     looked: int
     faults: tuple[str, ...]
@@ -83,24 +83,26 @@ class PropertyVerdict:
 # than this does not know whether the records were copied.
 EARLY_S: Final = 10.0
 _COUNTED: Final = (
-    (Property.NOT_LOST, "lost", "acknowledged and not there"),
-    (Property.NOT_DOUBLED, "doubled", "there once too often"),
-    (Property.NOT_ALTERED, "phantom", "never sent so"),
-    (Property.IN_ORDER, "disordered", "behind one that was sent later"),
+    (KafkaProperty.NOT_LOST, "lost", "acknowledged and not there"),
+    (KafkaProperty.NOT_DOUBLED, "doubled", "there once too often"),
+    (KafkaProperty.NOT_ALTERED, "phantom", "never sent so"),
+    (KafkaProperty.IN_ORDER, "disordered", "behind one that was sent later"),
 )
 
 
-def verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
+def property_verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
     """Return one verdict per property over all trials, in the order of `Property`.
 
     A property is broken if any trial has a fault of it, kept if at least one trial observed it
     without a fault, and not tried otherwise.
     """
-    findings = [finding for trial in evaluation.trials for finding in found(trial)]
-    return tuple(_over_all(one, [f for f in findings if f.property is one]) for one in Property)
+    findings = [finding for trial in evaluation.trials for finding in find_property_faults(trial)]
+    return tuple(
+        _over_all(one, [f for f in findings if f.property is one]) for one in KafkaProperty
+    )
 
 
-def found(trial: Trial) -> Iterator[Found]:
+def find_property_faults(trial: TrialResult) -> Iterator[PropertyFinding]:
     """Yield the findings of one trial, at most one per property.
 
     A finding with `looked` 0 and without faults means that the trial did not observe the property.
@@ -110,7 +112,7 @@ def found(trial: Trial) -> Iterator[Found]:
     if not trial.tried:
         return
     if trial.broken_off:
-        yield Found(trial.name, Property.RECOVERS, 1, (trial.broken_off,))
+        yield PropertyFinding(trial.name, KafkaProperty.RECOVERS, 1, (trial.broken_off,))
         return
     yield from _counted(trial)
     yield from _recovered(trial)
@@ -122,24 +124,26 @@ def found(trial: Trial) -> Iterator[Found]:
             if backlog.caught_up_s is None
             else ()
         )
-        yield Found(trial.name, Property.CATCHES_UP, int(backlog.records > 0), late)
+        yield PropertyFinding(trial.name, KafkaProperty.CATCHES_UP, int(backlog.records > 0), late)
     if (claims := trial.claims) is not None:
-        yield Found(trial.name, Property.NO_FALSE_CLAIM, claims.samples, tuple(_false(claims)))
+        yield PropertyFinding(
+            trial.name, KafkaProperty.NO_FALSE_CLAIM, claims.samples, tuple(_false(claims))
+        )
     nobody = tuple(
         f"nobody else led after the leading worker was {t.how}"
         for t in trial.takeovers
         if t.another_led_s is None
     )
-    yield Found(trial.name, Property.ANOTHER_LEADS, len(trial.takeovers), nobody)
+    yield PropertyFinding(trial.name, KafkaProperty.ANOTHER_LEADS, len(trial.takeovers), nobody)
     wrong = tuple(
         f"{c.what}: {c.ours:,} counted, {c.brokers:,} by the brokers"
         for c in trial.comparisons
         if c.ours != c.brokers
     )
-    yield Found(trial.name, Property.METRICS_AGREE, len(trial.comparisons), wrong)
+    yield PropertyFinding(trial.name, KafkaProperty.METRICS_AGREE, len(trial.comparisons), wrong)
 
 
-def of_trial(trial: Trial) -> Verdict:
+def trial_verdict(trial: TrialResult) -> EvaluationVerdict:
     """Return the verdict on one trial.
 
     Returns:
@@ -147,43 +151,55 @@ def of_trial(trial: Trial) -> Verdict:
         `KEPT`.
     """
     if not trial.tried:
-        return Verdict.NOT_TRIED
-    return Verdict.BROKEN if any(finding.faults for finding in found(trial)) else Verdict.KEPT
+        return EvaluationVerdict.NOT_TRIED
+    return (
+        EvaluationVerdict.BROKEN
+        if any(finding.faults for finding in find_property_faults(trial))
+        else EvaluationVerdict.KEPT
+    )
 
 
-def _counted(trial: Trial) -> Iterator[Found]:
+def _counted(trial: TrialResult) -> Iterator[PropertyFinding]:
     for one, name, words in _COUNTED:
         faults = tuple(
             f"{number:,} records {words} ({counts.place})"
             for counts in trial.counts
             if (number := getattr(counts, name))
         )
-        if one is Property.NOT_LOST:
+        if one is KafkaProperty.NOT_LOST:
             faults += tuple(
                 f"nothing was acknowledged ({c.place})" for c in trial.counts if not c.acknowledged
             )
-        yield Found(trial.name, one, sum(counts.acknowledged for counts in trial.counts), faults)
+        yield PropertyFinding(
+            trial.name, one, sum(counts.acknowledged for counts in trial.counts), faults
+        )
 
 
-def _false(claims: Claims) -> Iterator[str]:
+def _false(claims: PositionClaims) -> Iterator[str]:
     if claims.false_records:
         yield f"{claims.false_records:,} records claimed that the target did not hold"
     if claims.early_s > EARLY_S:
         yield f"records claimed {claims.early_s:,.0f} s before the target gave them to readers"
 
 
-def _recovered(trial: Trial) -> Iterator[Found]:
+def _recovered(trial: TrialResult) -> Iterator[PropertyFinding]:
     never = [
         f"the {d.victim} did not go on after: {d.what}"
         for d in trial.disturbances
         if d.recovered_s is None
     ]
     never += [f"the producer ended for good: {trial.fatal}"] if trial.fatal else []
-    yield Found(trial.name, Property.RECOVERS, len(trial.disturbances), tuple(never))
+    yield PropertyFinding(trial.name, KafkaProperty.RECOVERS, len(trial.disturbances), tuple(never))
 
 
-def _over_all(one: Property, findings: list[Found]) -> PropertyVerdict:
+def _over_all(one: KafkaProperty, findings: list[PropertyFinding]) -> PropertyVerdict:
     seen = [finding for finding in findings if finding.looked or finding.faults]
     faults = tuple(f"{finding.trial}: {fault}" for finding in seen for fault in finding.faults)
-    verdict = Verdict.BROKEN if faults else Verdict.KEPT if seen else Verdict.NOT_TRIED
+    verdict = (
+        EvaluationVerdict.BROKEN
+        if faults
+        else EvaluationVerdict.KEPT
+        if seen
+        else EvaluationVerdict.NOT_TRIED
+    )
     return PropertyVerdict(one, verdict, len(seen), sum(finding.looked for finding in seen), faults)

@@ -21,13 +21,13 @@ from tests.support.servers import come_back
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark_evaluate.load import steady
-from hourmark_evaluate.results import Trial, from_json
-from hourmark_evaluate.run import evaluate, world_of
-from hourmark_evaluate.stage import on_stage
+from hourmark_evaluate.clients.load_producer import constant_rate
+from hourmark_evaluate.evaluation import evaluate, stack_environment
+from hourmark_evaluate.execution.environment import EvaluationOptions, TrialEnvironment
+from hourmark_evaluate.execution.trial_run import start_trial_run
+from hourmark_evaluate.results import TrialResult, from_json
 from hourmark_evaluate.trials import TRIALS
-from hourmark_evaluate.verdicts import Property, Verdict, verdicts
-from hourmark_evaluate.world import Wish, World
+from hourmark_evaluate.verdicts import EvaluationVerdict, KafkaProperty, property_verdicts
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.jmx import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
@@ -35,12 +35,12 @@ from hourmark_infra.stack.process import marked
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
-WISH = Wish(seconds=5.0, rate=2000)
+WISH = EvaluationOptions(seconds=5.0, rate=2000)
 
 
 @pytest.fixture
-def world(stack: Stack) -> World:
-    return world_of(stack, WISH, SystemClock(), lambda line: print(line, file=sys.stderr))
+def world(stack: Stack) -> TrialEnvironment:
+    return stack_environment(stack, WISH, SystemClock(), lambda line: print(line, file=sys.stderr))
 
 
 def topics_of(stack: Stack, part: str) -> list[str]:
@@ -54,17 +54,19 @@ def topics_of(stack: Stack, part: str) -> list[str]:
     ]
 
 
-def tried(world: World, *names: str) -> tuple[Trial, ...]:
+def tried(world: TrialEnvironment, *names: str) -> tuple[TrialResult, ...]:
     """All of them, with no property broken and no topic left."""
     result = evaluate(world, names, "the test stack", "hourmark evaluate")
-    assert [one.faults for one in verdicts(result) if one.faults] == []
+    assert [one.faults for one in property_verdicts(result) if one.faults] == []
     assert [trial.not_tried for trial in result.trials] == [""] * len(names)
-    metrics = next(one for one in verdicts(result) if one.property is Property.METRICS_AGREE)
-    assert (metrics.verdict is Verdict.KEPT) == (world.jmx is not None)
+    metrics = next(
+        one for one in property_verdicts(result) if one.property is KafkaProperty.METRICS_AGREE
+    )
+    assert (metrics.verdict is EvaluationVerdict.KEPT) == (world.jmx is not None)
     return result.trials
 
 
-def test_a_short_run_keeps_all_that_it_tries(stack: Stack, world: World) -> None:
+def test_a_short_run_keeps_all_that_it_tries(stack: Stack, world: TrialEnvironment) -> None:
     load, backlog = tried(world, "load", "backlog")
     assert load.cost and load.cost.events > 0 and load.cost.broker_cpu_s
     assert backlog.backlog and backlog.backlog.caught_up_s is not None
@@ -73,7 +75,7 @@ def test_a_short_run_keeps_all_that_it_tries(stack: Stack, world: World) -> None
 
 
 def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(
-    stack: Stack, world: World
+    stack: Stack, world: TrialEnvironment
 ) -> None:
     (mirror,) = tried(world, "mirror-refused")
     assert {counts.place for counts in mirror.counts} == {"edge", "central"}
@@ -82,8 +84,10 @@ def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(
     assert topics_of(stack, world.run) == []
 
 
-def test_what_is_planted_in_real_topics_is_found(stack: Stack, world: World) -> None:
-    with on_stage(world, "planted", "faults planted in a real topic", steady(500.0)) as stage:
+def test_what_is_planted_in_real_topics_is_found(stack: Stack, world: TrialEnvironment) -> None:
+    with start_trial_run(
+        world, "planted", "faults planted in a real topic", constant_rate(500.0)
+    ) as stage:
         stage.pause(2.0)
         stage.load.stop()
         topic = stage.load.plan.topics[0]
@@ -184,7 +188,7 @@ def test_the_whole_command_on_a_stack_of_its_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     result = from_json((tmp_path / "report" / "evaluation.json").read_bytes())
     assert {trial.name: trial.not_tried for trial in result.trials} == dict.fromkeys(TRIALS, "")
-    assert {one.verdict for one in verdicts(result)} == {Verdict.KEPT}
+    assert {one.verdict for one in property_verdicts(result)} == {EvaluationVerdict.KEPT}
     assert sum(len(trial.disturbances) for trial in result.trials) == 14
     (leaders,) = (trial for trial in result.trials if trial.name == "leaders")
     assert [(takeover.how, takeover.workers) for takeover in leaders.takeovers] == [
@@ -327,9 +331,9 @@ def test_a_run_that_is_cut_short_takes_its_topics_away(
 
 
 def test_a_mirror_that_copies_no_such_topic_is_not_tried(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TrialEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_evaluate.trials.copying.FIRST_COPY_SECONDS", 3.0)
+    monkeypatch.setattr("hourmark_evaluate.execution.mirror_state.FIRST_COPY_SECONDS", 3.0)
     other = dataclasses.replace(
         world, wish=dataclasses.replace(world.wish, mirrored_prefix="nobody-copies-this.")
     )

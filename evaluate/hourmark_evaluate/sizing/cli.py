@@ -8,8 +8,8 @@ import click
 
 from hourmark.printing import json_option, print_json
 from hourmark_evaluate.sizing import report
-from hourmark_evaluate.sizing.coefficients import read
-from hourmark_evaluate.sizing.model import Load, Machine, needs
+from hourmark_evaluate.sizing.measurements import read_measurements
+from hourmark_evaluate.sizing.model import Load, Machine, component_needs
 
 _POSITIVE = click.FloatRange(0, min_open=True)
 
@@ -109,8 +109,8 @@ def size(
     machine = Machine(
         cores=cores, network_gbit=network_gbit, disk_tb=disk_tb, utilisation=utilisation
     )
-    known = read(measured)
-    found = needs(load, machine, known.coefficients)
+    known = read_measurements(measured)
+    found = component_needs(load, machine, known.coefficients)
     if as_json:
         print_json(report.as_object(load, machine, found, known.off()))
     else:

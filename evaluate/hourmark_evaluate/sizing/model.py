@@ -72,7 +72,7 @@ class Machine:
     utilisation: float = 0.6
 
 
-class Cost(NamedTuple):
+class CpuCost(NamedTuple):
     """The CPU cost of one component, as coefficients in CPU seconds.
 
     Attributes:
@@ -118,13 +118,13 @@ class Coefficients:
         bucket: Bytes in a closed bucket per byte of log line.
     """
 
-    costs: Mapping[str, Cost]
+    costs: Mapping[str, CpuCost]
     sent: float
     topic: float
     bucket: float
 
 
-class Need(NamedTuple):
+class ComponentNeed(NamedTuple):
     """The resources that one component needs at the peak.
 
     Attributes:
@@ -145,7 +145,7 @@ class Need(NamedTuple):
     bound_by: str
 
 
-def needs(load: Load, machine: Machine, measured: Coefficients) -> list[Need]:
+def component_needs(load: Load, machine: Machine, measured: Coefficients) -> list[ComponentNeed]:
     """Return the resources that each component needs, in the order in which an event passes them.
 
     Tailers run on the log hosts, so they need no machines of their own.
@@ -161,12 +161,12 @@ def needs(load: Load, machine: Machine, measured: Coefficients) -> list[Need]:
     return [_need(component, load, machine, measured) for component in COMPONENTS]
 
 
-def _need(component: str, load: Load, machine: Machine, measured: Coefficients) -> Need:
+def _need(component: str, load: Load, machine: Machine, measured: Coefficients) -> ComponentNeed:
     cores = measured.costs[component].cores(load, load.hosts if component == "tailer" else 1)
     mbit = _network_mbit(component, load, measured)
     disk_tb = _disk_tb(component, load, measured)
     if component == "tailer":
-        return Need(component, cores, mbit, disk_tb, 0, "on each host")
+        return ComponentNeed(component, cores, mbit, disk_tb, 0, "on each host")
     demands = {
         "cpu": cores / (machine.cores * machine.utilisation),
         "network": mbit / (machine.network_gbit * 1000 * machine.utilisation),
@@ -174,7 +174,7 @@ def _need(component: str, load: Load, machine: Machine, measured: Coefficients) 
         "one may be away": float(_least(component, load)),
     }
     bound_by = max(demands, key=lambda name: math.ceil(demands[name]))
-    return Need(component, cores, mbit, disk_tb, math.ceil(demands[bound_by]), bound_by)
+    return ComponentNeed(component, cores, mbit, disk_tb, math.ceil(demands[bound_by]), bound_by)
 
 
 def _least(component: str, load: Load) -> int:
@@ -208,6 +208,6 @@ def _disk_tb(component: str, load: Load, measured: Coefficients) -> float:
     return tb_a_second * measured.bucket * load.kept_days * _DAY_S if component == "hdfs" else 0.0
 
 
-def cores_in_all(found: Sequence[Need]) -> float:
+def total_cores(found: Sequence[ComponentNeed]) -> float:
     """Return the number of CPU cores that all components use together, tailers included."""
     return sum(need.cores for need in found)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hourmark_evaluate.sizing.model import Load, Machine, Need, cores_in_all
+from hourmark_evaluate.sizing.model import ComponentNeed, Load, Machine, total_cores
 
 NAMES: Final = {
     "tailer": "File Tailers",
@@ -20,7 +20,7 @@ NAMES: Final = {
 
 
 def as_object(
-    load: Load, machine: Machine, found: Sequence[Need], off: Sequence[Mapping[str, float]]
+    load: Load, machine: Machine, found: Sequence[ComponentNeed], off: Sequence[Mapping[str, float]]
 ) -> dict[str, Any]:
     """Return the sizing result as a JSON-serializable dict.
 
@@ -35,14 +35,14 @@ def as_object(
         **dataclasses.asdict(load),
         "machine": dataclasses.asdict(machine),
         "needs": [need._asdict() for need in found],
-        "cores": cores_in_all(found),
+        "cores": total_cores(found),
         "machines": sum(need.machines for need in found),
         "model_off_by": [one["all"] for one in off],
     }
 
 
 def as_text(
-    load: Load, machine: Machine, found: Sequence[Need], off: Sequence[Mapping[str, float]]
+    load: Load, machine: Machine, found: Sequence[ComponentNeed], off: Sequence[Mapping[str, float]]
 ) -> Iterator[str]:
     """Yield the lines of the sizing report: the load, a table of components, and remarks.
 
@@ -73,7 +73,7 @@ def as_text(
         f"{sum(need.disk_tb for need in found):,.1f}",
         f"{sum(need.machines for need in found):,}",
     )
-    yield _row("in all", f"{cores_in_all(found):,.1f}", "", disk_tb, machines)
+    yield _row("in all", f"{total_cores(found):,.1f}", "", disk_tb, machines)
     share = next(need.cores for need in found if need.component == "tailer") / load.hosts
     yield (
         f"On each host a tailer takes {share:.1%} of a core. NameNode, ledger and registry "

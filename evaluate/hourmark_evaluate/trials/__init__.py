@@ -8,12 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from hourmark_evaluate.results import Trial
-from hourmark_evaluate.trials import backlog, leaders, load, outage, producers, refusing, replaced
-from hourmark_evaluate.world import World
+from hourmark_evaluate.execution import broker_outage
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.results import TrialResult
+from hourmark_evaluate.trials import (
+    backlog,
+    brokers_replaced,
+    leaders,
+    load,
+    mirror_refused,
+    producers,
+)
 
 
-class Play(NamedTuple):
+class TrialDefinition(NamedTuple):
     """A trial that can be run.
 
     Attributes:
@@ -25,31 +33,41 @@ class Play(NamedTuple):
     """
 
     title: str
-    why_unavailable: Callable[[World], str]
-    run: Callable[[World, str, str], Trial]
+    why_unavailable: Callable[[TrialEnvironment], str]
+    run: Callable[[TrialEnvironment, str, str], TrialResult]
 
 
 TRIALS: Final = {
-    "load": Play(
+    "load": TrialDefinition(
         "load at 7 to 3 over two topics, a day's curve compressed in time, then a burst",
         lambda _: "",
-        load.play,
+        load.run_trial,
     ),
-    "brokers-replaced": Play(
-        "brokers removed and replaced under load", replaced.why_not, replaced.play
+    "brokers-replaced": TrialDefinition(
+        "brokers removed and replaced under load",
+        brokers_replaced.why_unavailable,
+        brokers_replaced.run_trial,
     ),
-    "backlog": Play("a consumer's backlog under live load", lambda _: "", backlog.play),
-    "mirror-refused": Play("a mirror whose target refuses", refusing.why_not, refusing.play),
-    "leaders": Play(
+    "backlog": TrialDefinition(
+        "a consumer's backlog under live load", lambda _: "", backlog.run_trial
+    ),
+    "mirror-refused": TrialDefinition(
+        "a mirror whose target refuses", mirror_refused.why_unavailable, mirror_refused.run_trial
+    ),
+    "leaders": TrialDefinition(
         "leaders killed and paused, of brokers and of the mirror; its workers killed",
-        outage.why_not,
-        leaders.play,
+        broker_outage.why_unavailable,
+        leaders.run_trial,
     ),
-    "producers": Play("brokers come and go, one producer stays", outage.why_not, producers.play),
+    "producers": TrialDefinition(
+        "brokers come and go, one producer stays",
+        broker_outage.why_unavailable,
+        producers.run_trial,
+    ),
 }
 
 
-def play(world: World, name: str) -> Trial:
+def run_trial_by_name(world: TrialEnvironment, name: str) -> TrialResult:
     """Run one trial and return its result.
 
     Args:
@@ -66,5 +84,5 @@ def play(world: World, name: str) -> Trial:
     """
     title, why_unavailable, run = TRIALS[name]
     if reason := why_unavailable(world):
-        return Trial(name=name, title=title, not_tried=reason)
+        return TrialResult(name=name, title=title, not_tried=reason)
     return run(world, name, title)

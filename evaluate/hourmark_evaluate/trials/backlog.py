@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hourmark_evaluate.load import steady
-from hourmark_evaluate.results import Backlog, Trial
-from hourmark_evaluate.stage import on_stage
+from hourmark_evaluate.clients.load_producer import constant_rate
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.execution.trial_run import start_trial_run
+from hourmark_evaluate.results import BacklogResult, TrialResult
 from hourmark_evaluate.trials.load import SHARES
-from hourmark_evaluate.world import World
 
 
-def play(world: World, name: str, title: str) -> Trial:
+def run_trial(world: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which a consumer catches up with a backlog while the load continues.
 
     The consumer has caught up when less than one second of acknowledged records is left to read.
@@ -24,7 +24,7 @@ def play(world: World, name: str, title: str) -> Trial:
         Unavailable: A cluster does not answer.
     """
     rate, away_s = world.wish.rate / 2, world.wish.seconds / 2
-    with on_stage(world, name, title, steady(rate), shares=SHARES) as stage:
+    with start_trial_run(world, name, title, constant_rate(rate), shares=SHARES) as stage:
         stage.pause(away_s)
         piled, began_s = stage.load.acknowledged, stage.load.now_s
         stage.say(f"{piled:,} records are waiting; the consumer begins, and the load goes on")
@@ -35,7 +35,7 @@ def play(world: World, name: str, title: str) -> Trial:
         )
         done = not group.error and stage.load.acknowledged - group.read < rate
         took_s = stage.load.now_s - began_s
-        stage.backlog = Backlog(
+        stage.backlog = BacklogResult(
             records=piled,
             piled_s=round(began_s, 1),
             caught_up_s=round(took_s, 2) if done else None,

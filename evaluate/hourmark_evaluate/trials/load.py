@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 
-from hourmark_evaluate.load import Rate
-from hourmark_evaluate.results import Trial
-from hourmark_evaluate.stage import on_stage
-from hourmark_evaluate.world import World
+from hourmark_evaluate.clients.load_producer import Rate
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.execution.trial_run import start_trial_run
+from hourmark_evaluate.results import TrialResult
 
 SHARES = (7, 3)
 NIGHT = 0.2  # fraction of the peak
 BURST = 1e6  # events per second
 
 
-def day(peak: float, seconds: float) -> Rate:
+def daily_curve(peak: float, seconds: float) -> Rate:
     """Return a rate that rises from the night rate to the peak and falls back, periodically.
 
     Args:
@@ -33,7 +33,7 @@ def day(peak: float, seconds: float) -> Rate:
     return lambda now_s: peak * (middle - swing * math.cos(2 * math.pi * now_s / seconds))
 
 
-def day_and_burst(peak: float, seconds: float) -> Rate:
+def daily_curve_then_burst(peak: float, seconds: float) -> Rate:
     """Return a rate that follows one daily curve and then exceeds what a client can send.
 
     Args:
@@ -43,11 +43,11 @@ def day_and_burst(peak: float, seconds: float) -> Rate:
     Returns:
         The rate in events per second as a function of the seconds since the start.
     """
-    by_day = day(peak, seconds)
+    by_day = daily_curve(peak, seconds)
     return lambda now_s: by_day(now_s) if now_s < seconds else BURST
 
 
-def play(world: World, name: str, title: str) -> Trial:
+def run_trial(world: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial without faults: measure the cost of an event and compare the brokers' counts.
 
     Args:
@@ -60,8 +60,8 @@ def play(world: World, name: str, title: str) -> Trial:
         Unavailable: A cluster does not answer.
     """
     wish = world.wish
-    with on_stage(
-        world, name, title, day_and_burst(wish.rate, wish.seconds), shares=SHARES
+    with start_trial_run(
+        world, name, title, daily_curve_then_burst(wish.rate, wish.seconds), shares=SHARES
     ) as stage:
         stage.pause(wish.seconds)
         if not wish.burst:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hourmark_evaluate.load import steady
-from hourmark_evaluate.results import Trial
-from hourmark_evaluate.stage import on_stage
-from hourmark_evaluate.trials.outage import away
-from hourmark_evaluate.world import World
+from hourmark_evaluate.clients.load_producer import constant_rate
+from hourmark_evaluate.execution.broker_outage import stop_brokers_for_a_while
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.execution.trial_run import start_trial_run
+from hourmark_evaluate.results import TrialResult
 
 
-def play(world: World, name: str, title: str) -> Trial:
+def run_trial(world: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which one producer keeps running while brokers stop and start.
 
     Each broker is stopped alone, then two brokers at once, then all.
@@ -24,10 +24,10 @@ def play(world: World, name: str, title: str) -> Trial:
         Unavailable: The edge cluster does not answer.
     """
     ids = world.edge.ids
-    with on_stage(world, name, title, steady(world.wish.steady_rate)) as stage:
+    with start_trial_run(world, name, title, constant_rate(world.wish.steady_rate)) as stage:
         stage.pause(1.0)
         for broker in ids:
-            away(stage, [broker], f"broker {broker} away")
-        away(stage, ids[:2], f"brokers {ids[0]} and {ids[1]} away at once")
-        away(stage, ids, f"all {len(ids)} brokers away at once")
+            stop_brokers_for_a_while(stage, [broker], f"broker {broker} away")
+        stop_brokers_for_a_while(stage, ids[:2], f"brokers {ids[0]} and {ids[1]} away at once")
+        stop_brokers_for_a_while(stage, ids, f"all {len(ids)} brokers away at once")
         return stage.conclude()

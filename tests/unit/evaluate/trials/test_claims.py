@@ -16,37 +16,37 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Offset, Partition
 from hourmark.kafka.committed_reader import CommittedReader, MessageRun
 from hourmark.kafka.partitions_reader import RecordRun
-from hourmark_evaluate.mirror_watch import Account, asked
-from hourmark_evaluate.reading import Follower
-from hourmark_evaluate.records import RUN_BYTES, Form
-from hourmark_evaluate.results import Claims
-from hourmark_evaluate.verdicts import found as found_in
+from hourmark_evaluate.clients.mirror_observer import PositionChecker, add_sample
+from hourmark_evaluate.clients.readers import IncrementalReader
+from hourmark_evaluate.record_format import RUN_BYTES, RecordFormat
+from hourmark_evaluate.results import PositionClaims
+from hourmark_evaluate.verdicts import find_property_faults as found_in
 
-NONE = Claims(samples=0, false_records=0, waiting_max=0, early_max=0)
+NONE = PositionClaims(samples=0, false_records=0, waiting_max=0, early_max=0)
 A, B = Partition("edge.a", 0), Partition("edge.a", 1)
 
 
 def test_a_claim_beyond_what_is_held_is_false_however_much_more_another_partition_holds() -> None:
-    found = asked(NONE, {A: 10, B: 5}, {A: 7, B: 100}, 3)
+    found = add_sample(NONE, {A: 10, B: 5}, {A: 7, B: 100}, 3)
     assert (found.samples, found.false_records, found.waiting_max) == (1, 3, 3)
-    later = asked(found, {A: 10, B: 5}, {A: 10, B: 100}, 0)
+    later = add_sample(found, {A: 10, B: 5}, {A: 10, B: 100}, 0)
     assert (later.samples, later.false_records, later.waiting_max) == (2, 3, 3), (
         "once false stays told"
     )
 
 
 def test_a_claim_of_what_was_never_seen_on_the_target_is_false() -> None:
-    assert asked(NONE, {A: 4}, {}, 4).false_records == 4
+    assert add_sample(NONE, {A: 4}, {}, 4).false_records == 4
 
 
 def test_who_claims_nothing_was_not_asked() -> None:
-    assert asked(NONE, {}, {A: 4}, 0).samples == 0
+    assert add_sample(NONE, {}, {A: 4}, 0).samples == 0
 
 
 def test_a_claim_is_told_once_the_transactions_are_over_that_were_under_way_when_it_was_made() -> (
     None
 ):
-    account, held = Account(), {A: 4}
+    account, held = PositionChecker(), {A: 4}
     account.ask(7.0, {A: 10}, {A: 12}, held, 3)
     account.tell(7.0, {A: 5}, lambda _: held)
     early = dataclasses.replace(NONE, early_max=6)
@@ -61,14 +61,14 @@ def test_a_claim_is_told_once_the_transactions_are_over_that_were_under_way_when
 
 
 def test_what_came_after_a_claim_makes_it_no_truer() -> None:
-    account, offsets = Account(), [0, 1, 2, 3, 20, 21, 22]
+    account, offsets = PositionChecker(), [0, 1, 2, 3, 20, 21, 22]
     account.ask(0.0, {A: 6}, {A: 12}, {}, 0)
     account.tell(1.0, {A: 30}, lambda ends: {A: sum(offset < ends[A] for offset in offsets)})
     assert account.claims.false_records == 2
 
 
 def test_of_transactions_that_never_end_nothing_is_there() -> None:
-    account = Account()
+    account = PositionChecker()
     account.ask(0.0, {A: 10}, {A: 12}, {A: 4}, 0)
     account.tell(1.0, {A: 4}, lambda _: {A: 4})
     account.settle(lambda _: {A: 4})
@@ -76,7 +76,7 @@ def test_of_transactions_that_never_end_nothing_is_there() -> None:
 
 
 def test_who_claims_long_before_readers_are_given_it_claims_falsely() -> None:
-    account = Account()
+    account = PositionChecker()
     for second in range(90):
         account.ask(second, {A: 1000}, {A: 1001}, {A: 0}, 0)
         account.tell(second, {A: 0}, lambda _: {A: 0})
@@ -123,7 +123,7 @@ class Record:
 class Breaks(CommittedReader):
     """Gives two records at a time, and fails once, after the first two. Of `numbers`, by offset."""
 
-    def __init__(self, form: Form, numbers: Sequence[int]) -> None:
+    def __init__(self, form: RecordFormat, numbers: Sequence[int]) -> None:
         self._form, self._numbers, self._broke = form, numbers, False
 
     def read(
@@ -143,9 +143,9 @@ class Breaks(CommittedReader):
         pass
 
 
-def follower(numbers: Sequence[int]) -> Follower:
-    form = Form(b"r" * RUN_BYTES, 100)
-    made = Follower(Log(len(numbers)), form, ["edge.a"], 1)
+def follower(numbers: Sequence[int]) -> IncrementalReader:
+    form = RecordFormat(b"r" * RUN_BYTES, 100)
+    made = IncrementalReader(Log(len(numbers)), form, ["edge.a"], 1)
     made._reader.close()
     made._reader = Breaks(form, numbers)
     return made
@@ -173,4 +173,6 @@ def test_a_copy_of_a_record_is_none_more_that_is_held() -> None:
 def test_who_claims_no_more_than_is_held_claims_nothing_false(
     held: dict[Partition, int], less: int
 ) -> None:
-    assert asked(NONE, {p: max(0, n - less) for p, n in held.items()}, held, 0).false_records == 0
+    assert (
+        add_sample(NONE, {p: max(0, n - less) for p, n in held.items()}, held, 0).false_records == 0
+    )

@@ -15,14 +15,18 @@ from tests.support.waiting import wait_for
 from hourmark.errors import Unavailable, UsageError
 from hourmark.kafka.mirror import MirrorLeader, MirrorWorkers
 from hourmark_evaluate.cli import _called, command
-from hourmark_evaluate.hands import Hands, missing, of_commands
-from hourmark_evaluate.trials import mirror_leader
+from hourmark_evaluate.execution.server_operations import (
+    ServerOperations,
+    describe_missing_operations,
+    operations_from_commands,
+)
+from hourmark_evaluate.trials import leaders
 
 ADDRESS = "kafka-2.example:9092"
 
 
-def _hands(**commands: str) -> Hands:
-    return of_commands(commands, lambda _: ADDRESS)
+def _hands(**commands: str) -> ServerOperations:
+    return operations_from_commands(commands, lambda _: ADDRESS)
 
 
 def test_what_stands_for_a_broker_is_filled_in_for_a_shell(tmp_path: Path) -> None:
@@ -60,16 +64,21 @@ def test_who_leads_a_mirror_is_tried_where_there_are_two_and_a_hand() -> None:
         _hands(stop_worker="true", start_worker="true"),
         MirrorWorkers(("10.0.0.1", "10.0.0.2"), leader),
     )
-    assert mirror_leader.why_not(two, hands, "killed") == ""
-    assert mirror_leader.why_not(two, hands, "paused") == "needs --pause-worker and --resume-worker"
-    assert "it takes two" in mirror_leader.why_not(
+    assert leaders.why_leader_unavailable(two, hands, "killed") == ""
+    assert (
+        leaders.why_leader_unavailable(two, hands, "paused")
+        == "needs --pause-worker and --resume-worker"
+    )
+    assert "it takes two" in leaders.why_leader_unavailable(
         MirrorWorkers(("10.0.0.1",), leader), hands, "killed"
     )
-    assert "could not be told" in mirror_leader.why_not(MirrorWorkers(two.hosts), hands, "killed")
+    assert "could not be told" in leaders.why_leader_unavailable(
+        MirrorWorkers(two.hosts), hands, "killed"
+    )
     there = two._replace(leader=MirrorLeader("a", "127.0.0.1:8783"))
     assert (
         "127.0.0.1:8783, where workers on other hosts look for it in vain"
-        in mirror_leader.why_not(there, hands, "killed")
+        in leaders.why_leader_unavailable(there, hands, "killed")
     )
 
 
@@ -83,7 +92,7 @@ def test_a_command_that_fails_is_named() -> None:
 def test_a_command_that_does_not_return_is_ended_with_all_that_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_evaluate.hands.COMMAND_SECONDS", 0.5)
+    monkeypatch.setattr("hourmark_evaluate.execution.server_operations.COMMAND_SECONDS", 0.5)
     hands = _hands(
         stop_mirror=f"sh -c 'echo $$ > {tmp_path}/pid; sleep 60; true'; true", start_mirror="true"
     )
@@ -143,10 +152,13 @@ def test_half_of_a_pair_is_refused(lone: str) -> None:
 
 def test_what_is_missing_is_named_by_its_options() -> None:
     assert (
-        missing(Hands(), "stop_broker", "start_broker") == "needs --stop-broker and --start-broker"
+        describe_missing_operations(ServerOperations(), "stop_broker", "start_broker")
+        == "needs --stop-broker and --start-broker"
     )
     assert (
-        missing(_hands(stop_broker="true", start_broker="true"), "stop_broker", "start_broker")
+        describe_missing_operations(
+            _hands(stop_broker="true", start_broker="true"), "stop_broker", "start_broker"
+        )
         == ""
     )
     with pytest.raises(UsageError, match="--wipe-broker is run between"):

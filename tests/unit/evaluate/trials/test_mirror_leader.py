@@ -11,14 +11,15 @@ import pytest
 from tests.support.clock import FakeClock
 
 from hourmark.kafka.mirror import NO_LEADER, MirrorLeader, MirrorWorkers
-from hourmark_evaluate import run
-from hourmark_evaluate.hands import Hands
-from hourmark_evaluate.results import Takeover, Trial
-from hourmark_evaluate.stage import NotBack
-from hourmark_evaluate.trials import copying, mirror_leader
-from hourmark_evaluate.trials.mirror_leader import TAKEN_OVER_S
-from hourmark_evaluate.verdicts import Property, Verdict, of_trial
-from hourmark_evaluate.verdicts import found as found_in
+from hourmark_evaluate import evaluation
+from hourmark_evaluate.execution import mirror_state
+from hourmark_evaluate.execution.server_operations import ServerOperations
+from hourmark_evaluate.execution.trial_run import RecoveryFailed
+from hourmark_evaluate.results import LeaderTakeover, TrialResult
+from hourmark_evaluate.trials import leaders
+from hourmark_evaluate.trials.leaders import TAKEOVER_LIMIT_S
+from hourmark_evaluate.verdicts import EvaluationVerdict, KafkaProperty, trial_verdict
+from hourmark_evaluate.verdicts import find_property_faults as found_in
 
 HOSTS = ("10.0.0.1", "10.0.0.2")
 FIRST, AGAIN, OTHER = (
@@ -34,7 +35,7 @@ class Stage:
     def __init__(self) -> None:
         self.world: Any = World()
         self.notes: list[str] = []
-        self.takeovers: list[Takeover] = []
+        self.takeovers: list[LeaderTakeover] = []
 
     def look(self) -> None:
         pass
@@ -58,7 +59,7 @@ class World:
 
     def __init__(self) -> None:
         self.stopped: list[str] = []
-        self.hands = Hands(stop_worker=self.stopped.append, start_worker=lambda _: None)
+        self.hands = ServerOperations(stop_worker=self.stopped.append, start_worker=lambda _: None)
         self.clock, self.wish = FakeClock(), self
         self.away_s = 0.0
 
@@ -70,18 +71,18 @@ class World:
         return False
 
 
-def play(monkeypatch: pytest.MonkeyPatch, *leaders: MirrorLeader) -> Stage:
+def play(monkeypatch: pytest.MonkeyPatch, *reported: MirrorLeader) -> Stage:
     """With these leaders, one each time that it is asked, the last for ever."""
 
     def told() -> Iterator[MirrorWorkers]:
-        for leader in leaders:
+        for leader in reported:
             yield MirrorWorkers(HOSTS, leader)
         while True:
-            yield MirrorWorkers(HOSTS, leaders[-1])
+            yield MirrorWorkers(HOSTS, reported[-1])
 
     telling, stage = told(), Stage()
-    monkeypatch.setattr(copying, "workers", lambda _: next(telling))
-    mirror_leader.play(stage)  # type: ignore[arg-type]
+    monkeypatch.setattr(mirror_state, "workers", lambda _: next(telling))
+    leaders.remove_leading_workers(stage)  # type: ignore[arg-type]
     assert stage.world.stopped == [FIRST.address]
     assert "leading worker paused was not tried" in stage.notes.pop()
     return stage
@@ -92,13 +93,13 @@ def play(monkeypatch: pytest.MonkeyPatch, *leaders: MirrorLeader) -> Stage:
 )
 def test_another_member_led(monkeypatch: pytest.MonkeyPatch, after: MirrorLeader) -> None:
     stage = play(monkeypatch, FIRST, FIRST, NO_LEADER, after)
-    assert stage.takeovers == [Takeover(how="killed", workers=2, another_led_s=2.0)]
+    assert stage.takeovers == [LeaderTakeover(how="killed", workers=2, another_led_s=2.0)]
     assert not stage.notes
 
 
 def test_nobody_led(monkeypatch: pytest.MonkeyPatch) -> None:
     assert play(monkeypatch, FIRST, NO_LEADER).takeovers == [
-        Takeover(how="killed", workers=2, another_led_s=None)
+        LeaderTakeover(how="killed", workers=2, another_led_s=None)
     ]
 
 
@@ -107,24 +108,26 @@ def test_a_command_that_takes_nobody_away_is_no_fault_of_the_mirrors(
 ) -> None:
     stage = play(monkeypatch, FIRST)
     assert not stage.takeovers
-    said = f"{TAKEN_OVER_S:.0f} s after --stop-worker the same worker led: it was not taken away"
+    said = (
+        f"{TAKEOVER_LIMIT_S:.0f} s after --stop-worker the same worker led: it was not taken away"
+    )
     assert stage.notes == [f"the mirror's leading worker killed was not tried: {said}"]
 
 
 def test_servers_that_do_not_come_back_are_a_result_and_no_more_is_tried_on_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def never(world: Any, name: str) -> Trial:
-        raise NotBack("the servers were not back within 180 s")
+    def never(world: Any, name: str) -> TrialResult:
+        raise RecoveryFailed("the servers were not back within 180 s")
 
-    monkeypatch.setattr(run, "play", never)
+    monkeypatch.setattr(evaluation, "play", never)
     world: Any = None
-    broken = run._played(world, "leaders", "")
-    assert of_trial(broken) is Verdict.BROKEN
+    broken = evaluation._played(world, "leaders", "")
+    assert trial_verdict(broken) is EvaluationVerdict.BROKEN
     ((found),) = found_in(broken)
     assert (found.property, found.faults) == (
-        Property.RECOVERS,
+        KafkaProperty.RECOVERS,
         ("the servers were not back within 180 s",),
     )
-    after = run._played(world, "producers", "leaders")
+    after = evaluation._played(world, "producers", "leaders")
     assert after.not_tried == "leaders was not brought to its end"

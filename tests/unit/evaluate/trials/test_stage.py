@@ -16,14 +16,20 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark_evaluate import run, stage
-from hourmark_evaluate.hands import Hands, each
-from hourmark_evaluate.load import Load, steady
-from hourmark_evaluate.records import Form, Plan
-from hourmark_evaluate.results import Evaluation, Trial
-from hourmark_evaluate.stage import BACK_SECONDS, GONE_SECONDS, NotBack, Stage
-from hourmark_evaluate.trials import outage, replaced
-from hourmark_evaluate.world import Wish, World
+from hourmark_evaluate import evaluation
+from hourmark_evaluate.clients.load_producer import LoadProducer, constant_rate
+from hourmark_evaluate.execution import broker_outage, trial_run
+from hourmark_evaluate.execution.environment import EvaluationOptions, TrialEnvironment
+from hourmark_evaluate.execution.server_operations import ServerOperations, call_for_each_broker
+from hourmark_evaluate.execution.trial_run import (
+    EFFECT_SECONDS,
+    RECOVERY_SECONDS,
+    RecoveryFailed,
+    TrialRun,
+)
+from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
+from hourmark_evaluate.results import Evaluation, TrialResult
+from hourmark_evaluate.trials import brokers_replaced
 
 
 class Servers:
@@ -63,7 +69,7 @@ class FakeLoad:
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock, self.fatal, self.refused, self.sent = clock, "", "", 10
-        self.plan = Plan(("t",), (1,), 3)
+        self.plan = RecordPlacement(("t",), (1,), 3)
         self.flags = np.ones(10, dtype=np.bool_)
 
     @property
@@ -86,58 +92,62 @@ def servers() -> Servers:
 
 
 @pytest.fixture
-def staged(servers: Servers) -> Stage:
+def staged(servers: Servers) -> TrialRun:
     clock = FakeClock()
-    hands = Hands(
+    hands = ServerOperations(
         stop_broker=servers.stop, start_broker=servers.start, wipe_broker=servers.wiped.append
     )
     edge: Any = servers
     load: Any = FakeLoad(clock)
-    world = World(
+    world = TrialEnvironment(
         edge=edge,
         central=None,
         alias="edge",
         hands=hands,
-        wish=Wish(seconds=60.0),
-        form=Form(b"12345678", 64),
+        wish=EvaluationOptions(seconds=60.0),
+        form=RecordFormat(b"12345678", 64),
         run="r",
         clock=clock,
         say=lambda _: None,
     )
-    return Stage(world, "producers", "brokers come and go", load, None)
+    return TrialRun(world, "producers", "brokers come and go", load, None)
 
 
 def test_a_broker_that_is_taken_away_and_comes_back_was_tried(
-    staged: Stage, servers: Servers
+    staged: TrialRun, servers: Servers
 ) -> None:
-    assert outage.away(staged, [1, 2], "brokers 1 and 2 away", wiped=True)
+    assert broker_outage.stop_brokers_for_a_while(
+        staged, [1, 2], "brokers 1 and 2 away", wiped=True
+    )
     assert all(servers.up.values()) and servers.wiped == [1, 2]
     assert [done.what for done in staged._done] == ["brokers 1 and 2 away"]
     assert not staged._why_not(acknowledged=True)
 
 
 def test_a_command_that_takes_nobody_away_is_no_disturbance(
-    staged: Stage, servers: Servers
+    staged: TrialRun, servers: Servers
 ) -> None:
     servers.deaf = {1}
-    assert not outage.away(staged, [1, 2], "brokers 1 and 2 away", wiped=True)
+    assert not broker_outage.stop_brokers_for_a_while(
+        staged, [1, 2], "brokers 1 and 2 away", wiped=True
+    )
     assert not servers.wiped, "a disk that may be in use is left alone"
     assert all(servers.up.values()) and not staged._done
-    said = f"brokers 1 and 2 away was not tried: not all were away {GONE_SECONDS:.0f} s after it"
+    said = f"brokers 1 and 2 away was not tried: not all were away {EFFECT_SECONDS:.0f} s after it"
     trial = staged.conclude()
     assert not trial.tried and trial.not_tried == said
 
 
 def test_a_broker_that_comes_back_by_itself_keeps_its_disk(
-    staged: Stage, servers: Servers, monkeypatch: pytest.MonkeyPatch
+    staged: TrialRun, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged, "pause", lambda _: servers.start(1))
-    assert outage.away(staged, [1], "broker 1 killed", wiped=True)
+    assert broker_outage.stop_brokers_for_a_while(staged, [1], "broker 1 killed", wiped=True)
     assert not servers.wiped
     assert staged.notes == ["broker 1 killed: back by itself, before it was started again"]
 
 
-def test_a_command_that_fails_leaves_nobody_away(staged: Stage, servers: Servers) -> None:
+def test_a_command_that_fails_leaves_nobody_away(staged: TrialRun, servers: Servers) -> None:
     def refuse(broker: int) -> None:
         servers.stop(broker)
         raise Unavailable("the command `stop` failed with exit code 1")
@@ -153,30 +163,31 @@ def test_a_command_that_fails_leaves_nobody_away(staged: Stage, servers: Servers
 
 
 def test_one_that_cannot_be_started_does_not_keep_the_others_down(
-    staged: Stage, servers: Servers
+    staged: TrialRun, servers: Servers
 ) -> None:
     servers.failing = {1: 2}
-    assert outage.away(staged, [1, 2, 3], "all 3 brokers away at once")
+    assert broker_outage.stop_brokers_for_a_while(staged, [1, 2, 3], "all 3 brokers away at once")
     assert all(servers.up.values())
     servers.failing, servers.up = {1: 1}, dict.fromkeys(servers.up, False)
     with pytest.raises(Unavailable, match="`start 1` failed"):
-        each(servers.start, [1, 2, 3])
+        call_for_each_broker(servers.start, [1, 2, 3])
     assert servers.up == {1: False, 2: True, 3: True}
 
 
 def test_servers_that_cannot_be_started_are_told_with_the_reason(
-    staged: Stage, servers: Servers
+    staged: TrialRun, servers: Servers
 ) -> None:
     servers.failing = {1: 1000}
     with pytest.raises(
-        NotBack, match=rf"not back within {BACK_SECONDS:.0f} s \(the command `start 1` failed"
+        RecoveryFailed,
+        match=rf"not back within {RECOVERY_SECONDS:.0f} s \(the command `start 1` failed",
     ):
-        outage.away(staged, [1], "broker 1 away")
+        broker_outage.stop_brokers_for_a_while(staged, [1], "broker 1 away")
 
 
 @pytest.mark.parametrize("where", ["away", "starting"])
 def test_ctrl_c_leaves_no_broker_away(
-    staged: Stage, servers: Servers, monkeypatch: pytest.MonkeyPatch, where: str
+    staged: TrialRun, servers: Servers, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -199,22 +210,24 @@ def test_ctrl_c_leaves_no_broker_away(
 
 
 def test_no_broker_is_taken_while_anybodys_partitions_are_behind(
-    staged: Stage, servers: Servers
+    staged: TrialRun, servers: Servers
 ) -> None:
     servers.behind = 4
-    assert not outage.away(staged, [1], "broker 1 away")
+    assert not broker_outage.stop_brokers_for_a_while(staged, [1], "broker 1 away")
     assert (
         "broker 1 away was not tried: partitions of the edge are not fully in sync"
         in staged._why_not(acknowledged=True)
     )
 
 
-def test_no_disk_is_emptied_that_may_hold_the_only_copy(staged: Stage, servers: Servers) -> None:
+def test_no_disk_is_emptied_that_may_hold_the_only_copy(staged: TrialRun, servers: Servers) -> None:
     servers.alone = 2
-    assert "2 partitions of the edge have one copy" in replaced.why_not(staged.world)
+    assert "2 partitions of the edge have one copy" in brokers_replaced.why_unavailable(
+        staged.world
+    )
 
 
-def test_a_client_without_rights_is_no_verdict_on_kafka(staged: Stage) -> None:
+def test_a_client_without_rights_is_no_verdict_on_kafka(staged: TrialRun) -> None:
     load: Any = staged.load
     load.flags, load.refused = np.zeros(10, dtype=np.bool_), "Broker: Topic authorization failed"
     assert (
@@ -223,22 +236,22 @@ def test_a_client_without_rights_is_no_verdict_on_kafka(staged: Stage) -> None:
 
 
 def test_what_cannot_be_read_after_an_outage_is_broken_off(
-    staged: Stage, monkeypatch: pytest.MonkeyPatch
+    staged: TrialRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
         raise Unavailable("the edge cluster does not answer")
 
-    monkeypatch.setattr(stage, "read_all", away)
+    monkeypatch.setattr(trial_run, "read_all", away)
     with pytest.raises(
-        NotBack, match="what was sent could not be read: the edge cluster does not answer"
+        RecoveryFailed, match="what was sent could not be read: the edge cluster does not answer"
     ):
         staged.conclude()
 
 
 def test_a_trial_that_is_hindered_costs_no_other_its_result(
-    staged: Stage, monkeypatch: pytest.MonkeyPatch
+    staged: TrialRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def play(world: World, name: str) -> Trial:
+    def play(world: TrialEnvironment, name: str) -> TrialResult:
         if name == "backlog":
             raise Unavailable(
                 "the consumer group could not read: Broker: Group authorization failed"
@@ -246,9 +259,9 @@ def test_a_trial_that_is_hindered_costs_no_other_its_result(
         return GOOD_TRIAL
 
     kept: list[Evaluation] = []
-    monkeypatch.setattr(run, "play", play)
-    monkeypatch.setattr(run, "_left", lambda *_: [])
-    result = run.evaluate(
+    monkeypatch.setattr(evaluation, "play", play)
+    monkeypatch.setattr(evaluation, "_left", lambda *_: [])
+    result = evaluation.evaluate(
         staged.world, ["load", "backlog", "producers"], "here", "hourmark evaluate", kept.append
     )
     assert [trial.not_tried for trial in result.trials] == [
@@ -260,13 +273,13 @@ def test_a_trial_that_is_hindered_costs_no_other_its_result(
 
 
 def test_the_smallest_load_sends() -> None:
-    wish = Wish(rate=10)
+    wish = EvaluationOptions(rate=10)
     cluster = KafkaCluster(bootstrap="127.0.0.1:1", properties={"log_level": "0"})
-    load = Load(
+    load = LoadProducer(
         cluster,
-        Form(b"12345678", 64),
-        Plan(("t",), (1,), 1),
-        steady(wish.steady_rate),
+        RecordFormat(b"12345678", 64),
+        RecordPlacement(("t",), (1,), 1),
+        constant_rate(wish.steady_rate),
         SystemClock(),
         wish.delivery_s,
     )

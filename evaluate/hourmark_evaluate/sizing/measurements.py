@@ -1,26 +1,34 @@
-"""Coefficients of the sizing model from measurements. All functions are pure.
+"""Measurements and fitted coefficients.
+
+Coefficients of the sizing model from measurements. All functions are pure.
 
 Costs are fitted by non-negative least squares. Each measurement is weighted by the inverse of its
 measured value, so that a small load counts as much as a large one. `off_by` determines the error
 for loads to which the coefficients were not fitted.
+
+The measured coefficients of the sizing model, and the measurements behind them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from hourmark_evaluate.sizing.model import BY_BUCKET, Coefficients, Cost, Load
+from hourmark.errors import UsageError
+from hourmark_evaluate.sizing.model import BY_BUCKET, Coefficients, CpuCost, Load
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class LoadMeasurement:
     """The CPU and bytes that were measured under one load.
 
     Attributes:
@@ -42,7 +50,7 @@ class Measurement:
         return dataclasses.asdict(self)
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Measurement:
+    def of(cls, found: Mapping[str, Any]) -> LoadMeasurement:
         """Create a measurement from the dict that `as_object` returns.
 
         Raises:
@@ -52,7 +60,7 @@ class Measurement:
         return cls(**{**found, "load": Load(**found["load"])})
 
 
-def fit(measured: Sequence[Measurement]) -> Coefficients:
+def fit_coefficients(measured: Sequence[LoadMeasurement]) -> Coefficients:
     """Fit the coefficients of the sizing model to measurements.
 
     Args:
@@ -74,7 +82,7 @@ def fit(measured: Sequence[Measurement]) -> Coefficients:
     return Coefficients(costs=costs, sent=sent, topic=topic, bucket=bucket)
 
 
-def off_by(measured: Measurement, coefficients: Coefficients) -> dict[str, float]:
+def relative_errors(measured: LoadMeasurement, coefficients: Coefficients) -> dict[str, float]:
     """Return the relative error of the predicted CPU for one measurement.
 
     Returns:
@@ -86,7 +94,7 @@ def off_by(measured: Measurement, coefficients: Coefficients) -> dict[str, float
     return by_component | {"all": sum(predicted.values()) / sum(measured.cores.values()) - 1}
 
 
-def _fit_one(loads: Sequence[Load], cores: Sequence[float], *, by_bucket: bool) -> Cost:
+def _fit_one(loads: Sequence[Load], cores: Sequence[float], *, by_bucket: bool) -> CpuCost:
     weights = 1 / np.maximum(np.array(cores), 1e-6)
     rows = np.array(
         [_row(load, load.buckets_per_second if by_bucket else float(load.types)) for load in loads]
@@ -94,7 +102,7 @@ def _fit_one(loads: Sequence[Load], cores: Sequence[float], *, by_bucket: bool) 
     there, event, kb, last = map(
         float, _without_negatives(rows * weights[:, None], np.array(cores) * weights)
     )
-    return Cost(there, event, kb, **{"bucket" if by_bucket else "type": last})
+    return CpuCost(there, event, kb, **{"bucket" if by_bucket else "type": last})
 
 
 def _row(load: Load, last: float) -> list[float]:
@@ -117,3 +125,66 @@ def _without_negatives(
                 least, best = error, np.zeros(rows.shape[1])
                 best[list(chosen)] = part
     return best
+
+
+MEASURED: Final = "measured.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SizingMeasurements:
+    """Measurements of the CPU and bytes that loads need, to fit and to check the sizing model.
+
+    Attributes:
+        about: When, on which machine and for which commit they were made.
+        fitted: Measurements to which the coefficients are fitted.
+        checked: Measurements of other loads, used to determine the model's error.
+    """
+
+    about: dict[str, Any]
+    fitted: list[LoadMeasurement]
+    checked: list[LoadMeasurement]
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """Return the coefficients fitted to the measurements in `fitted`."""
+        return fit_coefficients(self.fitted)
+
+    def off(self) -> list[dict[str, float]]:
+        """Return the model's relative error for each measurement in `checked`.
+
+        Returns:
+            One dict per measurement: the relative error by component, and under "all" that of the
+            total; 0.1 means that the model predicts 10 % more CPU than measured.
+        """
+        return [relative_errors(one, self.coefficients) for one in self.checked]
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the measurements as a JSON-serializable dict, in the file format of `read`."""
+        kept = {
+            name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")
+        }
+        return {"about": self.about, **kept}
+
+
+def read_measurements(path: Path | None = None) -> SizingMeasurements:
+    """Read measurements from a file.
+
+    Args:
+        path: JSON file as written by `hourmark bench size --json`; None for the measurements that
+            are part of this package.
+
+    Raises:
+        UsageError: The file cannot be read or contains no valid measurements.
+    """
+    try:
+        text = path.read_text() if path else (resources.files(__package__) / MEASURED).read_text()
+        found = json.loads(text)
+        kept = {
+            name: [LoadMeasurement.of(one) for one in found[name]] for name in ("fitted", "checked")
+        }
+        return SizingMeasurements(about=found["about"], **kept)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path or MEASURED} holds no measurements ({error!r}); make them: hourmark "
+            "bench size --json"
+        ) from error

@@ -20,8 +20,8 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Offset, Partition, consumer_settings, librdkafka_logger
 from hourmark.kafka.committed_reader import CommittedReader, MessageRun
-from hourmark_evaluate.accounting import Floats, Readings
-from hourmark_evaluate.records import Form
+from hourmark_evaluate.accounting import Floats, ReadRecords
+from hourmark_evaluate.record_format import RecordFormat
 
 _BATCH: Final = 2_000
 _NOT_ALLOWED: Final = (
@@ -31,7 +31,7 @@ _NOT_ALLOWED: Final = (
 )
 
 
-class Known:
+class SeenNumbers:
     """A set of record numbers that were seen before.
 
     Attributes:
@@ -60,7 +60,7 @@ class Known:
         return not before
 
 
-class Follower:
+class IncrementalReader:
     """A reader that consumes topics from their beginning, up to the current end at each poll.
 
     It reads committed records only. It is not thread-safe.
@@ -78,13 +78,13 @@ class Follower:
     """
 
     def __init__(
-        self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int
+        self, cluster: Cluster, form: RecordFormat, topics: Sequence[str], partitions: int
     ) -> None:
-        self.readings = Readings()
+        self.readings = ReadRecords()
         self._offsets: dict[
             Partition, array[int]
         ] = {}  # offsets of the first reading of each record, ascending
-        self._known = Known()
+        self._known = SeenNumbers()
         self._cluster, self._form = cluster, form
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
         self.read_to: dict[Partition, Offset] = {}
@@ -145,7 +145,9 @@ class Follower:
         self._reader.close()
 
 
-def read_all(cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> Readings:
+def read_all(
+    cluster: Cluster, form: RecordFormat, topics: Sequence[str], partitions: int
+) -> ReadRecords:
     """Read all committed records of the topics and return their numbers by partition.
 
     Args:
@@ -157,12 +159,12 @@ def read_all(cluster: Cluster, form: Form, topics: Sequence[str], partitions: in
     Raises:
         Unavailable: The cluster does not answer.
     """
-    with contextlib.closing(Follower(cluster, form, topics, partitions)) as follower:
+    with contextlib.closing(IncrementalReader(cluster, form, topics, partitions)) as follower:
         follower.poll()
         return follower.readings
 
 
-class Copied:
+class FirstReadTimes:
     """The times at which records were first read from the target cluster, by record number."""
 
     def __init__(self) -> None:
@@ -205,7 +207,7 @@ class Copied:
         return seen
 
 
-class Group:
+class GroupConsumer:
     """A consumer group with one member, which reads topics from the beginning in its own thread.
 
     It reads committed records and commits its offsets automatically.
@@ -221,10 +223,12 @@ class Group:
         error: The error that stopped the consumer; "" while it is reading.
     """
 
-    def __init__(self, cluster: KafkaCluster, form: Form, topics: Sequence[str], name: str) -> None:
-        self.readings = Readings()
+    def __init__(
+        self, cluster: KafkaCluster, form: RecordFormat, topics: Sequence[str], name: str
+    ) -> None:
+        self.readings = ReadRecords()
         self.error = ""
-        self._known = Known()
+        self._known = SeenNumbers()
         self._form = form
         self._ending = threading.Event()
         settings = consumer_settings(

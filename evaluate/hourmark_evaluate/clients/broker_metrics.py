@@ -1,20 +1,26 @@
-"""Record counts from the brokers' own metrics, read through JMX.
+"""Record counts from the brokers' own metrics.
+
+Record counts from the brokers' own metrics, read through JMX.
 
 Kafka's JmxTool, part of the brokers' jars, is the JMX client.
+
+Comparison of this evaluation's record counts with the brokers' metrics. Pure functions.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hourmark.errors import Unavailable
+from hourmark_evaluate.results import MetricComparison
 
-ASK_SECONDS: Final = 60.0
+JMX_TIMEOUT_SECONDS: Final = 60.0
 _TOOL: Final = "org.apache.kafka.tools.JmxTool"
 _END: Final = re.compile(
     r"^kafka\.log:type=Log,name=LogEndOffset,topic=(?P<topic>[^,]+),partition=(?P<partition>\d+):Value=(?P<n>\d+)$"
@@ -25,7 +31,7 @@ _IN: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BrokerMetrics:
     """The metrics of one broker for the requested topics.
 
     Attributes:
@@ -38,7 +44,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Jmx:
+class JmxClient:
     """The JMX endpoints of all edge brokers.
 
     Attributes:
@@ -55,7 +61,7 @@ class Jmx:
     user: str = ""
     password: str = ""
 
-    def ask(self, topics: Sequence[str]) -> list[Told]:
+    def ask(self, topics: Sequence[str]) -> list[BrokerMetrics]:
         """Return the metrics of each broker for these topics, in the order of `addresses`.
 
         Raises:
@@ -63,7 +69,7 @@ class Jmx:
         """
         return [self._ask(address, topics) for address in self.addresses]
 
-    def _ask(self, address: str, topics: Sequence[str]) -> Told:
+    def _ask(self, address: str, topics: Sequence[str]) -> BrokerMetrics:
         names = [
             name
             for topic in topics
@@ -87,19 +93,19 @@ class Jmx:
         ]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=ASK_SECONDS
+                command, capture_output=True, text=True, check=False, timeout=JMX_TIMEOUT_SECONDS
             )
         except subprocess.TimeoutExpired as error:
             raise Unavailable(
-                f"JMX at {address} did not answer within {ASK_SECONDS:.0f} s"
+                f"JMX at {address} did not answer within {JMX_TIMEOUT_SECONDS:.0f} s"
             ) from error
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
             raise Unavailable(f"JMX at {address} did not answer: {last}")
-        return told(done.stdout)
+        return parse_jmx_output(done.stdout)
 
 
-def told(text: str) -> Told:
+def parse_jmx_output(text: str) -> BrokerMetrics:
     """Parse the output of Kafka's JmxTool for one broker.
 
     Args:
@@ -115,4 +121,54 @@ def told(text: str) -> Told:
             ends[match["topic"], int(match["partition"])] = int(match["n"])
         elif match := _IN.match(line):
             came[match["topic"]] = int(match["n"])
-    return Told(came, ends)
+    return BrokerMetrics(came, ends)
+
+
+def compare_with_metrics(
+    read: Mapping[tuple[str, int], int],
+    told: Sequence[BrokerMetrics],
+    replication: int,
+    *,
+    undisturbed: bool,
+) -> tuple[MetricComparison, ...]:
+    """Compare record counts of a consumer with the metrics of the brokers.
+
+    Log end offsets are always compared. Counts of incoming records restart at 0 with the broker, so
+    they are compared only if `undisturbed`. The topics must be new and written without
+    transactions, so that each offset is one record.
+
+    Args:
+        read: Records that a consumer read, by (topic, partition).
+        told: The metrics of every broker of the cluster.
+        replication: Replication factor of the topics.
+        undisturbed: Whether no broker was restarted since the topics were created.
+
+    Returns:
+        Total records by log end offset, number of replicas with the expected log end offset and, if
+        `undisturbed`, total records by incoming count.
+    """
+    ends = [(at, broker.log_ends[at]) for broker in told for at in read if at in broker.log_ends]
+    highest: dict[tuple[str, int], int] = {}
+    for at, end in ends:
+        highest[at] = max(end, highest.get(at, 0))
+    found = [
+        MetricComparison(
+            what="records, by log ends", ours=sum(read.values()), brokers=sum(highest.values())
+        ),
+        MetricComparison(
+            what="replicas whose log ends where we read to the end",
+            ours=replication * len(read),
+            brokers=sum(end == read[at] for at, end in ends),
+        ),
+    ]
+    if undisturbed:
+        by_topic: Counter[str] = Counter()
+        for (topic, _), count in read.items():
+            by_topic[topic] += count
+        came = sum(broker.messages_in.get(topic, 0) for broker in told for topic in by_topic)
+        found.append(
+            MetricComparison(
+                what="records, by MessagesInPerSec", ours=sum(by_topic.values()), brokers=came
+            )
+        )
+    return tuple(found)

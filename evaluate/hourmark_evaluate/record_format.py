@@ -22,7 +22,7 @@ _FILLER: Final = b'{"page":"/start","milliseconds":31,"user":"u-0001","agent":"e
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RecordFormat:
     """The format of the records of one run.
 
     Attributes:
@@ -62,7 +62,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecordPlacement:
     """The assignment of record numbers to topics and partitions, in rounds.
 
     A round has `sum(shares)` consecutive numbers. In each round, every topic receives as many

@@ -21,21 +21,21 @@ from hourmark.clock import Clock
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import client_settings, librdkafka_logger
 from hourmark_evaluate.accounting import Flags, Floats
-from hourmark_evaluate.records import Form, Plan
+from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
 
 TICK_S: Final = 0.01
-LATE_S: Final = 0.2
-UNDER_WAY_MAX: Final = 400_000  # limit on unacknowledged records, like the delivery service's
+MAX_DELAY_S: Final = 0.2
+IN_FLIGHT_MAX: Final = 400_000  # limit on unacknowledged records, like the delivery service's
 
 Rate = Callable[[float], float]  # seconds since the load started -> events per second
 
 
-def steady(rate: float) -> Rate:
+def constant_rate(rate: float) -> Rate:
     """Return a function that gives the same rate, in events per second, at any time."""
     return lambda _: rate
 
 
-class Load:
+class LoadProducer:
     """A Kafka producer that sends numbered records at a given rate from its own thread.
 
     `sent`, `acknowledged`, `now_s` and `through` may be read from another thread at any time;
@@ -60,8 +60,8 @@ class Load:
     def __init__(
         self,
         cluster: KafkaCluster,
-        form: Form,
-        plan: Plan,
+        form: RecordFormat,
+        plan: RecordPlacement,
         rate: Rate,
         clock: Clock,
         delivery_s: float,
@@ -150,7 +150,7 @@ class Load:
             rate = self._rate(now_s)
             # Records missed for longer than LATE_S are not sent later. A slow load always keeps one
             # record due.
-            owed = min(owed + (now_s - before_s) * rate, max(1.0, rate * LATE_S))
+            owed = min(owed + (now_s - before_s) * rate, max(1.0, rate * MAX_DELAY_S))
             before_s = now_s
             while owed >= 1.0 and self._producer_takes():
                 self._send(now_s)
@@ -163,7 +163,7 @@ class Load:
         self._producer.flush(1.0)
 
     def _producer_takes(self) -> bool:
-        return len(self._producer) < UNDER_WAY_MAX
+        return len(self._producer) < IN_FLIGHT_MAX
 
     def _send(self, now_s: float) -> None:
         number = self.sent

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark_evaluate.results import Claims, Comparison, Cost, Evaluation, Takeover, Trial
-from hourmark_evaluate.verdicts import Property, PropertyVerdict, of_trial, verdicts
+from hourmark_evaluate.results import (
+    CpuUsage,
+    Evaluation,
+    LeaderTakeover,
+    MetricComparison,
+    PositionClaims,
+    TrialResult,
+)
+from hourmark_evaluate.verdicts import (
+    KafkaProperty,
+    PropertyVerdict,
+    property_verdicts,
+    trial_verdict,
+)
 
 Row = tuple[str, ...]
 
 NOTHING: Final = "-"
 _RECORDS: Final = "acknowledged records, at each place"
 _LOOKED: Final = {
-    Property.RECOVERS: "disturbances",
-    Property.CATCHES_UP: "backlogs",
-    Property.NO_FALSE_CLAIM: "times it was asked",
-    Property.ANOTHER_LEADS: "leading workers taken away",
-    Property.METRICS_AGREE: "comparisons",
+    KafkaProperty.RECOVERS: "disturbances",
+    KafkaProperty.CATCHES_UP: "backlogs",
+    KafkaProperty.NO_FALSE_CLAIM: "times it was asked",
+    KafkaProperty.ANOTHER_LEADS: "leading workers taken away",
+    KafkaProperty.METRICS_AGREE: "comparisons",
 }
 PROPERTIES: Final = ("property", "verdict", "trials", "looked at")
 TRIALS: Final = (
@@ -41,12 +53,12 @@ COSTS: Final = (
 )
 
 
-def seconds(value: float | None) -> str:
+def format_seconds(value: float | None) -> str:
     """Return a duration with one decimal and its unit, such as "1.5 s"; "never" for None."""
     return "never" if value is None else f"{value:,.1f} s"
 
 
-def setting(evaluation: Evaluation) -> str:
+def describe_setting(evaluation: Evaluation) -> str:
     """Return one paragraph that describes the clusters, the load and the machine of a run."""
     e = evaluation
     central = f", a central cluster of {e.central_brokers}" if e.central_brokers else ""
@@ -68,7 +80,7 @@ def property_rows(evaluation: Evaluation) -> list[Row]:
         Rows with the property, its verdict, the number of trials that observed it, and the number
         of observations ("-" if there are none) followed by any faults.
     """
-    return [_property_row(one) for one in verdicts(evaluation)]
+    return [_property_row(one) for one in property_verdicts(evaluation)]
 
 
 def trial_rows(evaluation: Evaluation) -> list[Row]:
@@ -93,9 +105,9 @@ def disturbance_rows(evaluation: Evaluation) -> list[Row]:
         (
             t.name,
             d.what,
-            seconds(d.healed_s - d.began_s),
-            seconds(d.longest_wait_s),
-            seconds(d.recovered_s),
+            format_seconds(d.healed_s - d.began_s),
+            format_seconds(d.longest_wait_s),
+            format_seconds(d.recovered_s),
         )
         for t in evaluation.trials
         for d in t.disturbances
@@ -129,12 +141,12 @@ def remarks(evaluation: Evaluation) -> list[str]:
             found.append(f"{trial.name}: not brought to its end; {trial.broken_off}")
             continue
         found += [f"{trial.name}: {note}" for note in trial.notes]
-        found += [f"{trial.name}: {took_over(takeover)}" for takeover in trial.takeovers]
+        found += [f"{trial.name}: {describe_takeover(takeover)}" for takeover in trial.takeovers]
         if (backlog := trial.backlog) is not None:
             found.append(
                 f"{trial.name}: {backlog.records:,} records had piled up in "
-                f"{seconds(backlog.piled_s)}; they were caught up in "
-                f"{seconds(backlog.caught_up_s)}, at {backlog.read_per_s:,.0f} a second, while "
+                f"{format_seconds(backlog.piled_s)}; they were caught up in "
+                f"{format_seconds(backlog.caught_up_s)}, at {backlog.read_per_s:,.0f} a second, while "
                 "the load went on"
             )
         if (claims := trial.claims) is not None:
@@ -148,21 +160,23 @@ def remarks(evaluation: Evaluation) -> list[str]:
     return found
 
 
-def _early(claims: Claims) -> str:
+def _early(claims: PositionClaims) -> str:
     if claims.early_max is None:
         return ""
-    before = f" up to {seconds(claims.early_s)}" if claims.early_max else ""
+    before = f" up to {format_seconds(claims.early_s)}" if claims.early_max else ""
     return f"{claims.early_max:,} were claimed{before} before readers were given them, "
 
 
-def took_over(takeover: Takeover) -> str:
+def describe_takeover(takeover: LeaderTakeover) -> str:
     """Return a sentence on whether another worker took over from a mirror's leader."""
     led_s = takeover.another_led_s
-    then = "nobody else led in time" if led_s is None else f"another led {seconds(led_s)} later"
+    then = (
+        "nobody else led in time" if led_s is None else f"another led {format_seconds(led_s)} later"
+    )
     return f"of {takeover.workers} workers the leading one was {takeover.how}: {then}"
 
 
-def _compared(comparisons: tuple[Comparison, ...]) -> str:
+def _compared(comparisons: tuple[MetricComparison, ...]) -> str:
     each = (f"{c.what} {c.brokers:,} of {c.ours:,}" for c in comparisons)
     return f"the brokers' own metrics (JMX) beside what was counted: {'; '.join(each)}"
 
@@ -172,10 +186,10 @@ def _property_row(one: PropertyVerdict) -> Row:
     return str(one.property), str(one.verdict), str(one.trials), "; ".join((looked, *one.faults))
 
 
-def _trial_row(trial: Trial) -> Row:
+def _trial_row(trial: TrialResult) -> Row:
     name = f"{trial.name}: {trial.title}"
     if not trial.tried or trial.broken_off:
-        return name, str(of_trial(trial)), *(NOTHING,) * (len(TRIALS) - 2)
+        return name, str(trial_verdict(trial)), *(NOTHING,) * (len(TRIALS) - 2)
     waits = [d.longest_wait_s for d in trial.disturbances]
     recoveries = [d.recovered_s for d in trial.disturbances]
     slowest = (
@@ -183,19 +197,19 @@ def _trial_row(trial: Trial) -> Row:
     )
     return (
         name,
-        str(of_trial(trial)),
+        str(trial_verdict(trial)),
         f"{trial.counts[0].acknowledged:,}",
         *(
             f"{sum(getattr(counts, which) for counts in trial.counts):,}"
             for which in ("lost", "doubled", "phantom")
         ),
         str(len(trial.disturbances)),
-        seconds(max(waits)) if waits else NOTHING,
-        seconds(slowest) if waits else NOTHING,
+        format_seconds(max(waits)) if waits else NOTHING,
+        format_seconds(slowest) if waits else NOTHING,
     )
 
 
-def _cost_row(name: str, cost: Cost) -> Row:
+def _cost_row(name: str, cost: CpuUsage) -> Row:
     of_brokers = (
         "not known"
         if cost.broker_cpu_s is None

@@ -19,16 +19,16 @@ from confluent_kafka import KafkaException
 
 from hourmark.clock import Clock
 from hourmark.errors import HourmarkError, Unavailable, UsageError
-from hourmark_evaluate import local
-from hourmark_evaluate.brokers import Brokers
-from hourmark_evaluate.hands import Hands
-from hourmark_evaluate.jmx import Jmx
-from hourmark_evaluate.records import RUN_BYTES, Form
-from hourmark_evaluate.results import Evaluation, Trial
-from hourmark_evaluate.stage import NotBack
-from hourmark_evaluate.trials import TRIALS, play
-from hourmark_evaluate.verdicts import of_trial
-from hourmark_evaluate.world import Wish, World
+from hourmark_evaluate.clients.broker_metrics import JmxClient
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.execution import local_stack
+from hourmark_evaluate.execution.environment import EvaluationOptions, TrialEnvironment
+from hourmark_evaluate.execution.server_operations import ServerOperations
+from hourmark_evaluate.execution.trial_run import RecoveryFailed
+from hourmark_evaluate.record_format import RUN_BYTES, RecordFormat
+from hourmark_evaluate.results import Evaluation, TrialResult
+from hourmark_evaluate.trials import TRIALS, run_trial_by_name
+from hourmark_evaluate.verdicts import trial_verdict
 from hourmark_infra.jars.cache import Say
 from hourmark_infra.locks import one_at_a_time
 from hourmark_infra.stack import Stack
@@ -45,13 +45,13 @@ SWEEP_SECONDS: Final = (
 )
 
 
-def new_run() -> str:
+def new_run_id() -> str:
     """Return a random identifier of 8 hexadecimal digits for the topic names of one run."""
     return secrets.token_hex(4)
 
 
 def evaluate(
-    world: World,
+    world: TrialEnvironment,
     names: Sequence[str],
     where: str,
     command: str,
@@ -115,7 +115,7 @@ def evaluate(
     return so_far
 
 
-def _played(world: World, name: str, broken_off: str) -> Trial:
+def _played(world: TrialEnvironment, name: str, broken_off: str) -> TrialResult:
     """Return the result of one trial, with the reason if it failed or was not tried.
 
     Args:
@@ -126,19 +126,23 @@ def _played(world: World, name: str, broken_off: str) -> Trial:
     """
     title = TRIALS[name].title
     if broken_off:
-        return Trial(name=name, title=title, not_tried=f"{broken_off} was not brought to its end")
+        return TrialResult(
+            name=name, title=title, not_tried=f"{broken_off} was not brought to its end"
+        )
     # Other errors, such as a missing permission of the client, show nothing about Kafka and do not
     # end the run.
     try:
-        return play(world, name)
-    except NotBack as error:
-        return Trial(name=name, title=title, broken_off=str(error))
+        return run_trial_by_name(world, name)
+    except RecoveryFailed as error:
+        return TrialResult(name=name, title=title, broken_off=str(error))
     except HourmarkError as error:
-        return Trial(name=name, title=title, not_tried=str(error))
+        return TrialResult(name=name, title=title, not_tried=str(error))
 
 
 @contextlib.contextmanager
-def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[World]:
+def local_environment(
+    home: Path, wish: EvaluationOptions, clock: Clock, say: Say
+) -> Iterator[TrialEnvironment]:
     """Start a new local stack and yield its clusters; stop the stack on exit.
 
     The stack has three edge brokers, three central brokers and, if MirrorMaker 2 is installed, two
@@ -167,13 +171,15 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
         say(f"starting three edge brokers, three central ones and {copier}")
         stack = Stack.load_or_make(home, mirror=mirror, spread=True, workers=2, jmx=True, say=say)
         try:
-            stack.up(local.servers(stack))
-            yield world_of(stack, wish, clock, say)
+            stack.up(local_stack.required_servers(stack))
+            yield stack_environment(stack, wish, clock, say)
         finally:
             stack.down()
 
 
-def world_of(stack: Stack, wish: Wish, clock: Clock, say: Callable[[str], None]) -> World:
+def stack_environment(
+    stack: Stack, wish: EvaluationOptions, clock: Clock, say: Callable[[str], None]
+) -> TrialEnvironment:
     """Return the brokers and the mirror of a running local stack as the environment for trials.
 
     Brokers' metrics are available only if the stack was created with JMX.
@@ -187,44 +193,46 @@ def world_of(stack: Stack, wish: Wish, clock: Clock, say: Callable[[str], None])
     Raises:
         Unavailable: A cluster does not answer.
     """
-    edge = Brokers("edge", stack.layout.bootstrap("edge"), {})
+    edge = EvaluatedCluster("edge", stack.layout.bootstrap("edge"), {})
     central = (
-        Brokers("central", stack.layout.bootstrap("central"), {}) if stack.clusters > 1 else None
+        EvaluatedCluster("central", stack.layout.bootstrap("central"), {})
+        if stack.clusters > 1
+        else None
     )
     addresses = tuple(stack.layout.address(f"{name}-{JMX}") for name in stack.brokers)
     programs = stack.programs
-    jmx = Jmx(
+    jmx = JmxClient(
         addresses=addresses,
         java=lambda: programs.java,
         jars=lambda: programs.kafka,
         user=ROLE,
         password=PASSWORD,
     )
-    return World(
+    return TrialEnvironment(
         edge=edge,
         central=central,
         alias="edge",
-        hands=local.hands(stack, central),
+        hands=local_stack.local_operations(stack, central),
         wish=wish,
-        form=new_form(wish),
-        run=new_run(),
+        form=new_record_format(wish),
+        run=new_run_id(),
         clock=clock,
         say=say,
         jmx=jmx if stack.jmx else None,
-        broker_cpu=lambda: local.cpu_seconds(stack),
+        broker_cpu=lambda: local_stack.read_broker_cpu_seconds(stack),
     )
 
 
-def users_world(
-    edge: Brokers,
-    central: Brokers | None,
+def user_environment(
+    edge: EvaluatedCluster,
+    central: EvaluatedCluster | None,
     alias: str,
-    hands: Hands,
-    jmx: Jmx | None,
-    wish: Wish,
+    hands: ServerOperations,
+    jmx: JmxClient | None,
+    wish: EvaluationOptions,
     clock: Clock,
     say: Say,
-) -> World:
+) -> TrialEnvironment:
     """Return the user's clusters as the environment for trials, with a new run identifier.
 
     Args:
@@ -237,27 +245,27 @@ def users_world(
         clock: Source of time.
         say: Function that is called with each line of progress.
     """
-    return World(
+    return TrialEnvironment(
         edge=edge,
         central=central,
         alias=alias,
         hands=hands,
         wish=wish,
-        form=new_form(wish),
-        run=new_run(),
+        form=new_record_format(wish),
+        run=new_run_id(),
         clock=clock,
         say=say,
         jmx=jmx,
     )
 
 
-def new_form(wish: Wish) -> Form:
+def new_record_format(wish: EvaluationOptions) -> RecordFormat:
     """Return a record format with a random run identifier, which no other run uses."""
-    return Form(secrets.token_bytes(RUN_BYTES), wish.event_bytes)
+    return RecordFormat(secrets.token_bytes(RUN_BYTES), wish.event_bytes)
 
 
 @contextlib.contextmanager
-def _swept(world: World) -> Iterator[None]:
+def _swept(world: TrialEnvironment) -> Iterator[None]:
     """Delete all topics of this run on exit, including those that the mirror creates again."""
     try:
         yield
@@ -270,7 +278,7 @@ def _swept(world: World) -> Iterator[None]:
                 break
 
 
-def _left(world: World, waited_s: float) -> list[str]:
+def _left(world: TrialEnvironment, waited_s: float) -> list[str]:
     """Return descriptions of topics that remain or may appear again; empty when done."""
     failed = [
         name
@@ -282,7 +290,7 @@ def _left(world: World, waited_s: float) -> list[str]:
     return failed or again
 
 
-def _sweep(brokers: Brokers, run: str) -> list[str]:
+def _sweep(brokers: EvaluatedCluster, run: str) -> list[str]:
     """Delete the topics of this run, and return a description of what could not be deleted."""
     try:
         names = [name for name in brokers.cluster.names() if f"{run}-" in name]
@@ -292,7 +300,7 @@ def _sweep(brokers: Brokers, run: str) -> list[str]:
     return []
 
 
-def _line(trial: Trial) -> str:
+def _line(trial: TrialResult) -> str:
     if trial.not_tried:
         return f"not tried: {trial.not_tried}"
     if trial.broken_off:
@@ -313,12 +321,12 @@ def _line(trial: Trial) -> str:
         after = ", and not all went on by themselves"
     acknowledged = trial.counts[0].acknowledged
     return (
-        f"{of_trial(trial)}; {acknowledged:,} acknowledged, {lost:,} lost, {doubled:,} "
+        f"{trial_verdict(trial)}; {acknowledged:,} acknowledged, {lost:,} lost, {doubled:,} "
         f"doubled{after}"
     )
 
 
-def checked_names(names: Sequence[str]) -> Sequence[str]:
+def select_trials(names: Sequence[str]) -> Sequence[str]:
     """Return the selected trial names in the order of execution; all of them if `names` is empty.
 
     Unknown names are ignored.
@@ -326,7 +334,7 @@ def checked_names(names: Sequence[str]) -> Sequence[str]:
     return [name for name in TRIALS if not names or name in names]
 
 
-def reachable(name: str, bootstrap: str, properties: dict[str, str]) -> Brokers:
+def connect_to_cluster(name: str, bootstrap: str, properties: dict[str, str]) -> EvaluatedCluster:
     """Connect to a cluster and return it.
 
     Args:
@@ -339,7 +347,7 @@ def reachable(name: str, bootstrap: str, properties: dict[str, str]) -> Brokers:
         Unavailable: The cluster does not answer.
     """
     try:
-        return Brokers(name, bootstrap, properties)
+        return EvaluatedCluster(name, bootstrap, properties)
     except KafkaException as error:
         told = error.args[0].str()
         raise UsageError(

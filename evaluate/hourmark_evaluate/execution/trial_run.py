@@ -16,28 +16,28 @@ from typing import Final, Literal
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka.topic_names import central_topic
 from hourmark_evaluate import accounting
-from hourmark_evaluate.brokers import Brokers
-from hourmark_evaluate.comparison import comparisons
-from hourmark_evaluate.load import Load, Rate
-from hourmark_evaluate.mirror_watch import MirrorWatch
-from hourmark_evaluate.reading import Group, read_all
-from hourmark_evaluate.records import Plan
+from hourmark_evaluate.clients.broker_metrics import compare_with_metrics
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.clients.load_producer import LoadProducer, Rate
+from hourmark_evaluate.clients.mirror_observer import MirroredLoadObserver
+from hourmark_evaluate.clients.readers import GroupConsumer, read_all
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.record_format import RecordPlacement
 from hourmark_evaluate.results import (
-    Backlog,
-    Comparison,
-    Cost,
-    Counts,
+    BacklogResult,
+    CpuUsage,
     Disturbance,
-    Takeover,
-    Trial,
+    LeaderTakeover,
+    MetricComparison,
+    RecordCounts,
+    TrialResult,
 )
-from hourmark_evaluate.world import World
 
 # Time limit for a server to become unavailable. A group notices a killed member after ten seconds.
-GONE_SECONDS: Final = 30.0
-BACK_SECONDS: Final = 180.0  # time limit for servers to recover; 15 s are usual
-AGAIN_S: Final = 15.0  # a broker that found no controller in time exits, so it is started again
-STILL_SECONDS: Final = (
+EFFECT_SECONDS: Final = 30.0
+RECOVERY_SECONDS: Final = 180.0  # time limit for servers to recover; 15 s are usual
+RETRY_S: Final = 15.0  # a broker that found no controller in time exits, so it is started again
+NO_PROGRESS_SECONDS: Final = (
     120.0  # a mirror or consumer without progress for this long will not reach the end
 )
 
@@ -45,7 +45,7 @@ Victim = Literal["producer", "mirror"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _CompletedFault:
     what: str
     victim: Victim
     began_s: float
@@ -53,11 +53,11 @@ class _Done:
     gave_up_s: float
 
 
-class NotBack(Unavailable):
+class RecoveryFailed(Unavailable):
     """The error that servers did not recover, or that sent records cannot be read back."""
 
 
-class Stage:
+class TrialRun:
     """One running trial: its load, its disturbances, and what was observed so far.
 
     Create it with `on_stage`, which starts the load and cleans up at the end.
@@ -73,15 +73,20 @@ class Stage:
     """
 
     def __init__(
-        self, world: World, name: str, title: str, load: Load, watch: MirrorWatch | None
+        self,
+        world: TrialEnvironment,
+        name: str,
+        title: str,
+        load: LoadProducer,
+        watch: MirroredLoadObserver | None,
     ) -> None:
         self.world, self.load, self.watch = world, load, watch
         self.notes: list[str] = []
-        self.takeovers: list[Takeover] = []
-        self.group: Group | None = None
-        self.backlog: Backlog | None = None
+        self.takeovers: list[LeaderTakeover] = []
+        self.group: GroupConsumer | None = None
+        self.backlog: BacklogResult | None = None
         self._name, self._title = name, title
-        self._done: list[_Done] = []
+        self._done: list[_CompletedFault] = []
         self._in_vain: list[str] = []  # disturbances that were not tried, with reasons
         self._metered_from: tuple[float, float, dict[int, float] | None] | None = None
 
@@ -137,18 +142,18 @@ class Stage:
         began_s, hindered = self.load.now_s, ""
         try:
             hurt()
-            if self.world.wait(gone, GONE_SECONDS, self.look):
+            if self.world.wait(gone, EFFECT_SECONDS, self.look):
                 self.pause(away_s)
                 if gone():
                     last()
                 else:
                     self.notes.append(f"{what}: back by itself, before it was started again")
             else:
-                hindered = f"not all were away {GONE_SECONDS:.0f} s after it"
+                hindered = f"not all were away {EFFECT_SECONDS:.0f} s after it"
         except HourmarkError as error:
             hindered = str(error)
         except BaseException:  # including Ctrl-C: no server stays down
-            undone(heal)
+            try_to_undo(heal)
             raise
         self._bring_back(what, heal, back)
         if hindered:
@@ -162,7 +167,7 @@ class Stage:
             return self.load.through(healed_s) or bool(self.load.fatal)
 
         self.world.wait(over, self.world.wish.recovery_s, self.look)
-        self._done.append(_Done(what, victim, began_s, healed_s, self.load.now_s))
+        self._done.append(_CompletedFault(what, victim, began_s, healed_s, self.load.now_s))
         return True
 
     def not_tried(self, what: str, why: str) -> None:
@@ -180,7 +185,7 @@ class Stage:
         """Start to measure CPU time and acknowledged events, until `conclude` is called."""
         self._metered_from = (self.load.now_s, _cpu_s(), self._broker_cpu())
 
-    def conclude(self) -> Trial:
+    def conclude(self) -> TrialResult:
         """Stop the load, read all records back, and return the result of the trial.
 
         If the trial shows nothing, for example because no disturbance was possible, the result
@@ -193,9 +198,9 @@ class Stage:
         spent = self._cost()
         sent_s, answered_s, acknowledged = self.load.arrays()
         if reason := self._why_not(bool(acknowledged.any())):
-            return Trial(name=self._name, title=self._title, not_tried=reason)
+            return TrialResult(name=self._name, title=self._title, not_tried=reason)
         readings = self._read()
-        counts = [accounting.account("edge", self.load.plan, acknowledged, readings)]
+        counts = [accounting.count_records("edge", self.load.plan, acknowledged, readings)]
         copied_s = self._count_others(counts, acknowledged)
         compared, not_compared = self._compared(
             {at: len(numbers) for at, numbers in readings.numbers.items()}
@@ -204,7 +209,7 @@ class Stage:
             self.notes.append(
                 f"{refused:,} records were refused, the first as: {self.load.refused}"
             )
-        return Trial(
+        return TrialResult(
             name=self._name,
             title=self._title,
             seconds=round(self.load.now_s, 1),
@@ -224,13 +229,13 @@ class Stage:
             notes=(*self.notes, *self._in_vain),
         )
 
-    def join_group(self) -> Group:
+    def join_group(self) -> GroupConsumer:
         """Start a consumer group that reads the topics of this trial from the beginning.
 
         Returns:
             The running group, also available as `group`.
         """
-        self.group = Group(
+        self.group = GroupConsumer(
             self.world.edge.settings, self.world.form, self.load.plan.topics, self._group
         )
         self.group.start()
@@ -259,18 +264,18 @@ class Stage:
         return f"{self.world.wish.prefix}{self.world.run}-{self._name}"
 
     def _bring_back(self, what: str, heal: Callable[[], None], back: Callable[[], bool]) -> None:
-        until_s = self.world.clock.monotonic_s() + BACK_SECONDS
-        failed = undone(heal)
-        while failed or not self.world.wait(back, AGAIN_S, self.look):
+        until_s = self.world.clock.monotonic_s() + RECOVERY_SECONDS
+        failed = try_to_undo(heal)
+        while failed or not self.world.wait(back, RETRY_S, self.look):
             if self.world.clock.monotonic_s() >= until_s:
                 why = f" ({failed})" if failed else ""
-                raise NotBack(
-                    f"after “{what}” the servers were not back within {BACK_SECONDS:.0f} "
+                raise RecoveryFailed(
+                    f"after “{what}” the servers were not back within {RECOVERY_SECONDS:.0f} "
                     f"s{why}; see to them first"
                 )
             if failed:
-                self.pause(AGAIN_S)
-            failed = undone(heal)
+                self.pause(RETRY_S)
+            failed = try_to_undo(heal)
 
     def _why_not(self, acknowledged: bool) -> str:
         """Return why this trial shows nothing; "" if it has a result."""
@@ -284,19 +289,19 @@ class Stage:
             else ""
         )
 
-    def _read(self) -> accounting.Readings:
+    def _read(self) -> accounting.ReadRecords:
         topics, partitions = self.load.plan.topics, self.world.wish.partitions
         try:
             return read_all(self.world.edge.cluster, self.world.form, topics, partitions)
         except Unavailable as error:
-            raise NotBack(f"what was sent could not be read: {error}") from error
+            raise RecoveryFailed(f"what was sent could not be read: {error}") from error
 
     def _copied(self, number: int) -> bool:
         """Return whether the target cluster has all records up to and including this number."""
         return self.watch is not None and self.watch.through(number + 1)
 
     def _count_others(
-        self, counts: list[Counts], acknowledged: accounting.Flags
+        self, counts: list[RecordCounts], acknowledged: accounting.Flags
     ) -> accounting.Floats | None:
         """Append the counts of the consumer group and the target cluster, if the trial uses them.
 
@@ -312,27 +317,27 @@ class Stage:
         """
         if (group := self.group) is not None:
             self.world.wait_while_it_moves(
-                lambda: group.read >= counts[0].distinct, lambda: group.read, STILL_SECONDS
+                lambda: group.read >= counts[0].distinct, lambda: group.read, NO_PROGRESS_SECONDS
             )
             group.stop()
             counts.append(
-                accounting.account("consumer", self.load.plan, acknowledged, group.readings)
+                accounting.count_records("consumer", self.load.plan, acknowledged, group.readings)
             )
         if (watch := self.watch) is None:
             return None
         wanted = counts[0].distinct
         self.world.wait_while_it_moves(
-            lambda: watch.arrived >= wanted, lambda: watch.arrived, STILL_SECONDS, watch.look
+            lambda: watch.arrived >= wanted, lambda: watch.arrived, NO_PROGRESS_SECONDS, watch.look
         )
         self.world.wait(lambda: False, 2.0, watch.look)  # duplicates arrive last
         counts.append(
-            accounting.account("central", watch.plan, acknowledged, watch.follower.readings)
+            accounting.count_records("central", watch.plan, acknowledged, watch.follower.readings)
         )
         return watch.copied.of(len(acknowledged))
 
     def _account(
         self,
-        done: _Done,
+        done: _CompletedFault,
         sent_s: accounting.Floats,
         answered_s: accounting.Floats,
         acknowledged: accounting.Flags,
@@ -346,19 +351,23 @@ class Stage:
                 copied_s[acknowledged],
                 acknowledged[acknowledged],
             )
-        took_s = accounting.recovered(sent_s, ends_s, acknowledged, done.healed_s, done.gave_up_s)
+        took_s = accounting.recovery_seconds(
+            sent_s, ends_s, acknowledged, done.healed_s, done.gave_up_s
+        )
         return Disturbance(
             what=done.what,
             victim=done.victim,
             began_s=round(done.began_s, 1),
             healed_s=round(done.healed_s, 1),
             longest_wait_s=round(
-                accounting.longest_wait(sent_s, ends_s, done.began_s, done.healed_s), 2
+                accounting.longest_wait_seconds(sent_s, ends_s, done.began_s, done.healed_s), 2
             ),
             recovered_s=None if took_s is None else round(took_s, 2),
         )
 
-    def _compared(self, read: dict[tuple[str, int], int]) -> tuple[tuple[Comparison, ...], str]:
+    def _compared(
+        self, read: dict[tuple[str, int], int]
+    ) -> tuple[tuple[MetricComparison, ...], str]:
         jmx, edge = self.world.jmx, self.world.edge
         if jmx is None:
             return (
@@ -376,7 +385,7 @@ class Stage:
                     "edge; all are needed for a sum"
                 ),
             )
-        self.world.wait(lambda: edge.all_there(self.load.plan.topics), BACK_SECONDS)
+        self.world.wait(lambda: edge.all_there(self.load.plan.topics), RECOVERY_SECONDS)
         try:
             asked = jmx.ask(self.load.plan.topics)
         except HourmarkError as error:  # JMX does not answer, or its tool is not available
@@ -386,9 +395,11 @@ class Stage:
             for t in self.load.plan.topics
             for n in range(self.load.plan.partitions)
         }
-        return comparisons(everywhere, asked, edge.replication, undisturbed=not self._done), ""
+        return compare_with_metrics(
+            everywhere, asked, edge.replication, undisturbed=not self._done
+        ), ""
 
-    def _cost(self) -> Cost | None:
+    def _cost(self) -> CpuUsage | None:
         if self._metered_from is None:
             return None
         began_s, cpu_s, before = self._metered_from
@@ -396,7 +407,7 @@ class Stage:
         metered = acknowledged & (answered_s >= began_s)
         after = self._broker_cpu()
         same = before is not None and after is not None and before.keys() == after.keys()
-        return Cost(
+        return CpuUsage(
             events=int(metered.sum()),
             seconds=round(float(answered_s[metered].max(initial=began_s)) - began_s, 2),
             client_cpu_s=round(_cpu_s() - cpu_s, 3),
@@ -410,15 +421,15 @@ class Stage:
 
 
 @contextlib.contextmanager
-def on_stage(
-    world: World,
+def start_trial_run(
+    world: TrialEnvironment,
     name: str,
     title: str,
     rate: Rate,
     *,
     shares: tuple[int, ...] = (1,),
     mirrored: bool = False,
-) -> Iterator[Stage]:
+) -> Iterator[TrialRun]:
     """Create a trial's topics, start its load, and yield the running trial.
 
     On exit, in this order: delete the trial's consumer group, abort the load, close the observer of
@@ -447,25 +458,25 @@ def on_stage(
             central.make(remote, partitions)
         at_the_end.callback(_delete, world.edge, topics)
         world.edge.make(topics, partitions)
-        load = Load(
+        load = LoadProducer(
             world.edge.settings,
             world.form,
-            Plan(topics, shares, partitions),
+            RecordPlacement(topics, shares, partitions),
             rate,
             world.clock,
             world.wish.delivery_s,
         )
         if central is not None:
-            watch = MirrorWatch(central, world.alias, world.form, load)
+            watch = MirroredLoadObserver(central, world.alias, world.form, load)
             at_the_end.callback(watch.close)
         at_the_end.callback(load.abandon)
-        stage = Stage(world, name, title, load, watch)
+        stage = TrialRun(world, name, title, load, watch)
         at_the_end.callback(stage.leave_group)
         load.start()
         yield stage
 
 
-def undone(heal: Callable[[], None]) -> str:
+def try_to_undo(heal: Callable[[], None]) -> str:
     """Call `heal` and return the message of its error, "" if it succeeded.
 
     On Ctrl-C, `heal` is called a second time before `KeyboardInterrupt` continues. Errors other
@@ -481,7 +492,7 @@ def undone(heal: Callable[[], None]) -> str:
     return ""
 
 
-def _delete(brokers: Brokers, topics: Sequence[str]) -> None:
+def _delete(brokers: EvaluatedCluster, topics: Sequence[str]) -> None:
     # If this fails, for example when a run is interrupted during an outage, `run` deletes them at
     # its end.
     with contextlib.suppress(Unavailable):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hourmark.errors import Unavailable
 from hourmark.kafka.mirror import MirrorWorkers
 from hourmark.kafka.mirror import read_workers as workers_of
-from hourmark_evaluate.stage import Stage
-from hourmark_evaluate.world import World
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.execution.trial_run import TrialRun
 
 FIRST_COPY_SECONDS = 60.0  # for a mirror to find a new topic; Hourmark's checks every few seconds
 
 
-def begins(stage: Stage) -> bool:
+def wait_for_first_copy(stage: TrialRun) -> bool:
     """Wait up to 60 s for the mirror to copy the first record of the trial.
 
     Returns:
@@ -23,7 +23,7 @@ def begins(stage: Stage) -> bool:
     )
 
 
-def no_copy(stage: Stage) -> str:
+def why_nothing_copied(stage: TrialRun) -> str:
     """Return why the mirror could not be tried, as a reason for the report.
 
     Call this function only after `begins` returned False.
@@ -44,24 +44,24 @@ def no_copy(stage: Stage) -> str:
     )
 
 
-def workers(world: World) -> MirrorWorkers:
+def current_workers(world: TrialEnvironment) -> MirrorWorkers:
     """Return the mirror's current workers according to the target cluster.
 
     Returns:
         The workers; none if there is no central cluster or if it does not answer.
     """
-    return _told(world) or MirrorWorkers()
+    return _read_workers(world) or MirrorWorkers()
 
 
-def nobody_shares(world: World) -> bool:
+def has_no_workers(world: TrialEnvironment) -> bool:
     """Return whether the target cluster reports that the mirror has no workers.
 
     If the target cluster does not answer, the result is False.
     """
-    return _told(world) == MirrorWorkers()
+    return _read_workers(world) == MirrorWorkers()
 
 
-def _told(world: World) -> MirrorWorkers | None:
+def _read_workers(world: TrialEnvironment) -> MirrorWorkers | None:
     """Return the mirror's workers; None if the target cluster does not report them."""
     if world.central is None:
         return None
@@ -71,11 +71,11 @@ def _told(world: World) -> MirrorWorkers | None:
         return None
 
 
-def told_workers(world: World) -> str:
+def describe_worker_count(world: TrialEnvironment) -> str:
     """Return a remark for the report with the mirror's current number of workers.
 
     If the target cluster does not report any worker, the remark states that the number is unknown.
     """
-    count = len(workers(world).hosts)
+    count = len(current_workers(world).hosts)
     known = f"the mirror ran with {count} worker{'' if count == 1 else 's'}"
     return known if count else "how many workers the mirror has could not be told"

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hourmark_evaluate.results import Cost, Evaluation, Trial
-from hourmark_evaluate.wording import seconds, took_over
+from hourmark_evaluate.report.tables import describe_takeover, format_seconds
+from hourmark_evaluate.results import CpuUsage, Evaluation, TrialResult
 
 NOT_HERE: Final = "not tried here"
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PublishedFigure:
     """A figure published elsewhere, next to the corresponding result of a run.
 
     Attributes:
@@ -36,11 +36,11 @@ class Peer:
     ours: str
 
 
-def _trial(evaluation: Evaluation, name: str) -> Trial | None:
+def _trial(evaluation: Evaluation, name: str) -> TrialResult | None:
     return next((trial for trial in evaluation.trials if trial.name == name and trial.tried), None)
 
 
-def _of_burst(evaluation: Evaluation, words: Callable[[Cost], str]) -> str:
+def _of_burst(evaluation: Evaluation, words: Callable[[CpuUsage], str]) -> str:
     trial = _trial(evaluation, "load")
     return NOT_HERE if trial is None or trial.cost is None else words(trial.cost)
 
@@ -75,10 +75,10 @@ def _backlog(evaluation: Evaluation) -> str:
         return NOT_HERE
     found = trial.backlog
     if found.caught_up_s is None:
-        return f"{seconds(found.piled_s)} of load were not caught up"
+        return f"{format_seconds(found.piled_s)} of load were not caught up"
     ratio = found.caught_up_s / found.piled_s
     return (
-        f"{seconds(found.piled_s)} of load caught up in {seconds(found.caught_up_s)}, "
+        f"{format_seconds(found.piled_s)} of load caught up in {format_seconds(found.caught_up_s)}, "
         f"{ratio:.2f} times as long"
     )
 
@@ -109,7 +109,7 @@ def _recoveries(evaluation: Evaluation) -> str:
         return NOT_HERE
     stuck = sum(d.recovered_s is None for d in found)
     slowest = max((d.recovered_s for d in found if d.recovered_s is not None), default=None)
-    how = f"the slowest was through {seconds(slowest)} after the servers were back"
+    how = f"the slowest was through {format_seconds(slowest)} after the servers were back"
     return f"{len(found)} disturbances, {stuck} after which a producer was stuck; {how}"
 
 
@@ -119,7 +119,7 @@ def _workers(evaluation: Evaluation) -> str:
         return NOT_HERE
     if not trial.takeovers:
         return "; ".join(note for note in trial.notes if "worker" in note) or NOT_HERE
-    seen = [*map(took_over, trial.takeovers)]
+    seen = [*map(describe_takeover, trial.takeovers)]
     seen += [note for note in trial.notes if "leading worker" in note and "was not tried" in note]
     copies = [counts for counts in trial.counts if counts.place == "central"]
     there = ", ".join(
@@ -145,8 +145,8 @@ _LINKEDIN: Final = (
 _UBER: Final = "a talk of 2018; [how it is audited](https://eng.uber.com/chaperone/)"
 _OWN: Final = "this project, on one small machine"
 
-PEERS: Final = (
-    Peer(
+PUBLISHED_FIGURES: Final = (
+    PublishedFigure(
         "mirror",
         "said “done” although the target had refused",
         _FOLLOWED,
@@ -154,7 +154,7 @@ PEERS: Final = (
         "what was seen with Kafka 0.8 and MirrorMaker 1; nothing of today's",
         "of this way to refuse, for this long; not of every way",
     ),
-    Peer(
+    PublishedFigure(
         "producers",
         "stuck after brokers came and went, until they were started anew",
         _FOLLOWED,
@@ -163,7 +163,7 @@ PEERS: Final = (
         "of librdkafka's client with the settings of the delivery service; other clients "
         "were not asked",
     ),
-    Peer(
+    PublishedFigure(
         "several mirror workers",
         "confused about who leads",
         _FOLLOWED,
@@ -173,7 +173,7 @@ PEERS: Final = (
         "are cut are a test of the project's "
         "own. Nothing where there was one worker: it takes two to be confused",
     ),
-    Peer(
+    PublishedFigure(
         "peak of a fleet",
         "2,000,000 events/s on 29 machines, 69,000 each; two topics, 7 to 3",
         _FOLLOWED,
@@ -182,7 +182,7 @@ PEERS: Final = (
         "the path to all replicas on one machine that is client and all brokers at once; "
         "nothing of a fleet",
     ),
-    Peer(
+    PublishedFigure(
         "brokers' limit",
         "2,024,032 records/s of 100 bytes from three clients, copies later; "
         "421,823 from "
@@ -192,7 +192,7 @@ PEERS: Final = (
         "what three brokers take on machines of their own, with six disks each",
         "what is left for brokers where the client has the same cores",
     ),
-    Peer(
+    PublishedFigure(
         "HTTP → Kafka, a core",
         "68,000 events/s: 150,000 events/s on 2.2 cores, v0.1.0",
         _RACCOON,
@@ -202,7 +202,7 @@ PEERS: Final = (
         "a client alone that makes, numbers and checks each record in Python; the "
         "delivery service itself has its own bench",
     ),
-    Peer(
+    PublishedFigure(
         "CPU of a producer",
         "3.5 to 5.8 µs an event of 125 to 240 bytes, acks of all, idempotent, lz4",
         _OWN,
@@ -210,7 +210,7 @@ PEERS: Final = (
         "the client without anything around it",
         "the same client with a number, a checksum and a callback for each record",
     ),
-    Peer(
+    PublishedFigure(
         "backlog",
         "an hour's caught up in eight hours, at 800,000 events/s",
         _FOLLOWED,
@@ -218,7 +218,7 @@ PEERS: Final = (
         "a whole export to storage, with the rate of a fleet",
         "a bare consumer that reads and counts, and stores nothing",
     ),
-    Peer(
+    PublishedFigure(
         "delay, from a line to the queue at the centre",
         "about 20 s on average",
         _FOLLOWED,
@@ -226,7 +226,7 @@ PEERS: Final = (
         "a whole path, with batches of seconds",
         "the tests of Hourmark's mirror measure its part",
     ),
-    Peer(
+    PublishedFigure(
         "completeness",
         "99.99 % of what was produced is available",
         _UBER,
@@ -234,7 +234,7 @@ PEERS: Final = (
         "a goal, for a whole company's topics; not what was measured",
         "what was measured, of every single record, under these faults; nothing of others",
     ),
-    Peer(
+    PublishedFigure(
         "export, hours closed",
         "20,000 events/s on 4 to 24 workers; hours closed in 2 to 3 h, a quarter of that later",
         _FOLLOWED,
@@ -242,7 +242,7 @@ PEERS: Final = (
         "that system's own export",
         "`hourmark bench etl` measures Hourmark's",
     ),
-    Peer(
+    PublishedFigure(
         "tailer, one thread",
         "546 MB/s; 38 Vector, 36 Fluent Bit, 9 Filebeat",
         _LOONG,
@@ -250,7 +250,7 @@ PEERS: Final = (
         "one vendor's rig, single lines to a sink that it does not name there",
         "`hourmark bench tailer` measures Hourmark's",
     ),
-    Peer(
+    PublishedFigure(
         "exporters with a published, measured completeness",
         "none found",
         "-",
@@ -261,14 +261,16 @@ PEERS: Final = (
 )
 
 
-def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
+def comparison_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
     """Return one table row per published figure, next to the corresponding result of this run.
 
     Returns:
         Rows with what is compared, the published figure, its source, the result of this run ("not
         tried here" if there is none), what the published figure shows, and what this result shows.
     """
-    return [(p.what, p.theirs, p.source, p.here(evaluation), p.says, p.ours) for p in PEERS]
+    return [
+        (p.what, p.theirs, p.source, p.here(evaluation), p.says, p.ours) for p in PUBLISHED_FIGURES
+    ]
 
 
 HEAD: Final = ("what", "theirs", "from", "here", "theirs can say", "ours can say")

@@ -12,8 +12,8 @@ import psutil
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from hourmark.kafka.clients import TIMEOUT_S
-from hourmark_evaluate.brokers import Brokers
-from hourmark_evaluate.hands import Hands
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.execution.server_operations import ServerOperations
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import MIRROR
 
@@ -25,12 +25,12 @@ _SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
 _TOO_SMALL: Final = "100"
 
 
-def servers(stack: Stack) -> tuple[str, ...]:
+def required_servers(stack: Stack) -> tuple[str, ...]:
     """Return the names of the stack's servers that an evaluation needs: brokers and the mirror."""
     return tuple(name for name in stack.names if name.startswith(("edge-", "central-", MIRROR)))
 
 
-def hands(stack: Stack, central: Brokers | None) -> Hands:
+def local_operations(stack: Stack, central: EvaluatedCluster | None) -> ServerOperations:
     """Return the operations on the servers of a local stack.
 
     Args:
@@ -42,7 +42,7 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
     def wipe(broker: int) -> None:
         shutil.rmtree(stack.server(_name(broker)).data)
 
-    of_brokers = Hands(
+    of_brokers = ServerOperations(
         stop_broker=lambda broker: stack.kill(_name(broker)),
         start_broker=lambda broker: stack.start(_name(broker)),
         wipe_broker=wipe,
@@ -58,10 +58,10 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
         return of_brokers
     return dataclasses.replace(
         of_brokers,
-        refuse_target=lambda topic: _limit(
+        refuse_target=lambda topic: _alter_message_limit(
             central, topic, ConfigEntry(_LIMIT, _TOO_SMALL, incremental_operation=_SET)
         ),
-        accept_target=lambda topic: _limit(
+        accept_target=lambda topic: _alter_message_limit(
             central, topic, ConfigEntry(_LIMIT, None, incremental_operation=_UNSET)
         ),
         stop_worker=lambda worker: stack.kill(workers[worker]),
@@ -73,7 +73,7 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
     )
 
 
-def cpu_seconds(stack: Stack) -> dict[int, float]:
+def read_broker_cpu_seconds(stack: Stack) -> dict[int, float]:
     """Return the CPU seconds used by each running edge broker, by process id.
 
     A restarted broker has a new process id and starts at 0.
@@ -92,7 +92,7 @@ def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
         act(name)
 
 
-def _limit(central: Brokers, topic: str, entry: ConfigEntry) -> None:
+def _alter_message_limit(central: EvaluatedCluster, topic: str, entry: ConfigEntry) -> None:
     # Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which a
     # retry does not resolve. A high min.insync.replicas would not refuse writes if the topic has
     # one replica: brokers require no more in-sync replicas than there are.

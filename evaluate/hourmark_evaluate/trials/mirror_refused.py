@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from hourmark.kafka.mirror import positions_topic
 from hourmark.kafka.topic_names import central_topic
-from hourmark_evaluate.hands import missing
-from hourmark_evaluate.load import steady
-from hourmark_evaluate.results import Trial
-from hourmark_evaluate.stage import Stage, on_stage
-from hourmark_evaluate.trials import copying
-from hourmark_evaluate.world import World
+from hourmark_evaluate.clients.load_producer import constant_rate
+from hourmark_evaluate.execution import mirror_state
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.execution.server_operations import describe_missing_operations
+from hourmark_evaluate.execution.trial_run import TrialRun, start_trial_run
+from hourmark_evaluate.results import TrialResult
 
-SEEN_S = 2.0  # after a refusal begins, writes in flight may still succeed
+SETTLE_S = 2.0  # after a refusal begins, writes in flight may still succeed
 
 
-def why_not(world: World) -> str:
+def why_unavailable(world: TrialEnvironment) -> str:
     """Return why the target cluster cannot be made to refuse writes, as a reason for the report.
 
     Returns:
@@ -22,10 +22,10 @@ def why_not(world: World) -> str:
     """
     if world.central is None:
         return "needs a central cluster: --central HOST:PORT"
-    return missing(world.hands, "refuse_target", "accept_target")
+    return describe_missing_operations(world.hands, "refuse_target", "accept_target")
 
 
-def play(world: World, name: str, title: str) -> Trial:
+def run_trial(world: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which the target cluster refuses the mirror's writes for a while.
 
     Meanwhile, the positions that the mirror commits are compared with the records on the target.
@@ -43,12 +43,16 @@ def play(world: World, name: str, title: str) -> Trial:
         NotBack: The target did not recover, or the sent records cannot be read back.
         Unavailable: A cluster does not answer.
     """
-    with on_stage(world, name, title, steady(world.wish.steady_rate), mirrored=True) as stage:
-        if not copying.begins(stage):
-            return Trial(name=name, title=title, not_tried=copying.no_copy(stage))
+    with start_trial_run(
+        world, name, title, constant_rate(world.wish.steady_rate), mirrored=True
+    ) as stage:
+        if not mirror_state.wait_for_first_copy(stage):
+            return TrialResult(
+                name=name, title=title, not_tried=mirror_state.why_nothing_copied(stage)
+            )
         stage.pause(world.wish.away_s)
-        if landed := _refused(stage, 2 * world.wish.away_s):
-            return Trial(
+        if landed := _refuse_writes(stage, 2 * world.wish.away_s):
+            return TrialResult(
                 name=name,
                 title=title,
                 not_tried=(
@@ -57,18 +61,20 @@ def play(world: World, name: str, title: str) -> Trial:
                 ),
             )
         stage.pause(1.0)
-        stage.notes.append(copying.told_workers(world))
+        stage.notes.append(mirror_state.describe_worker_count(world))
         trial = stage.conclude()
         if trial.claims is not None and not trial.claims.samples:
             unread = (
                 "what the mirror claims could not be read: topic "
                 f"{positions_topic(world.alias)} of the central cluster"
             )
-            return Trial(name=name, title=title, not_tried=f"{unread} tells no positions of it")
+            return TrialResult(
+                name=name, title=title, not_tried=f"{unread} tells no positions of it"
+            )
         return trial
 
 
-def _refused(stage: Stage, away_s: float) -> int:
+def _refuse_writes(stage: TrialRun, away_s: float) -> int:
     """Make the target refuse writes, and return how many records it accepted nevertheless.
 
     If the refusal failed and was recorded as not tried, the result is 0.
@@ -82,7 +88,7 @@ def _refused(stage: Stage, away_s: float) -> int:
     def hurt() -> None:
         nonlocal at_first
         refuse(topic)
-        stage.pause(SEEN_S)
+        stage.pause(SETTLE_S)
         at_first = watch.arrived
 
     def last() -> None:

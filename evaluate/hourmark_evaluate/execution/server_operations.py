@@ -33,7 +33,7 @@ OnMirror = Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
+class ServerOperations:
     """The available operations on brokers, on the mirror and on its target cluster.
 
     The first operation of each pair disturbs a server; the second restores it and can be repeated
@@ -70,12 +70,12 @@ class Hands:
     start_mirror: OnMirror | None = None
 
 
-def flag(hand: str) -> str:
+def option_name(hand: str) -> str:
     """Return the command-line option of an operation: "stop_broker" gives "--stop-broker"."""
     return f"--{hand.replace('_', '-')}"
 
 
-def missing(hands: Hands, *wanted: str) -> str:
+def describe_missing_operations(hands: ServerOperations, *wanted: str) -> str:
     """Return which options are missing for the wanted operations, as a reason for the report.
 
     Args:
@@ -85,11 +85,11 @@ def missing(hands: Hands, *wanted: str) -> str:
     Returns:
         For example "needs --stop-broker and --start-broker"; "" if all are available.
     """
-    absent = [flag(name) for name in wanted if getattr(hands, name) is None]
+    absent = [option_name(name) for name in wanted if getattr(hands, name) is None]
     return f"needs {' and '.join(absent)}" if absent else ""
 
 
-def each(act: OnBroker, brokers: Sequence[int]) -> None:
+def call_for_each_broker(act: OnBroker, brokers: Sequence[int]) -> None:
     """Call `act` for each broker id in order, even if some calls fail.
 
     Raises:
@@ -110,7 +110,7 @@ PAIRS: Final = (
 )
 
 
-def check(commands: Mapping[str, str | None]) -> None:
+def validate_commands(commands: Mapping[str, str | None]) -> None:
     """Check that the user's commands are complete and use only known placeholders.
 
     Args:
@@ -128,7 +128,7 @@ def check(commands: Mapping[str, str | None]) -> None:
         if len(given.intersection(pair)) == 1:
             (lone,), (absent,) = given.intersection(pair), set(pair) - given
             raise UsageError(
-                f"{flag(lone)} needs {flag(absent)} beside it: what is done must be undone"
+                f"{option_name(lone)} needs {option_name(absent)} beside it: what is done must be undone"
             )
     if "wipe_broker" in given and "stop_broker" not in given:
         raise UsageError(
@@ -142,13 +142,17 @@ def _check_placeholders(hand: str, text: str) -> None:
         {name for names in PLACEHOLDERS.values() for name in names}.difference(known)
     ):
         if f"{{{name}}}" in text:
-            shown = " ".join(f"{{{each}}}" for each in known) or "none"
+            shown = (
+                " ".join(f"{{{call_for_each_broker}}}" for call_for_each_broker in known) or "none"
+            )
             raise UsageError(
-                f"{flag(hand)}: nothing stands for {{{name}}} there; placeholders it knows: {shown}"
+                f"{option_name(hand)}: nothing stands for {{{name}}} there; placeholders it knows: {shown}"
             )
 
 
-def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str]) -> Hands:
+def operations_from_commands(
+    commands: Mapping[str, str | None], address: Callable[[int], str]
+) -> ServerOperations:
     """Return operations that run the user's shell commands.
 
     Commands for brokers may contain `{broker}`, `{host}` and `{port}`; those for a worker of the
@@ -162,20 +166,22 @@ def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str
     Raises:
         UsageError: A command lacks its counterpart or contains an unsupported placeholder.
     """
-    check(commands)
+    validate_commands(commands)
     given = {name: text for name, text in commands.items() if text}
 
     def on_broker(text: str) -> OnBroker:
-        return lambda broker: _run(text, broker=str(broker), **_parts(address(broker)))
+        return lambda broker: _run_command(
+            text, broker=str(broker), **_split_address(address(broker))
+        )
 
     def on_worker(text: str) -> OnWorker:
-        return lambda worker: _run(text, **_parts(worker))
+        return lambda worker: _run_command(text, **_split_address(worker))
 
     def on_topic(text: str) -> OnTopic:
-        return lambda topic: _run(text, topic=topic)
+        return lambda topic: _run_command(text, topic=topic)
 
     def on_mirror(text: str) -> OnMirror:
-        return lambda: _run(text)
+        return lambda: _run_command(text)
 
     makers: dict[str, Callable[[str], Any]] = {
         "broker": on_broker,
@@ -183,15 +189,17 @@ def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str
         "worker": on_worker,
         "mirror": on_mirror,
     }
-    return Hands(**{name: makers[name.rpartition("_")[2]](text) for name, text in given.items()})
+    return ServerOperations(
+        **{name: makers[name.rpartition("_")[2]](text) for name, text in given.items()}
+    )
 
 
-def _parts(address: str) -> dict[str, str]:
+def _split_address(address: str) -> dict[str, str]:
     host, _, port = address.rpartition(":")
     return {"host": host, "port": port}
 
 
-def _run(text: str, **values: str) -> None:
+def _run_command(text: str, **values: str) -> None:
     """Run a shell command of the user, with its output on stderr.
 
     Args:

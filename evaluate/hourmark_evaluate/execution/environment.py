@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark_evaluate.brokers import Brokers
-from hourmark_evaluate.hands import Hands
-from hourmark_evaluate.jmx import Jmx
-from hourmark_evaluate.records import Form
+from hourmark_evaluate.clients.broker_metrics import JmxClient
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.execution.server_operations import ServerOperations
+from hourmark_evaluate.record_format import RecordFormat
 
-LOOK_S: Final = 0.25
+POLL_S: Final = 0.25
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Wish:
+class EvaluationOptions:
     """The user's options of an evaluation, and the time limits derived from them.
 
     Attributes:
@@ -75,7 +75,7 @@ class Wish:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class TrialEnvironment:
     """The environment of the trials of one run.
 
     Attributes:
@@ -93,16 +93,16 @@ class World:
             not available.
     """
 
-    edge: Brokers
-    central: Brokers | None
+    edge: EvaluatedCluster
+    central: EvaluatedCluster | None
     alias: str
-    hands: Hands
-    wish: Wish
-    form: Form
+    hands: ServerOperations
+    wish: EvaluationOptions
+    form: RecordFormat
     run: str
     clock: Clock
     say: Callable[[str], None]
-    jmx: Jmx | None = None
+    jmx: JmxClient | None = None
     broker_cpu: Callable[[], dict[int, float]] | None = None
 
     def wait_while_it_moves(
@@ -150,5 +150,5 @@ class World:
             if self.clock.monotonic_s() >= until_s:
                 return False
             each()
-            self.clock.sleep(LOOK_S)
+            self.clock.sleep(POLL_S)
         return True

@@ -11,11 +11,11 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.mirror import MirrorPositions
 from hourmark.kafka.topic_names import central_topic
-from hourmark_evaluate.brokers import Brokers
-from hourmark_evaluate.load import Load
-from hourmark_evaluate.reading import Copied, Follower
-from hourmark_evaluate.records import Form, Plan
-from hourmark_evaluate.results import Claims
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.clients.load_producer import LoadProducer
+from hourmark_evaluate.clients.readers import FirstReadTimes, IncrementalReader
+from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
+from hourmark_evaluate.results import PositionClaims
 
 Ends = Mapping[Partition, int]
 HeldBelow = Callable[
@@ -24,7 +24,7 @@ HeldBelow = Callable[
 
 
 @dataclass
-class _Asked:
+class _Sample:
     at_s: float
     claimed: Ends
     ends: Ends
@@ -32,7 +32,7 @@ class _Asked:
     early: bool  # some claimed records are not readable by consumers yet
 
 
-class Account:
+class PositionChecker:
     """Comparison of a mirror's committed positions with the records in the target's logs.
 
     A position may be committed shortly before the marker of its transaction reaches another
@@ -44,8 +44,8 @@ class Account:
     """
 
     def __init__(self) -> None:
-        self.claims = Claims(samples=0, false_records=0, waiting_max=0, early_max=0)
-        self._asked = deque[_Asked]()
+        self.claims = PositionClaims(samples=0, false_records=0, waiting_max=0, early_max=0)
+        self._asked = deque[_Sample]()
 
     def ask(self, now_s: float, claimed: Ends, ends: Ends, given: Ends, waiting: int) -> None:
         """Add one sample, which `tell` or `settle` evaluates later.
@@ -60,11 +60,11 @@ class Account:
             given: Number of records that consumers could read by then.
             waiting: Number of records that were sent but not copied yet.
         """
-        early = short_of(claimed, given)
+        early = count_missing(claimed, given)
         self.claims = dataclasses.replace(
             self.claims, early_max=max(self.claims.early_max or 0, early)
         )
-        self._asked.append(_Asked(now_s, claimed, ends, waiting, early > 0))
+        self._asked.append(_Sample(now_s, claimed, ends, waiting, early > 0))
 
     def tell(self, now_s: float, read_to: Ends, held_below: HeldBelow) -> None:
         """Evaluate those samples whose transactions have completed.
@@ -76,7 +76,7 @@ class Account:
                 offsets, by partition.
         """
         for one in self._asked:
-            if one.early and not short_of(one.claimed, held_below(one.ends)):
+            if one.early and not count_missing(one.claimed, held_below(one.ends)):
                 one.early = False
                 self.claims = dataclasses.replace(
                     self.claims, early_s=max(self.claims.early_s, round(now_s - one.at_s, 1))
@@ -98,10 +98,10 @@ class Account:
 
     def _tell(self, held_below: HeldBelow) -> None:
         one = self._asked.popleft()
-        self.claims = asked(self.claims, one.claimed, held_below(one.ends), one.waiting)
+        self.claims = add_sample(self.claims, one.claimed, held_below(one.ends), one.waiting)
 
 
-class MirrorWatch:
+class MirroredLoadObserver:
     """The observer of a mirror that copies the topics of one load to the central cluster.
 
     Not thread-safe. Call `look` repeatedly, then `claims`, then `close`.
@@ -119,16 +119,20 @@ class MirrorWatch:
         trouble: Why the last `look` failed; "" if it succeeded.
     """
 
-    def __init__(self, central: Brokers, alias: str, form: Form, load: Load) -> None:
-        self.plan = Plan(
+    def __init__(
+        self, central: EvaluatedCluster, alias: str, form: RecordFormat, load: LoadProducer
+    ) -> None:
+        self.plan = RecordPlacement(
             tuple(central_topic(t, alias) for t in load.plan.topics),
             load.plan.shares,
             load.plan.partitions,
         )
-        self.copied = Copied()
-        self._account = Account()
+        self.copied = FirstReadTimes()
+        self._account = PositionChecker()
         self._alias, self._load = alias, load
-        self.follower = Follower(central.cluster, form, self.plan.topics, self.plan.partitions)
+        self.follower = IncrementalReader(
+            central.cluster, form, self.plan.topics, self.plan.partitions
+        )
         self._positions = MirrorPositions(central.settings, alias)
         self.trouble = ""
 
@@ -153,7 +157,7 @@ class MirrorWatch:
         self._account.ask(now_s, self._expected(claimed), ends, given, sent - self.arrived)
         self._account.tell(now_s, self.follower.read_to, self.follower.held_below)
 
-    def claims(self) -> Claims:
+    def claims(self) -> PositionClaims:
         """Evaluate the remaining samples and return the result of all of them."""
         self._account.settle(self.follower.held_below)
         return self._account.claims
@@ -187,9 +191,12 @@ class MirrorWatch:
         }
 
 
-def asked(
-    before: Claims, claimed: Mapping[Partition, int], held: Mapping[Partition, int], waiting: int
-) -> Claims:
+def add_sample(
+    before: PositionClaims,
+    claimed: Mapping[Partition, int],
+    held: Mapping[Partition, int],
+    waiting: int,
+) -> PositionClaims:
     """Return the comparison results of a mirror, updated with one more sample.
 
     Args:
@@ -202,12 +209,12 @@ def asked(
     return dataclasses.replace(
         before,
         samples=before.samples + any(claimed.values()),
-        false_records=max(before.false_records, short_of(claimed, held)),
+        false_records=max(before.false_records, count_missing(claimed, held)),
         waiting_max=max(before.waiting_max, waiting),
     )
 
 
-def short_of(claimed: Mapping[Partition, int], held: Mapping[Partition, int]) -> int:
+def count_missing(claimed: Mapping[Partition, int], held: Mapping[Partition, int]) -> int:
     """Return how many of the claimed records are missing, summed over all partitions.
 
     Args:

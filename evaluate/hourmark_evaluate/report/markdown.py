@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hourmark_evaluate import peers, wording
+from hourmark_evaluate.report import published_figures, tables
 from hourmark_evaluate.results import Evaluation
 
 _INTRO: Final = """\
@@ -66,21 +66,21 @@ def as_markdown(evaluation: Evaluation) -> str:
         "# Kafka, evaluated",
         _INTRO,
         (
-            f"{wording.setting(evaluation)} Repeated by `{evaluation.command}`; one trial by "
+            f"{tables.describe_setting(evaluation)} Repeated by `{evaluation.command}`; one trial by "
             "`--trial NAME`."
         ),
         "## Verdicts",
-        table(wording.PROPERTIES, wording.property_rows(evaluation)),
+        format_table(tables.PROPERTIES, tables.property_rows(evaluation)),
         "## Trials",
-        table(wording.TRIALS, wording.trial_rows(evaluation)),
+        format_table(tables.TRIALS, tables.trial_rows(evaluation)),
         "## What was done, and how long it took",
-        table(wording.DISTURBANCES, wording.disturbance_rows(evaluation)),
+        format_table(tables.DISTURBANCES, tables.disturbance_rows(evaluation)),
         "## What it cost",
-        table(wording.COSTS, wording.cost_rows(evaluation)),
+        format_table(tables.COSTS, tables.cost_rows(evaluation)),
         "## Also seen",
-        "\n".join(f"- {remark}" for remark in wording.remarks(evaluation)),
+        "\n".join(f"- {remark}" for remark in tables.remarks(evaluation)),
         "## Beside what others published",
-        table(peers.HEAD, peers.rows(evaluation)),
+        format_table(published_figures.HEAD, published_figures.comparison_rows(evaluation)),
         "## Found when the trials were made",
         _FOUND,
         "## What this can and cannot say",
@@ -89,7 +89,7 @@ def as_markdown(evaluation: Evaluation) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table, with `|` escaped in all cells.
 
     Args:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hourmark_evaluate.load import steady
-from hourmark_evaluate.results import Trial
-from hourmark_evaluate.stage import on_stage
-from hourmark_evaluate.trials import outage
-from hourmark_evaluate.world import World
+from hourmark_evaluate.clients.load_producer import constant_rate
+from hourmark_evaluate.execution import broker_outage
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.execution.trial_run import start_trial_run
+from hourmark_evaluate.results import TrialResult
 
 
-def why_not(world: World) -> str:
+def why_unavailable(world: TrialEnvironment) -> str:
     """Return why brokers cannot be replaced safely, as a reason for the report.
 
     Returns:
@@ -19,7 +19,7 @@ def why_not(world: World) -> str:
     Raises:
         Unavailable: The edge cluster does not answer.
     """
-    if reason := outage.why_not(world):
+    if reason := broker_outage.why_unavailable(world):
         return reason
     if world.hands.wipe_broker is not None and (alone := world.edge.of_one_copy()):
         return (
@@ -29,7 +29,7 @@ def why_not(world: World) -> str:
     return ""
 
 
-def play(world: World, name: str, title: str) -> Trial:
+def run_trial(world: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which each broker is replaced in turn, once all replicas are in sync.
 
     If the operation to empty a disk is not available, brokers are only stopped and started.
@@ -44,11 +44,13 @@ def play(world: World, name: str, title: str) -> Trial:
         Unavailable: The edge cluster does not answer.
     """
     wiped = world.hands.wipe_broker is not None
-    with on_stage(world, name, title, steady(world.wish.steady_rate)) as stage:
+    with start_trial_run(world, name, title, constant_rate(world.wish.steady_rate)) as stage:
         stage.pause(1.0)
         how = "killed, and replaced by one with an empty disk" if wiped else "stopped and started"
         done = [
-            outage.away(stage, [broker], f"broker {broker} {how}", wiped=wiped)
+            broker_outage.stop_brokers_for_a_while(
+                stage, [broker], f"broker {broker} {how}", wiped=wiped
+            )
             for broker in world.edge.ids
         ]
         if wiped and all(done):

@@ -16,7 +16,7 @@ from hourmark_infra.stack.health import ANSWER_SECONDS, listens
 REPLICAS_MAX: Final = 3
 
 
-class Brokers:
+class EvaluatedCluster:
     """The brokers of one Kafka cluster, with operations on topics and consumer groups.
 
     The constructor connects to the cluster and raises `Unavailable` if it does not answer.
@@ -150,7 +150,7 @@ class Brokers:
         Raises:
             Unavailable: The cluster does not answer.
         """
-        return sum(map(_is_behind, _partitions(_metadata(self.cluster))))
+        return sum(map(_is_out_of_sync, _partitions(_metadata(self.cluster))))
 
     def of_one_copy(self) -> int:
         """Return the number of partitions of the cluster that have only one replica.
@@ -167,7 +167,7 @@ class Brokers:
         if seen is None or not set(self.ids) <= seen.brokers.keys():
             return False
         return all(topic in seen.topics for topic in topics) and not any(
-            map(_is_behind, _partitions(seen, topics))
+            map(_is_out_of_sync, _partitions(seen, topics))
         )
 
     def _seen_by(self, broker: int) -> Any:
@@ -190,7 +190,7 @@ def _partitions(seen: Any, topics: Collection[str] | None = None) -> Iterator[An
             yield from topic.partitions.values()
 
 
-def _is_behind(partition: Any) -> bool:
+def _is_out_of_sync(partition: Any) -> bool:
     return len(partition.isrs) < len(partition.replicas) or partition.leader < 0
 
 

@@ -1,0 +1,1 @@
+"""Clients of the clusters under evaluation."""

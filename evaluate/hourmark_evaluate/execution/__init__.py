@@ -1,0 +1,1 @@
+"""What a running trial uses."""
