@@ -45,36 +45,36 @@ class ReadRecords:
             numbers: Record numbers in reading order; None for each message that is not a valid
                 record of this run.
         """
-        known = self.numbers.setdefault((topic, partition), [])
+        partition_numbers = self.numbers.setdefault((topic, partition), [])
         for number in numbers:
             if number is None:
                 self.foreign += 1
             else:
-                known.append(number)
+                partition_numbers.append(number)
 
     def __len__(self) -> int:
         return sum(map(len, self.numbers.values())) + self.foreign
 
 
 def count_records(
-    place: str, plan: RecordPlacement, acknowledged: Flags, readings: ReadRecords
+    place: str, placement: RecordPlacement, acknowledged: Flags, readings: ReadRecords
 ) -> RecordCounts:
-    """Compare the records that were sent with those that were read at one place.
+    """Count the records that were lost, duplicated, altered or out of order at one place.
 
     A record read from a partition to which it was not sent counts as a phantom.
 
     Args:
         place: Name of the place, for the result: "edge", "central" or "consumer".
-        plan: The topic and partition of each record.
+        placement: The topic and partition of each record.
         acknowledged: By record number, whether it was acknowledged; one item per record sent.
         readings: What a consumer read.
 
     Returns:
-        The number of records that were lost, duplicated, altered or out of order.
+        The counts, including the number of records sent, acknowledged and read.
     """
     sent = len(acknowledged)
     placed = {
-        at: _placed(plan, at, np.array(numbers, dtype=np.int64), sent)
+        at: _in_assigned_partition(placement, at, np.array(numbers, dtype=np.int64), sent)
         for at, numbers in readings.numbers.items()
     }
     everything = np.concatenate([*placed.values(), np.empty(0, dtype=np.int64)])
@@ -92,10 +92,12 @@ def count_records(
     )
 
 
-def _placed(plan: RecordPlacement, at: tuple[str, int], numbers: Numbers, sent: int) -> Numbers:
+def _in_assigned_partition(
+    placement: RecordPlacement, at: tuple[str, int], numbers: Numbers, sent: int
+) -> Numbers:
     inside = numbers[(numbers >= 0) & (numbers < sent)]
-    topics, partitions = plan.places(inside)
-    where = plan.topics.index(at[0]) if at[0] in plan.topics else -1
+    topics, partitions = placement.assign_many(inside)
+    where = placement.topics.index(at[0]) if at[0] in placement.topics else -1
     faithful: Numbers = inside[(topics == where) & (partitions == at[1])]
     return faithful
 
@@ -133,7 +135,7 @@ def longest_wait_seconds(
 def recovery_seconds(
     sent_s: Floats, answered_s: Floats, acknowledged: Flags, healed_s: float, gave_up_s: float
 ) -> float | None:
-    """Return how long after a fault all records sent before its end were answered.
+    """Return how many seconds after a fault all records sent before its end were answered.
 
     Args:
         sent_s: By record number, when it was sent, in seconds.

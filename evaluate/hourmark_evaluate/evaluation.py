@@ -37,12 +37,10 @@ from hourmark_infra.stack.layout import JMX
 from hourmark_infra.stack.purge import purge_stack
 from hourmark_infra.stack.servers import mirror_is_there
 
-GIVE_UP_SECONDS: Final = (
-    180.0  # time limit for brokers that are still starting when a run is interrupted
-)
-SWEEP_SECONDS: Final = (
-    15.0  # a mirror may recreate a deleted topic until it refreshes its list of topics
-)
+# Time limit for brokers that are still starting when a run is interrupted.
+DELETE_TOPICS_SECONDS: Final = 180.0
+# A mirror may recreate a deleted topic until it refreshes its list of topics.
+RECREATED_SECONDS: Final = 15.0
 
 
 def new_run_id() -> str:
@@ -51,32 +49,32 @@ def new_run_id() -> str:
 
 
 def evaluate(
-    world: TrialEnvironment,
+    environment: TrialEnvironment,
     names: Sequence[str],
     where: str,
     command: str,
-    keep: Callable[[Evaluation], None] = lambda _: None,
+    save: Callable[[Evaluation], None] = lambda _: None,
 ) -> Evaluation:
     """Run the named trials in order and return the result of the evaluation.
 
     A trial that fails is part of the result, with the reason. After a trial whose servers did not
     recover, the remaining trials are reported as not tried. At the end, all topics of this run are
-    deleted; names of topics that cannot be deleted within 180 s are reported through `world.say`.
+    deleted; names of topics that cannot be deleted within 180 s are reported as progress.
 
     Args:
-        world: The clusters and the user's options.
+        environment: The clusters and the user's options.
         names: Names of the trials to run; each must be a key of `TRIALS`.
-        where: Description of the clusters for the report, such as "the local stack".
+        where: Where the clusters are, for the report: "the local stack" or "clusters of the user".
         command: The command line that repeats the run, for the report.
-        keep: Function that receives the result so far after each trial, so that an interrupted run
+        save: Function that receives the result so far after each trial, so that an interrupted run
             loses nothing.
 
     Raises:
         KeyError: A name is not a known trial.
     """
     began_s, began_ms, load_before = (
-        world.clock.monotonic_s(),
-        world.clock.now_ms(),
+        environment.clock.monotonic_s(),
+        environment.clock.now_ms(),
         os.getloadavg()[0],
     )
     so_far = Evaluation(
@@ -89,50 +87,47 @@ def evaluate(
         command=command,
         cores=os.cpu_count() or 1,
         load_average=(round(load_before, 1), round(load_before, 1)),
-        edge_brokers=len(world.edge.ids),
-        central_brokers=len(world.central.ids) if world.central else 0,
-        replication=world.edge.replication,
-        peak_rate=world.wish.rate,
-        event_bytes=world.wish.event_bytes,
+        edge_brokers=len(environment.edge.ids),
+        central_brokers=len(environment.central.ids) if environment.central else 0,
+        replication=environment.edge.replication,
+        peak_rate=environment.options.rate,
+        event_bytes=environment.options.event_bytes,
         trials=(),
     )
-    with _swept(world):
+    with _topics_deleted_on_exit(environment):
         for number, name in enumerate(names, 1):
-            world.say(f"{number} of {len(names)}: {TRIALS[name].title}")
-            trial = _played(
-                world,
-                name,
-                next((before.name for before in so_far.trials if before.broken_off), ""),
-            )
-            world.say(f"{name}: {_line(trial)}")
+            environment.report_progress(f"{number} of {len(names)}: {TRIALS[name].title}")
+            aborted = next((earlier.name for earlier in so_far.trials if earlier.broken_off), "")
+            trial = _run_or_skip_trial(environment, name, aborted)
+            environment.report_progress(f"{name}: {_summarize(trial)}")
             so_far = dataclasses.replace(
                 so_far,
-                seconds=round(world.clock.monotonic_s() - began_s, 1),
+                seconds=round(environment.clock.monotonic_s() - began_s, 1),
                 load_average=(so_far.load_average[0], round(os.getloadavg()[0], 1)),
                 trials=(*so_far.trials, trial),
             )
-            keep(so_far)
+            save(so_far)
     return so_far
 
 
-def _played(world: TrialEnvironment, name: str, broken_off: str) -> TrialResult:
-    """Return the result of one trial, with the reason if it failed or was not tried.
+def _run_or_skip_trial(environment: TrialEnvironment, name: str, aborted: str) -> TrialResult:
+    """Run one trial and return its result, with the reason if it failed or was not tried.
 
     Args:
-        world: The clusters and the user's options.
-        name: The trial.
-        broken_off: Name of an earlier trial whose servers did not recover; "" if there is none. The
+        environment: The clusters and the user's options.
+        name: Name of the trial, a key of `TRIALS`.
+        aborted: Name of an earlier trial whose servers did not recover; "" if there is none. The
             trial is not tried if it is set.
     """
     title = TRIALS[name].title
-    if broken_off:
+    if aborted:
         return TrialResult(
-            name=name, title=title, not_tried=f"{broken_off} was not brought to its end"
+            name=name, title=title, not_tried=f"the servers did not recover in trial {aborted}"
         )
     # Other errors, such as a missing permission of the client, show nothing about Kafka and do not
     # end the run.
     try:
-        return run_trial_by_name(world, name)
+        return run_trial_by_name(environment, name)
     except RecoveryFailed as error:
         return TrialResult(name=name, title=title, broken_off=str(error))
     except HourmarkError as error:
@@ -141,7 +136,7 @@ def _played(world: TrialEnvironment, name: str, broken_off: str) -> TrialResult:
 
 @contextlib.contextmanager
 def local_environment(
-    home: Path, wish: EvaluationOptions, clock: Clock, say: Say
+    home: Path, options: EvaluationOptions, clock: Clock, report_progress: Say
 ) -> Iterator[TrialEnvironment]:
     """Start a new local stack and yield its clusters; stop the stack on exit.
 
@@ -150,9 +145,9 @@ def local_environment(
 
     Args:
         home: Directory of the stack. An existing stack there is deleted first.
-        wish: The user's options.
+        options: The user's options.
         clock: Source of time.
-        say: Function that is called with each line of progress.
+        report_progress: Function that is called with each line of progress.
 
     Raises:
         UsageError: Another evaluation uses this directory.
@@ -160,25 +155,29 @@ def local_environment(
 
     def refuse() -> None:
         raise UsageError(
-            f"another evaluation runs in {home}; wait for it, or set HOURMARK_HOME to "
-            "another folder"
+            f"another evaluation is running in {home}; wait for it to finish, or set "
+            "HOURMARK_HOME to another folder"
         )
 
     with one_at_a_time(home / "evaluate.lock", refuse):
-        purge_stack(home, say)
+        purge_stack(home, report_progress)
         mirror = mirror_is_there()
-        copier = "two workers of MirrorMaker 2" if mirror else "no mirror, as none is installed"
-        say(f"starting three edge brokers, three central ones and {copier}")
-        stack = Stack.load_or_make(home, mirror=mirror, spread=True, workers=2, jmx=True, say=say)
+        copier = (
+            "two workers of MirrorMaker 2" if mirror else "no mirror, because none is installed"
+        )
+        report_progress(f"starting three edge brokers, three central brokers and {copier}")
+        stack = Stack.load_or_make(
+            home, mirror=mirror, spread=True, workers=2, jmx=True, say=report_progress
+        )
         try:
             stack.up(local_stack.required_servers(stack))
-            yield stack_environment(stack, wish, clock, say)
+            yield stack_environment(stack, options, clock, report_progress)
         finally:
             stack.down()
 
 
 def stack_environment(
-    stack: Stack, wish: EvaluationOptions, clock: Clock, say: Callable[[str], None]
+    stack: Stack, options: EvaluationOptions, clock: Clock, report_progress: Callable[[str], None]
 ) -> TrialEnvironment:
     """Return the brokers and the mirror of a running local stack as the environment for trials.
 
@@ -186,9 +185,9 @@ def stack_environment(
 
     Args:
         stack: The running stack.
-        wish: The user's options.
+        options: The user's options.
         clock: Source of time.
-        say: Function that is called with each line of progress.
+        report_progress: Function that is called with each line of progress.
 
     Raises:
         Unavailable: A cluster does not answer.
@@ -212,14 +211,14 @@ def stack_environment(
         edge=edge,
         central=central,
         alias="edge",
-        hands=local_stack.local_operations(stack, central),
-        wish=wish,
-        form=new_record_format(wish),
-        run=new_run_id(),
+        operations=local_stack.local_operations(stack, central),
+        options=options,
+        record_format=new_record_format(options),
+        run_id=new_run_id(),
         clock=clock,
-        say=say,
+        report_progress=report_progress,
         jmx=jmx if stack.jmx else None,
-        broker_cpu=lambda: local_stack.read_broker_cpu_seconds(stack),
+        read_broker_cpu=lambda: local_stack.read_broker_cpu_seconds(stack),
     )
 
 
@@ -227,11 +226,11 @@ def user_environment(
     edge: EvaluatedCluster,
     central: EvaluatedCluster | None,
     alias: str,
-    hands: ServerOperations,
+    operations: ServerOperations,
     jmx: JmxClient | None,
-    wish: EvaluationOptions,
+    options: EvaluationOptions,
     clock: Clock,
-    say: Say,
+    report_progress: Say,
 ) -> TrialEnvironment:
     """Return the user's clusters as the environment for trials, with a new run identifier.
 
@@ -239,72 +238,87 @@ def user_environment(
         edge: The edge cluster.
         central: The central cluster; None if there is none.
         alias: The mirror's alias of the edge cluster.
-        hands: The available operations on servers.
+        operations: The available operations on servers.
         jmx: Access to the brokers' metrics; None if there is none.
-        wish: The user's options.
+        options: The user's options.
         clock: Source of time.
-        say: Function that is called with each line of progress.
+        report_progress: Function that is called with each line of progress.
     """
     return TrialEnvironment(
         edge=edge,
         central=central,
         alias=alias,
-        hands=hands,
-        wish=wish,
-        form=new_record_format(wish),
-        run=new_run_id(),
+        operations=operations,
+        options=options,
+        record_format=new_record_format(options),
+        run_id=new_run_id(),
         clock=clock,
-        say=say,
+        report_progress=report_progress,
         jmx=jmx,
     )
 
 
-def new_record_format(wish: EvaluationOptions) -> RecordFormat:
+def new_record_format(options: EvaluationOptions) -> RecordFormat:
     """Return a record format with a random run identifier, which no other run uses."""
-    return RecordFormat(secrets.token_bytes(RUN_BYTES), wish.event_bytes)
+    return RecordFormat(secrets.token_bytes(RUN_BYTES), options.event_bytes)
 
 
 @contextlib.contextmanager
-def _swept(world: TrialEnvironment) -> Iterator[None]:
+def _topics_deleted_on_exit(environment: TrialEnvironment) -> Iterator[None]:
     """Delete all topics of this run on exit, including those that the mirror creates again."""
     try:
         yield
     finally:
-        began_s = world.clock.monotonic_s()
-        while left := _left(world, world.clock.monotonic_s() - began_s):
-            world.clock.sleep(1.0)
-            if world.clock.monotonic_s() - began_s > GIVE_UP_SECONDS:
-                world.say(f"topics are left and must be deleted by hand: {', '.join(left)}")
+        began_s = environment.clock.monotonic_s()
+        while remaining := _delete_topics(environment, environment.clock.monotonic_s() - began_s):
+            environment.clock.sleep(1.0)
+            if environment.clock.monotonic_s() - began_s > DELETE_TOPICS_SECONDS:
+                environment.report_progress(
+                    f"delete the remaining topics manually: {', '.join(remaining)}"
+                )
                 break
 
 
-def _left(world: TrialEnvironment, waited_s: float) -> list[str]:
-    """Return descriptions of topics that remain or may appear again; empty when done."""
+def _delete_topics(environment: TrialEnvironment, waited_s: float) -> list[str]:
+    """Delete the topics of this run in both clusters.
+
+    Args:
+        environment: The clusters and the identifier of the run.
+        waited_s: Seconds since the first call.
+
+    Returns:
+        Descriptions of topics that remain or may appear again; empty if none.
+    """
     failed = [
         name
-        for brokers in (world.edge, world.central)
-        if brokers
-        for name in _sweep(brokers, world.run)
+        for cluster in (environment.edge, environment.central)
+        if cluster
+        for name in _delete_topics_of(cluster, environment.run_id)
     ]
-    again = ["those that the mirror makes"] if world.central and waited_s < SWEEP_SECONDS else []
+    again = (
+        ["those that the mirror creates"]
+        if environment.central and waited_s < RECREATED_SECONDS
+        else []
+    )
     return failed or again
 
 
-def _sweep(brokers: EvaluatedCluster, run: str) -> list[str]:
-    """Delete the topics of this run, and return a description of what could not be deleted."""
+def _delete_topics_of(cluster: EvaluatedCluster, run_id: str) -> list[str]:
     try:
-        names = [name for name in brokers.cluster.names() if f"{run}-" in name]
-        brokers.delete(names)
+        names = [name for name in cluster.cluster.names() if f"{run_id}-" in name]
+        cluster.delete_topics(names)
     except HourmarkError as error:
-        return [f"those with {run} in their names ({error})"]
+        return [
+            f"those of the {cluster.cluster.name} cluster with {run_id} in their names ({error})"
+        ]
     return []
 
 
-def _line(trial: TrialResult) -> str:
+def _summarize(trial: TrialResult) -> str:
     if trial.not_tried:
         return f"not tried: {trial.not_tried}"
     if trial.broken_off:
-        return f"not brought to its end: {trial.broken_off}"
+        return f"aborted: {trial.broken_off}"
     lost, doubled = sum(c.lost for c in trial.counts), sum(c.doubled for c in trial.counts)
     slowest = max(
         (d.recovered_s for d in trial.disturbances if d.recovered_s is not None), default=None
@@ -313,12 +327,11 @@ def _line(trial: TrialResult) -> str:
         ""
         if slowest is None
         else (
-            f", {len(trial.disturbances)} disturbances, all well {slowest:.1f} s after them "
-            "at the latest"
+            f", {len(trial.disturbances)} faults, all recovered within {slowest:.1f} s after them"
         )
     )
     if any(d.recovered_s is None for d in trial.disturbances):
-        after = ", and not all went on by themselves"
+        after = ", and a component did not recover from a fault"
     acknowledged = trial.counts[0].acknowledged
     return (
         f"{trial_verdict(trial)}; {acknowledged:,} acknowledged, {lost:,} lost, {doubled:,} "
@@ -327,9 +340,11 @@ def _line(trial: TrialResult) -> str:
 
 
 def select_trials(names: Sequence[str]) -> Sequence[str]:
-    """Return the selected trial names in the order of execution; all of them if `names` is empty.
+    """Return trial names in the order of execution.
 
-    Unknown names are ignored.
+    Args:
+        names: Names of the trials to run, in any order; all trials if empty. Unknown names are
+            ignored.
     """
     return [name for name in TRIALS if not names or name in names]
 
@@ -338,7 +353,7 @@ def connect_to_cluster(name: str, bootstrap: str, properties: dict[str, str]) ->
     """Connect to a cluster and return it.
 
     Args:
-        name: "edge" or "central", for error messages.
+        name: Name of the cluster for error messages: "edge" or "central".
         bootstrap: Bootstrap servers, as HOST:PORT separated by commas.
         properties: Additional client settings, by librdkafka's names.
 
@@ -349,10 +364,10 @@ def connect_to_cluster(name: str, bootstrap: str, properties: dict[str, str]) ->
     try:
         return EvaluatedCluster(name, bootstrap, properties)
     except KafkaException as error:
-        told = error.args[0].str()
+        reason = error.args[0].str()
         raise UsageError(
-            f"the {name} cluster: {told}; --properties takes librdkafka's names, which "
-            "are not Java's"
+            f"the {name} cluster: {reason}; --properties takes librdkafka's names of settings, "
+            "not those of the Java client"
         ) from error
     except Unavailable as error:
         raise Unavailable(

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCounts:
-    """The records of a trial that were sent, compared with those read back at one place.
+    """The counts of the records of a trial that were sent and that were read back at one place.
 
     Attributes:
         place: Where the records were read: "edge", "central" (the mirror's copies) or "consumer" (a
@@ -87,7 +87,7 @@ class LeaderTakeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionClaims:
-    """The positions a mirror committed as copied, compared with the records on the target cluster.
+    """The comparison of the positions that a mirror committed with the records on its target.
 
     The target's logs are read immediately after each request for the mirror's positions. A record
     is early if the mirror had committed it but consumers could read it only later, because its
@@ -112,7 +112,7 @@ class PositionClaims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogResult:
-    """The records that waited for a consumer, and how it caught up while the load continued.
+    """The outcome of a consumer that starts with a backlog and catches up under load.
 
     Attributes:
         records: Records waiting when the consumer started.
@@ -130,7 +130,7 @@ class BacklogResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricComparison:
-    """One count of this evaluation, next to the same count from the brokers' metrics.
+    """The comparison of one record count of this evaluation with the brokers' metrics.
 
     Attributes:
         what: What was counted.

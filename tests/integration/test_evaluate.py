@@ -39,7 +39,7 @@ WISH = EvaluationOptions(seconds=5.0, rate=2000)
 
 
 @pytest.fixture
-def world(stack: Stack) -> TrialEnvironment:
+def environment(stack: Stack) -> TrialEnvironment:
     return stack_environment(stack, WISH, SystemClock(), lambda line: print(line, file=sys.stderr))
 
 
@@ -54,55 +54,57 @@ def topics_of(stack: Stack, part: str) -> list[str]:
     ]
 
 
-def tried(world: TrialEnvironment, *names: str) -> tuple[TrialResult, ...]:
+def tried(environment: TrialEnvironment, *names: str) -> tuple[TrialResult, ...]:
     """All of them, with no property broken and no topic left."""
-    result = evaluate(world, names, "the test stack", "hourmark evaluate")
+    result = evaluate(environment, names, "the test stack", "hourmark evaluate")
     assert [one.faults for one in property_verdicts(result) if one.faults] == []
     assert [trial.not_tried for trial in result.trials] == [""] * len(names)
     metrics = next(
         one for one in property_verdicts(result) if one.property is KafkaProperty.METRICS_AGREE
     )
-    assert (metrics.verdict is EvaluationVerdict.KEPT) == (world.jmx is not None)
+    assert (metrics.verdict is EvaluationVerdict.KEPT) == (environment.jmx is not None)
     return result.trials
 
 
-def test_a_short_run_keeps_all_that_it_tries(stack: Stack, world: TrialEnvironment) -> None:
-    load, backlog = tried(world, "load", "backlog")
+def test_a_short_run_keeps_all_that_it_tries(stack: Stack, environment: TrialEnvironment) -> None:
+    load, backlog = tried(environment, "load", "backlog")
     assert load.cost and load.cost.events > 0 and load.cost.broker_cpu_s
     assert backlog.backlog and backlog.backlog.caught_up_s is not None
     assert {counts.place for counts in backlog.counts} == {"edge", "consumer"}
-    assert topics_of(stack, world.run) == []
+    assert topics_of(stack, environment.run_id) == []
 
 
 def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(
-    stack: Stack, world: TrialEnvironment
+    stack: Stack, environment: TrialEnvironment
 ) -> None:
-    (mirror,) = tried(world, "mirror-refused")
+    (mirror,) = tried(environment, "mirror-refused")
     assert {counts.place for counts in mirror.counts} == {"edge", "central"}
     assert mirror.claims and mirror.claims.samples > 0
     assert mirror.claims.waiting_max > WISH.steady_rate, "records waited while the target refused"
-    assert topics_of(stack, world.run) == []
+    assert topics_of(stack, environment.run_id) == []
 
 
-def test_what_is_planted_in_real_topics_is_found(stack: Stack, world: TrialEnvironment) -> None:
+def test_what_is_planted_in_real_topics_is_found(
+    stack: Stack, environment: TrialEnvironment
+) -> None:
     with start_trial_run(
-        world, "planted", "faults planted in a real topic", constant_rate(500.0)
-    ) as stage:
-        stage.pause(2.0)
-        stage.load.stop()
-        topic = stage.load.plan.topics[0]
+        environment, "planted", "faults planted in a real topic", constant_rate(500.0)
+    ) as trial:
+        trial.wait_under_load(2.0)
+        trial.load.stop()
+        topic = trial.load.placement.topics[0]
         producer = Producer({"bootstrap.servers": stack.layout.bootstrap("edge")})
-        producer.produce(topic, world.form.encode(0), partition=0)
+        producer.produce(topic, environment.record_format.encode(0), partition=0)
         producer.produce(topic, b"of somebody else", partition=0)
         assert producer.flush(20) == 0
         gone = TopicPartition(topic, 1, 2)
-        for future in world.edge.cluster.admin.delete_records([gone]).values():
+        for future in environment.edge.cluster.admin.delete_records([gone]).values():
             future.result(20)
-        trial = stage.conclude()
-    (counts,) = trial.counts
+        result = trial.finish()
+    (counts,) = result.counts
     assert (counts.lost, counts.doubled, counts.phantom, counts.disordered) == (2, 1, 1, 0)
     if stack.jmx:
-        assert not all(c.ours == c.brokers for c in trial.comparisons), (
+        assert not all(c.ours == c.brokers for c in result.comparisons), (
             "the brokers' log ends know of what was deleted"
         )
 
@@ -331,11 +333,12 @@ def test_a_run_that_is_cut_short_takes_its_topics_away(
 
 
 def test_a_mirror_that_copies_no_such_topic_is_not_tried(
-    world: TrialEnvironment, monkeypatch: pytest.MonkeyPatch
+    environment: TrialEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hourmark_evaluate.execution.mirror_state.FIRST_COPY_SECONDS", 3.0)
     other = dataclasses.replace(
-        world, wish=dataclasses.replace(world.wish, mirrored_prefix="nobody-copies-this.")
+        environment,
+        options=dataclasses.replace(environment.options, mirrored_prefix="nobody-copies-this."),
     )
     (trial,) = evaluate(other, ["mirror-refused"], "the test stack", "hourmark evaluate").trials
     assert "copied nothing of a new topic nobody-copies-this." in trial.not_tried

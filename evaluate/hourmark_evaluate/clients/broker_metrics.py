@@ -1,10 +1,6 @@
-"""Record counts from the brokers' own metrics.
+"""Record counts from the brokers' own metrics, and their comparison with the counts of a consumer.
 
-Record counts from the brokers' own metrics, read through JMX.
-
-Kafka's JmxTool, part of the brokers' jars, is the JMX client.
-
-Comparison of this evaluation's record counts with the brokers' metrics. Pure functions.
+The metrics are read through JMX with JmxTool, which is part of Kafka's jars.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ _IN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics:
-    """The metrics of one broker for the requested topics.
+    """The record counts of one broker for the requested topics, read through JMX.
 
     Attributes:
         messages_in: By topic, the number of records received since the broker started.
@@ -45,7 +41,7 @@ class BrokerMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JmxClient:
-    """The JMX endpoints of all edge brokers.
+    """A client of the JMX endpoints of all edge brokers.
 
     Attributes:
         addresses: HOST:PORT of each broker's JMX endpoint.
@@ -61,15 +57,18 @@ class JmxClient:
     user: str = ""
     password: str = ""
 
-    def ask(self, topics: Sequence[str]) -> list[BrokerMetrics]:
-        """Return the metrics of each broker for these topics, in the order of `addresses`.
+    def read_metrics(self, topics: Sequence[str]) -> list[BrokerMetrics]:
+        """Read the record counts of these topics from each broker.
+
+        Returns:
+            The metrics of each broker, in the order of `addresses`.
 
         Raises:
             Unavailable: A broker's JMX endpoint reports an error or does not answer within 60 s.
         """
-        return [self._ask(address, topics) for address in self.addresses]
+        return [self._read_broker_metrics(address, topics) for address in self.addresses]
 
-    def _ask(self, address: str, topics: Sequence[str]) -> BrokerMetrics:
+    def _read_broker_metrics(self, address: str, topics: Sequence[str]) -> BrokerMetrics:
         names = [
             name
             for topic in topics
@@ -97,11 +96,11 @@ class JmxClient:
             )
         except subprocess.TimeoutExpired as error:
             raise Unavailable(
-                f"JMX at {address} did not answer within {JMX_TIMEOUT_SECONDS:.0f} s"
+                f"JMX at {address} did not respond within {JMX_TIMEOUT_SECONDS:.0f} s"
             ) from error
         if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-            raise Unavailable(f"JMX at {address} did not answer: {last}")
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise Unavailable(f"JMX at {address} reported an error: {last}")
         return parse_jmx_output(done.stdout)
 
 
@@ -115,18 +114,18 @@ def parse_jmx_output(text: str) -> BrokerMetrics:
     Returns:
         The metrics; both mappings are empty if no line matches.
     """
-    ends, came = {}, {}
+    log_ends, messages_in = {}, {}
     for line in text.splitlines():
         if match := _END.match(line):
-            ends[match["topic"], int(match["partition"])] = int(match["n"])
+            log_ends[match["topic"], int(match["partition"])] = int(match["n"])
         elif match := _IN.match(line):
-            came[match["topic"]] = int(match["n"])
-    return BrokerMetrics(came, ends)
+            messages_in[match["topic"]] = int(match["n"])
+    return BrokerMetrics(messages_in, log_ends)
 
 
 def compare_with_metrics(
-    read: Mapping[tuple[str, int], int],
-    told: Sequence[BrokerMetrics],
+    counts: Mapping[tuple[str, int], int],
+    metrics: Sequence[BrokerMetrics],
     replication: int,
     *,
     undisturbed: bool,
@@ -138,8 +137,8 @@ def compare_with_metrics(
     transactions, so that each offset is one record.
 
     Args:
-        read: Records that a consumer read, by (topic, partition).
-        told: The metrics of every broker of the cluster.
+        counts: Number of records that a consumer read, by (topic, partition).
+        metrics: The metrics of every broker of the cluster.
         replication: Replication factor of the topics.
         undisturbed: Whether no broker was restarted since the topics were created.
 
@@ -147,28 +146,32 @@ def compare_with_metrics(
         Total records by log end offset, number of replicas with the expected log end offset and, if
         `undisturbed`, total records by incoming count.
     """
-    ends = [(at, broker.log_ends[at]) for broker in told for at in read if at in broker.log_ends]
+    ends = [
+        (at, broker.log_ends[at]) for broker in metrics for at in counts if at in broker.log_ends
+    ]
     highest: dict[tuple[str, int], int] = {}
     for at, end in ends:
         highest[at] = max(end, highest.get(at, 0))
-    found = [
+    comparisons = [
         MetricComparison(
-            what="records, by log ends", ours=sum(read.values()), brokers=sum(highest.values())
+            what="records, by log ends", ours=sum(counts.values()), brokers=sum(highest.values())
         ),
         MetricComparison(
             what="replicas whose log ends where we read to the end",
-            ours=replication * len(read),
-            brokers=sum(end == read[at] for at, end in ends),
+            ours=replication * len(counts),
+            brokers=sum(end == counts[at] for at, end in ends),
         ),
     ]
     if undisturbed:
         by_topic: Counter[str] = Counter()
-        for (topic, _), count in read.items():
+        for (topic, _), count in counts.items():
             by_topic[topic] += count
-        came = sum(broker.messages_in.get(topic, 0) for broker in told for topic in by_topic)
-        found.append(
+        incoming = sum(broker.messages_in.get(topic, 0) for broker in metrics for topic in by_topic)
+        comparisons.append(
             MetricComparison(
-                what="records, by MessagesInPerSec", ours=sum(by_topic.values()), brokers=came
+                what="records, by MessagesInPerSec",
+                ours=sum(by_topic.values()),
+                brokers=incoming,
             )
         )
-    return tuple(found)
+    return tuple(comparisons)

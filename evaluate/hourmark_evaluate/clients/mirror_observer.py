@@ -17,19 +17,18 @@ from hourmark_evaluate.clients.readers import FirstReadTimes, IncrementalReader
 from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
 from hourmark_evaluate.results import PositionClaims
 
-Ends = Mapping[Partition, int]
-HeldBelow = Callable[
-    [Ends], Mapping[Partition, int]
-]  # end offsets -> number of different records read below them
+Offsets = Mapping[Partition, int]
+# End offsets by partition -> number of different records read below them, by partition.
+CountBelow = Callable[[Offsets], Mapping[Partition, int]]
 
 
 @dataclass
 class _Sample:
     at_s: float
-    claimed: Ends
-    ends: Ends
+    claimed: Mapping[Partition, int]
+    ends: Offsets
     waiting: int
-    early: bool  # some claimed records are not readable by consumers yet
+    is_early: bool  # some claimed records are not readable by consumers yet
 
 
 class PositionChecker:
@@ -45,10 +44,17 @@ class PositionChecker:
 
     def __init__(self) -> None:
         self.claims = PositionClaims(samples=0, false_records=0, waiting_max=0, early_max=0)
-        self._asked = deque[_Sample]()
+        self._pending = deque[_Sample]()
 
-    def ask(self, now_s: float, claimed: Ends, ends: Ends, given: Ends, waiting: int) -> None:
-        """Add one sample, which `tell` or `settle` evaluates later.
+    def add_sample(
+        self,
+        now_s: float,
+        claimed: Mapping[Partition, int],
+        ends: Offsets,
+        readable: Mapping[Partition, int],
+        waiting: int,
+    ) -> None:
+        """Add one sample, which `evaluate_completed` or `evaluate_remaining` evaluates later.
 
         All mappings are by partition of the target cluster. Each record occupies one offset of the
         source.
@@ -57,144 +63,153 @@ class PositionChecker:
             now_s: Time of the sample, in seconds.
             claimed: Number of records that the mirror has committed as copied.
             ends: High watermarks read immediately afterwards.
-            given: Number of records that consumers could read by then.
+            readable: Number of records that consumers could read by then.
             waiting: Number of records that were sent but not copied yet.
         """
-        early = count_missing(claimed, given)
+        early = count_missing(claimed, readable)
         self.claims = dataclasses.replace(
             self.claims, early_max=max(self.claims.early_max or 0, early)
         )
-        self._asked.append(_Sample(now_s, claimed, ends, waiting, early > 0))
+        self._pending.append(_Sample(now_s, claimed, ends, waiting, early > 0))
 
-    def tell(self, now_s: float, read_to: Ends, held_below: HeldBelow) -> None:
+    def evaluate_completed(
+        self, now_s: float, next_offsets: Offsets, count_below: CountBelow
+    ) -> None:
         """Evaluate those samples whose transactions have completed.
 
         Args:
-            now_s: Current time, in seconds, on the clock of `ask`.
-            read_to: By partition of the target, the offset up to which committed records were read.
-            held_below: Function that returns the number of different records read below given
+            now_s: Current time, in seconds, on the clock of `add_sample`.
+            next_offsets: By partition of the target, the offset up to which committed records were
+                read.
+            count_below: Function that returns the number of different records read below given
                 offsets, by partition.
         """
-        for one in self._asked:
-            if one.early and not count_missing(one.claimed, held_below(one.ends)):
-                one.early = False
+        for sample in self._pending:
+            if sample.is_early and not count_missing(sample.claimed, count_below(sample.ends)):
+                sample.is_early = False
                 self.claims = dataclasses.replace(
-                    self.claims, early_s=max(self.claims.early_s, round(now_s - one.at_s, 1))
+                    self.claims, early_s=max(self.claims.early_s, round(now_s - sample.at_s, 1))
                 )
-        while self._asked and all(
-            read_to.get(p, 0) >= end for p, end in self._asked[0].ends.items()
+        while self._pending and all(
+            next_offsets.get(p, 0) >= end for p, end in self._pending[0].ends.items()
         ):
-            self._tell(held_below)
+            self._evaluate_oldest(count_below)
 
-    def settle(self, held_below: HeldBelow) -> None:
+    def evaluate_remaining(self, count_below: CountBelow) -> None:
         """Evaluate all remaining samples; records that were not read by now count as missing.
 
         Args:
-            held_below: Function that returns the number of different records read below given
+            count_below: Function that returns the number of different records read below given
                 offsets, by partition.
         """
-        while self._asked:
-            self._tell(held_below)
+        while self._pending:
+            self._evaluate_oldest(count_below)
 
-    def _tell(self, held_below: HeldBelow) -> None:
-        one = self._asked.popleft()
-        self.claims = add_sample(self.claims, one.claimed, held_below(one.ends), one.waiting)
+    def _evaluate_oldest(self, count_below: CountBelow) -> None:
+        sample = self._pending.popleft()
+        self.claims = merge_sample(
+            self.claims, sample.claimed, count_below(sample.ends), sample.waiting
+        )
 
 
 class MirroredLoadObserver:
     """The observer of a mirror that copies the topics of one load to the central cluster.
 
-    Not thread-safe. Call `look` repeatedly, then `claims`, then `close`.
+    Not thread-safe. Call `poll` repeatedly, then `finish`, then `close`.
 
     Args:
         central: The central cluster, with the copies of the load's topics.
         alias: The mirror's alias of the edge cluster, which prefixes the names of copies.
-        form: Format of the records.
+        record_format: Format of the records.
         load: The load whose topics are copied.
 
     Attributes:
-        plan: Topics and partitions of the copies on the central cluster.
-        copied: When each record was first read from the central cluster.
-        follower: The reader of the copies.
-        trouble: Why the last `look` failed; "" if it succeeded.
+        placement: Topics and partitions of the copies on the central cluster.
+        first_read_times: When each record was first read from the central cluster.
+        reader: The reader of the copies.
+        error: Why the last `poll` failed; "" if it succeeded.
     """
 
     def __init__(
-        self, central: EvaluatedCluster, alias: str, form: RecordFormat, load: LoadProducer
+        self, central: EvaluatedCluster, alias: str, record_format: RecordFormat, load: LoadProducer
     ) -> None:
-        self.plan = RecordPlacement(
-            tuple(central_topic(t, alias) for t in load.plan.topics),
-            load.plan.shares,
-            load.plan.partitions,
+        self.placement = RecordPlacement(
+            tuple(central_topic(t, alias) for t in load.placement.topics),
+            load.placement.shares,
+            load.placement.partitions,
         )
-        self.copied = FirstReadTimes()
-        self._account = PositionChecker()
+        self.first_read_times = FirstReadTimes()
+        self._checker = PositionChecker()
         self._alias, self._load = alias, load
-        self.follower = IncrementalReader(
-            central.cluster, form, self.plan.topics, self.plan.partitions
+        self.reader = IncrementalReader(
+            central.cluster, record_format, self.placement.topics, self.placement.partitions
         )
         self._positions = MirrorPositions(central.settings, alias)
-        self.trouble = ""
+        self.error = ""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read the mirror's committed positions and then the target cluster, and compare them.
 
         The positions are read first, so the records they cover must be in the target's logs
-        afterwards. If a cluster does not answer, the error is stored in `trouble` and nothing is
+        afterwards. If a cluster does not answer, the error is stored in `error` and nothing is
         compared.
         """
         try:
             claimed = self._positions.refresh()
-            sent, ends = self._load.sent, self.follower.ends()
-            self.follower.poll()
+            sent, ends = self._load.sent, self.reader.high_watermarks()
+            self.reader.poll()
         except Unavailable as error:
-            self.trouble = str(error)
+            self.error = str(error)
             return  # nothing can be compared now; the next call continues reading
-        self.trouble = ""
-        self.copied.note(self.follower.new, self._load.now_s)
-        given = self.follower.held_below(self.follower.read_to)
+        self.error = ""
+        self.first_read_times.record(self.reader.last_numbers, self._load.now_s)
+        readable = self.reader.count_below(self.reader.next_offsets)
         now_s = self._load.now_s
-        self._account.ask(now_s, self._expected(claimed), ends, given, sent - self.arrived)
-        self._account.tell(now_s, self.follower.read_to, self.follower.held_below)
+        self._checker.add_sample(
+            now_s, self._claimed_by_target(claimed), ends, readable, sent - self.copied_count
+        )
+        self._checker.evaluate_completed(now_s, self.reader.next_offsets, self.reader.count_below)
 
-    def claims(self) -> PositionClaims:
-        """Evaluate the remaining samples and return the result of all of them."""
-        self._account.settle(self.follower.held_below)
-        return self._account.claims
+    def finish(self) -> PositionClaims:
+        """Evaluate the remaining samples and return the result of all samples."""
+        self._checker.evaluate_remaining(self.reader.count_below)
+        return self._checker.claims
 
-    def through(self, number: int) -> bool:
+    def has_copied_below(self, number: int) -> bool:
         """Return whether the target cluster has all records with a lower number than this."""
-        return self.copied.first_missing >= number
+        return self.first_read_times.first_missing >= number
 
     @property
-    def arrived(self) -> int:
+    def copied_count(self) -> int:
         """Return the number of records read from the target so far, each counted once.
 
         A mirror may copy some records more than once.
         """
-        return self.follower.distinct
+        return self.reader.distinct_count
 
     def close(self) -> None:
         """Close the consumers."""
-        self.follower.close()
+        self.reader.close()
         self._positions.close()
 
-    def _expected(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return, by partition of the target, how many records the mirror has committed.
+    def _claimed_by_target(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return how many records of this load the mirror has committed, by target partition.
 
-        The topics are new, so each source offset is one record.
+        Args:
+            claimed: The mirror's committed offset by source partition, of all topics. The topics of
+                this load are new, so that each offset is one record.
         """
         return {
             Partition(central_topic(p.topic, self._alias), p.partition): offset
             for p, offset in claimed.items()
-            if p.topic in self._load.plan.topics
+            if p.topic in self._load.placement.topics
         }
 
 
-def add_sample(
+def merge_sample(
     before: PositionClaims,
     claimed: Mapping[Partition, int],
-    held: Mapping[Partition, int],
+    present: Mapping[Partition, int],
     waiting: int,
 ) -> PositionClaims:
     """Return the comparison results of a mirror, updated with one more sample.
@@ -203,22 +218,22 @@ def add_sample(
         before: The results so far.
         claimed: By partition, the number of records committed as copied. A sample without any does
             not increase `samples`.
-        held: By partition, the number of records on the target cluster.
+        present: By partition, the number of records on the target cluster.
         waiting: Number of records sent but not copied yet.
     """
     return dataclasses.replace(
         before,
         samples=before.samples + any(claimed.values()),
-        false_records=max(before.false_records, count_missing(claimed, held)),
+        false_records=max(before.false_records, count_missing(claimed, present)),
         waiting_max=max(before.waiting_max, waiting),
     )
 
 
-def count_missing(claimed: Mapping[Partition, int], held: Mapping[Partition, int]) -> int:
+def count_missing(claimed: Mapping[Partition, int], present: Mapping[Partition, int]) -> int:
     """Return how many of the claimed records are missing, summed over all partitions.
 
     Args:
         claimed: By partition, the number of records committed as copied.
-        held: By partition, the number of records present. A partition that is absent holds none.
+        present: By partition, the number of records found. A partition that is absent has none.
     """
-    return sum(max(0, count - held.get(p, 0)) for p, count in claimed.items())
+    return sum(max(0, count - present.get(p, 0)) for p, count in claimed.items())

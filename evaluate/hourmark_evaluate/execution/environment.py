@@ -17,7 +17,7 @@ POLL_S: Final = 0.25
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationOptions:
-    """The user's options of an evaluation, and the time limits derived from them.
+    """The user's options for `hourmark evaluate`, and the time limits derived from them.
 
     Attributes:
         seconds: Duration of a trial's load, in seconds; outages last a tenth of it, but at least 2
@@ -40,115 +40,110 @@ class EvaluationOptions:
 
     @property
     def steady_rate(self) -> float:
-        """Return the rate during faults, in events per second: a quarter of the peak rate.
-
-        It is high enough to show each gap, and low enough that a small machine can restart the
-        servers.
-        """
+        """Return the constant rate during faults, in events per second: a quarter of the peak."""
+        # High enough to show each gap, low enough that a small machine can restart the servers.
         return self.rate / 4
 
     @property
     def away_s(self) -> float:
-        """Return how many seconds a server stays down in a fault.
-
-        The result is a tenth of the length of the load, but at least 2 s.
-        """
+        """Return how many seconds a server stays down in a fault: `seconds` / 10, at least 2."""
         return max(2.0, self.seconds / 10)
 
     @property
     def delivery_s(self) -> float:
-        """Return the delivery timeout of a record, in seconds.
+        """Return the delivery timeout of a record, in seconds: twice `away_s`, at least 180.
 
-        The result is twice the length of an outage, but at least 180 s. It is longer than any
-        outage, including the time that servers need to recover.
+        It exceeds every outage, including the time that servers need to recover.
         """
         return max(180.0, 2 * self.away_s)
 
     @property
     def recovery_s(self) -> float:
-        """Return the time limit for recovery after a fault, in seconds.
+        """Return the time limit for recovery after a fault, in seconds: 4 * `seconds`, at least 120.
 
-        The result is four times the length of the load, but at least 120 s. A component that needs
-        longer is reported as stuck.
+        A component that needs longer is reported as stuck.
         """
         return max(120.0, 4 * self.seconds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnvironment:
-    """The environment of the trials of one run.
+    """The clusters, server operations and options that all trials of one run share.
 
     Attributes:
         edge: The edge cluster.
-        central: The central cluster; None if there is none.
-        alias: The mirror's alias of the edge cluster.
-        hands: The available operations on servers.
-        wish: The user's options.
-        form: Format of the records.
-        run: Identifier of the run, part of the names of its topics and groups.
+        central: The central cluster, to which a mirror copies; None if there is none.
+        alias: The mirror's alias of the edge cluster, which prefixes the names of copied topics.
+        operations: The available operations on servers.
+        options: The user's options.
+        record_format: Format of the records that the load producer sends.
+        run_id: Identifier of the run, part of the names of its topics and groups.
         clock: Source of time.
-        say: Function that is called with each line of progress.
-        jmx: Access to the brokers' metrics; None if it is not available.
-        broker_cpu: Function that returns the CPU seconds of each edge broker by process id; None if
-            not available.
+        report_progress: Function that is called with each line of progress.
+        jmx: Client of the brokers' metrics; None if they are not available.
+        read_broker_cpu: Function that returns the CPU seconds of each edge broker by process id;
+            None if not available.
     """
 
     edge: EvaluatedCluster
     central: EvaluatedCluster | None
     alias: str
-    hands: ServerOperations
-    wish: EvaluationOptions
-    form: RecordFormat
-    run: str
+    operations: ServerOperations
+    options: EvaluationOptions
+    record_format: RecordFormat
+    run_id: str
     clock: Clock
-    say: Callable[[str], None]
+    report_progress: Callable[[str], None]
     jmx: JmxClient | None = None
-    broker_cpu: Callable[[], dict[int, float]] | None = None
+    read_broker_cpu: Callable[[], dict[int, float]] | None = None
 
-    def wait_while_it_moves(
+    def wait_while_progressing(
         self,
         condition: Callable[[], bool],
-        count: Callable[[], int],
-        still_s: float,
-        each: Callable[[], None] = lambda: None,
+        read_counter: Callable[[], int],
+        interval_s: float,
+        between_checks: Callable[[], None] = lambda: None,
     ) -> bool:
         """Wait until a condition is true, for as long as a counter keeps growing.
 
         Args:
-            condition: Function that returns whether to stop waiting; checked about every 0.25 s.
-            count: Function that returns the counter that shows progress.
-            still_s: Seconds without progress after which the wait ends. The counter is checked once
-                per such interval.
-            each: Function that is called after each check that fails.
+            condition: Function that returns whether to stop waiting; called about every 0.25 s.
+            read_counter: Function that returns the counter that shows progress.
+            interval_s: Seconds after which the wait ends unless the counter has grown. The counter
+                is read once per such interval.
+            between_checks: Function that is called after each check that returns False.
 
         Returns:
             True if the condition became true; False if the counter stopped growing first.
         """
         before = -1
-        while count() > before:
-            before = count()
-            if self.wait(condition, still_s, each):
+        while read_counter() > before:
+            before = read_counter()
+            if self.wait_until(condition, interval_s, between_checks):
                 return True
         return False
 
-    def wait(
-        self, condition: Callable[[], bool], seconds: float, each: Callable[[], None] = lambda: None
+    def wait_until(
+        self,
+        condition: Callable[[], bool],
+        timeout_s: float,
+        between_checks: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Wait until a condition is true, or until the time limit expires.
+        """Wait until a condition is true or the timeout expires.
 
         Args:
-            condition: Function that returns whether to stop waiting; checked immediately and then
+            condition: Function that returns whether to stop waiting; called immediately and then
                 about every 0.25 s.
-            seconds: Time limit.
-            each: Function that is called after each check that fails, before the next one.
+            timeout_s: Maximum time to wait, in seconds.
+            between_checks: Function that is called after each check that returns False.
 
         Returns:
-            True if the condition became true; False if the time limit expired.
+            True if the condition became true; False if the timeout expired.
         """
-        until_s = self.clock.monotonic_s() + seconds
+        until_s = self.clock.monotonic_s() + timeout_s
         while not condition():
             if self.clock.monotonic_s() >= until_s:
                 return False
-            each()
+            between_checks()
             self.clock.sleep(POLL_S)
         return True

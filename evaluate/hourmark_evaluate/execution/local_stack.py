@@ -31,7 +31,7 @@ def required_servers(stack: Stack) -> tuple[str, ...]:
 
 
 def local_operations(stack: Stack, central: EvaluatedCluster | None) -> ServerOperations:
-    """Return the operations on the servers of a local stack.
+    """Return the operations that an evaluation may use on the servers of a local stack.
 
     Args:
         stack: The running stack.
@@ -40,14 +40,14 @@ def local_operations(stack: Stack, central: EvaluatedCluster | None) -> ServerOp
     """
 
     def wipe(broker: int) -> None:
-        shutil.rmtree(stack.server(_name(broker)).data)
+        shutil.rmtree(stack.server(_server_name(broker)).data)
 
     of_brokers = ServerOperations(
-        stop_broker=lambda broker: stack.kill(_name(broker)),
-        start_broker=lambda broker: stack.start(_name(broker)),
+        stop_broker=lambda broker: stack.kill(_server_name(broker)),
+        start_broker=lambda broker: stack.start(_server_name(broker)),
         wipe_broker=wipe,
-        pause_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGSTOP),
-        resume_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGCONT),
+        pause_broker=lambda broker: stack.send_signal(_server_name(broker), signal.SIGSTOP),
+        resume_broker=lambda broker: stack.send_signal(_server_name(broker), signal.SIGCONT),
     )
     workers = {
         stack.server(name).address: name
@@ -68,8 +68,8 @@ def local_operations(stack: Stack, central: EvaluatedCluster | None) -> ServerOp
         start_worker=lambda worker: stack.start(workers[worker]),
         pause_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGSTOP),
         resume_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGCONT),
-        stop_mirror=lambda: _each(stack.kill, workers.values()),
-        start_mirror=lambda: _each(stack.start, workers.values()),
+        stop_mirror=lambda: _call_for_each(stack.kill, workers.values()),
+        start_mirror=lambda: _call_for_each(stack.start, workers.values()),
     )
 
 
@@ -83,13 +83,13 @@ def read_broker_cpu_seconds(stack: Stack) -> dict[int, float]:
     return {pid: float(spent.user + spent.system) for pid, spent in times.items()}
 
 
-def _name(broker: int) -> str:
+def _server_name(broker: int) -> str:
     return f"edge-{broker}"
 
 
-def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
+def _call_for_each(operation: Callable[[str], None], names: Iterable[str]) -> None:
     for name in names:
-        act(name)
+        operation(name)
 
 
 def _alter_message_limit(central: EvaluatedCluster, topic: str, entry: ConfigEntry) -> None:

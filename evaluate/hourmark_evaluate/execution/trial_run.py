@@ -1,4 +1,4 @@
-"""The course of one trial: create topics, run a load, disturb servers, and compute the result.
+"""The course of one trial: create topics, run a load, inject faults, and compute the result.
 
 However a trial ends, including by an error or Ctrl-C, every operation on a server is undone and the
 trial's topics are deleted.
@@ -37,16 +37,15 @@ from hourmark_evaluate.results import (
 EFFECT_SECONDS: Final = 30.0
 RECOVERY_SECONDS: Final = 180.0  # time limit for servers to recover; 15 s are usual
 RETRY_S: Final = 15.0  # a broker that found no controller in time exits, so it is started again
-NO_PROGRESS_SECONDS: Final = (
-    120.0  # a mirror or consumer without progress for this long will not reach the end
-)
+# A mirror or consumer without progress for this long will not reach the end.
+NO_PROGRESS_SECONDS: Final = 120.0
 
 Victim = Literal["producer", "mirror"]
 
 
 @dataclass(frozen=True, slots=True)
 class _CompletedFault:
-    what: str
+    description: str
     victim: Victim
     began_s: float
     healed_s: float
@@ -58,156 +57,162 @@ class RecoveryFailed(Unavailable):
 
 
 class TrialRun:
-    """One running trial: its load, its disturbances, and what was observed so far.
+    """One running trial of Kafka under load: its producer, its faults, and its observations so far.
 
-    Create it with `on_stage`, which starts the load and cleans up at the end.
+    Create it with `start_trial_run`, which starts the load and cleans up at the end.
 
     Attributes:
-        world: The clusters, the operations on servers, and the user's options.
+        environment: The clusters, the operations on servers, and the user's options.
         load: The running producer.
-        watch: The observer of the mirror; None if the trial does not use a mirror.
+        mirror: The observer of the mirror; None if the trial does not use a mirror.
         notes: Remarks for the report.
         takeovers: Attempts to remove the mirror's leading worker, with their outcome.
-        group: The consumer group of the trial; None until `join_group` is called.
+        group: The consumer group of the trial; None until `start_group_consumer` is called.
         backlog: The result of a backlog measurement; None if there was none.
     """
 
     def __init__(
         self,
-        world: TrialEnvironment,
+        environment: TrialEnvironment,
         name: str,
         title: str,
         load: LoadProducer,
-        watch: MirroredLoadObserver | None,
+        mirror: MirroredLoadObserver | None,
     ) -> None:
-        self.world, self.load, self.watch = world, load, watch
+        self.environment, self.load, self.mirror = environment, load, mirror
         self.notes: list[str] = []
         self.takeovers: list[LeaderTakeover] = []
         self.group: GroupConsumer | None = None
         self.backlog: BacklogResult | None = None
         self._name, self._title = name, title
-        self._done: list[_CompletedFault] = []
-        self._in_vain: list[str] = []  # disturbances that were not tried, with reasons
-        self._metered_from: tuple[float, float, dict[int, float] | None] | None = None
+        self._completed: list[_CompletedFault] = []
+        self._not_tried: list[str] = []  # faults that were not tried, with reasons
+        self._cpu_at_start: tuple[float, float, dict[int, float] | None] | None = None
 
-    def say(self, what: str) -> None:
+    def report_progress(self, message: str) -> None:
         """Report a line of progress, prefixed with the name of the trial."""
-        self.world.say(f"{self._name}: {what}")
+        self.environment.report_progress(f"{self._name}: {message}")
 
-    def pause(self, seconds: float) -> None:
+    def wait_under_load(self, seconds: float) -> None:
         """Wait for this many seconds while the load continues, and poll the mirror meanwhile."""
-        self.world.wait(lambda: False, seconds, self.look)
+        self.environment.wait_until(lambda: False, seconds, self.poll_mirror)
 
-    def look(self) -> None:
-        """Poll the mirror once; do nothing if the trial does not use a mirror."""
-        if self.watch is not None:
-            self.watch.look()
+    def poll_mirror(self) -> None:
+        """Sample the mirror's positions once; do nothing if the trial does not use a mirror."""
+        if self.mirror is not None:
+            self.mirror.poll()
 
-    def disturb(
+    def inject_fault(
         self,
-        what: str,
-        hurt: Callable[[], None],
-        heal: Callable[[], None],
-        away_s: float,
-        back: Callable[[], bool] = lambda: True,
+        description: str,
+        start: Callable[[], None],
+        undo: Callable[[], None],
+        duration_s: float,
+        has_recovered: Callable[[], bool] = lambda: True,
         victim: Victim = "producer",
-        gone: Callable[[], bool] = lambda: True,
-        last: Callable[[], None] = lambda: None,
+        is_effective: Callable[[], bool] = lambda: True,
+        before_undo: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Disturb servers, undo the disturbance, and wait for the load or mirror to recover.
+        """Inject a fault, undo it, and wait for the load or the mirror to recover.
 
-        A completed disturbance is added to the result of the trial. If `hurt`, `gone` or `last`
-        fails, or if `gone` does not become true within 30 s, the disturbance is undone and recorded
-        as not tried.
+        A completed fault is added to the result of the trial. If `start`, `is_effective` or
+        `before_undo` raises `HourmarkError`, or if `is_effective` does not return True within 30 s,
+        the fault is undone and recorded as not tried.
 
         Args:
-            what: Description of the disturbance for the report.
-            hurt: Function that starts the disturbance, for example stops a broker.
-            heal: Function that undoes it. It must be idempotent: it is called again after an error
-                and every 15 s until `back` returns True.
-            away_s: Seconds between the time when `gone` becomes true and the call of `heal`.
-            back: Function that returns whether the servers have recovered.
+            description: Description of the fault for the report.
+            start: Function that starts the fault, for example stops a broker.
+            undo: Function that undoes it. It must be idempotent: it is called again after an error
+                and every 15 s until `has_recovered` returns True.
+            duration_s: Seconds between the time when `is_effective` returns True and the call of
+                `undo`.
+            has_recovered: Function that returns whether the servers have recovered.
             victim: Component to wait for. "mirror" also requires that all records sent are copied.
-            gone: Function that returns whether the disturbance is effective.
-            last: Function called immediately before `heal` if `gone` is still true.
+            is_effective: Function that returns whether the fault is in effect.
+            before_undo: Function called immediately before `undo` if the fault is still in effect.
 
         Returns:
-            True if the disturbance took place, even if the victim did not recover in time; False if
-            it was recorded as not tried.
+            True if the fault took place, even if the victim did not recover in time; False if it
+            was recorded as not tried.
 
         Raises:
-            NotBack: The servers did not recover within 180 s; the trial cannot continue.
+            RecoveryFailed: The servers did not recover within 180 s; the trial cannot continue.
         """
-        self.say(what)
-        began_s, hindered = self.load.now_s, ""
+        self.report_progress(description)
+        began_s, reason = self.load.now_s, ""
         try:
-            hurt()
-            if self.world.wait(gone, EFFECT_SECONDS, self.look):
-                self.pause(away_s)
-                if gone():
-                    last()
+            start()
+            if self.environment.wait_until(is_effective, EFFECT_SECONDS, self.poll_mirror):
+                self.wait_under_load(duration_s)
+                if is_effective():
+                    before_undo()
                 else:
-                    self.notes.append(f"{what}: back by itself, before it was started again")
+                    self.notes.append(
+                        f"{description}: the server recovered before it was started again"
+                    )
             else:
-                hindered = f"not all were away {EFFECT_SECONDS:.0f} s after it"
+                reason = f"the fault was not in effect on all servers after {EFFECT_SECONDS:.0f} s"
         except HourmarkError as error:
-            hindered = str(error)
+            reason = str(error)
         except BaseException:  # including Ctrl-C: no server stays down
-            try_to_undo(heal)
+            try_to_undo(undo)
             raise
-        self._bring_back(what, heal, back)
-        if hindered:
-            self.not_tried(what, hindered)
+        self._undo_until_recovered(description, undo, has_recovered)
+        if reason:
+            self.record_not_tried(description, reason)
             return False
         healed_s, number = self.load.now_s, self.load.sent
 
-        def over() -> bool:
-            if victim == "mirror" and not self._copied(number):
+        def victim_recovered() -> bool:
+            if victim == "mirror" and not self._is_copied(number):
                 return False
-            return self.load.through(healed_s) or bool(self.load.fatal)
+            return self.load.has_recovered_since(healed_s) or bool(self.load.fatal_error)
 
-        self.world.wait(over, self.world.wish.recovery_s, self.look)
-        self._done.append(_CompletedFault(what, victim, began_s, healed_s, self.load.now_s))
+        limit_s = self.environment.options.recovery_s
+        self.environment.wait_until(victim_recovered, limit_s, self.poll_mirror)
+        self._completed.append(
+            _CompletedFault(description, victim, began_s, healed_s, self.load.now_s)
+        )
         return True
 
-    def not_tried(self, what: str, why: str) -> None:
-        """Record that a disturbance was not tried.
+    def record_not_tried(self, description: str, reason: str) -> None:
+        """Record that a fault was not tried.
 
-        If no disturbance of the trial was tried, the whole trial counts as not tried.
+        If no fault of the trial was tried, the whole trial counts as not tried.
 
         Args:
-            what: Description of the disturbance.
-            why: Reason for the report.
+            description: Description of the fault.
+            reason: Why it was not tried, for the report.
         """
-        self._in_vain.append(f"{what} was not tried: {why}")
+        self._not_tried.append(f"{description} was not tried: {reason}")
 
-    def meter(self) -> None:
-        """Start to measure CPU time and acknowledged events, until `conclude` is called."""
-        self._metered_from = (self.load.now_s, _cpu_s(), self._broker_cpu())
+    def start_cpu_measurement(self) -> None:
+        """Start to measure CPU time and acknowledged events, until `finish` is called."""
+        self._cpu_at_start = (self.load.now_s, _process_cpu_s(), self._read_broker_cpu())
 
-    def conclude(self) -> TrialResult:
+    def finish(self) -> TrialResult:
         """Stop the load, read all records back, and return the result of the trial.
 
-        If the trial shows nothing, for example because no disturbance was possible, the result
-        contains only the reason in `not_tried`.
+        If the trial shows nothing, for example because no fault was possible, the result contains
+        only the reason in `not_tried`.
 
         Raises:
-            NotBack: The records cannot be read back from the edge cluster.
+            RecoveryFailed: The records cannot be read back from the edge cluster.
         """
         self.load.stop()
-        spent = self._cost()
-        sent_s, answered_s, acknowledged = self.load.arrays()
-        if reason := self._why_not(bool(acknowledged.any())):
+        cpu_usage = self._cpu_usage()
+        sent_s, answered_s, acknowledged = self.load.outcome_arrays()
+        if reason := self._why_inconclusive(any_acknowledged=bool(acknowledged.any())):
             return TrialResult(name=self._name, title=self._title, not_tried=reason)
-        readings = self._read()
-        counts = [accounting.count_records("edge", self.load.plan, acknowledged, readings)]
-        copied_s = self._count_others(counts, acknowledged)
-        compared, not_compared = self._compared(
-            {at: len(numbers) for at, numbers in readings.numbers.items()}
+        records_read = self._read_edge_records()
+        counts = [accounting.count_records("edge", self.load.placement, acknowledged, records_read)]
+        copied_s = self._count_group_and_central(counts, acknowledged)
+        compared, not_compared = self._compare_with_metrics(
+            {at: len(numbers) for at, numbers in records_read.numbers.items()}
         )
-        if refused := int((~acknowledged & (answered_s == answered_s)).sum()):
+        if failed := int((~acknowledged & (answered_s == answered_s)).sum()):
             self.notes.append(
-                f"{refused:,} records were refused, the first as: {self.load.refused}"
+                f"{failed:,} records were refused; first error: {self.load.first_error}"
             )
         return TrialResult(
             name=self._name,
@@ -215,97 +220,104 @@ class TrialRun:
             seconds=round(self.load.now_s, 1),
             counts=tuple(counts),
             disturbances=tuple(
-                self._account(done, sent_s, answered_s, acknowledged, copied_s)
-                for done in self._done
+                self._measure_recovery(fault, sent_s, answered_s, acknowledged, copied_s)
+                for fault in self._completed
             ),
             takeovers=tuple(self.takeovers),
-            claims=self.watch.claims() if self.watch else None,
+            claims=self.mirror.finish() if self.mirror else None,
             backlog=self.backlog,
-            fatal=self.load.fatal,
+            fatal=self.load.fatal_error,
             comparisons=compared,
             not_compared=not_compared,
-            cost=spent,
+            cost=cpu_usage,
             timeline=accounting.timeline(sent_s, answered_s, acknowledged),
-            notes=(*self.notes, *self._in_vain),
+            notes=(*self.notes, *self._not_tried),
         )
 
-    def join_group(self) -> GroupConsumer:
+    def start_group_consumer(self) -> GroupConsumer:
         """Start a consumer group that reads the topics of this trial from the beginning.
 
         Returns:
-            The running group, also available as `group`.
+            The running consumer, also available as `group`.
         """
         self.group = GroupConsumer(
-            self.world.edge.settings, self.world.form, self.load.plan.topics, self._group
+            self.environment.edge.settings,
+            self.environment.record_format,
+            self.load.placement.topics,
+            self._group_id,
         )
         self.group.start()
         return self.group
 
-    def leave_group(self) -> None:
+    def stop_group_consumer(self) -> None:
         """Stop the trial's consumer group and delete it from the cluster.
 
-        Does nothing if `join_group` was not called. If the group cannot be deleted, a message is
-        reported and no error is raised.
+        Does nothing if `start_group_consumer` was not called. If the group cannot be deleted, the
+        reason is reported as progress and no error is raised.
         """
         if self.group is None:
             return
         with contextlib.suppress(Unavailable):  # reported where the group's error is checked
             self.group.stop()
         try:
-            self.world.edge.forget_group(self._group)
+            self.environment.edge.delete_consumer_group(self._group_id)
         except Unavailable as error:
-            self.say(
-                f"{error}; it is empty, and brokers forget it by themselves in time "
-                "(offsets.retention.minutes)"
+            self.report_progress(
+                f"{error}; the group is empty, and brokers delete it automatically after "
+                "offsets.retention.minutes"
             )
 
     @property
-    def _group(self) -> str:
-        return f"{self.world.wish.prefix}{self.world.run}-{self._name}"
+    def _group_id(self) -> str:
+        return f"{self.environment.options.prefix}{self.environment.run_id}-{self._name}"
 
-    def _bring_back(self, what: str, heal: Callable[[], None], back: Callable[[], bool]) -> None:
-        until_s = self.world.clock.monotonic_s() + RECOVERY_SECONDS
-        failed = try_to_undo(heal)
-        while failed or not self.world.wait(back, RETRY_S, self.look):
-            if self.world.clock.monotonic_s() >= until_s:
-                why = f" ({failed})" if failed else ""
+    def _undo_until_recovered(
+        self, description: str, undo: Callable[[], None], has_recovered: Callable[[], bool]
+    ) -> None:
+        until_s = self.environment.clock.monotonic_s() + RECOVERY_SECONDS
+        failed = try_to_undo(undo)
+        while failed or not self.environment.wait_until(has_recovered, RETRY_S, self.poll_mirror):
+            if self.environment.clock.monotonic_s() >= until_s:
+                cause = f" ({failed})" if failed else ""
                 raise RecoveryFailed(
-                    f"after “{what}” the servers were not back within {RECOVERY_SECONDS:.0f} "
-                    f"s{why}; see to them first"
+                    f"the servers did not recover within {RECOVERY_SECONDS:.0f} s after "
+                    f"“{description}”{cause}; repair them before the next run"
                 )
             if failed:
-                self.pause(RETRY_S)
-            failed = try_to_undo(heal)
+                self.wait_under_load(RETRY_S)
+            failed = try_to_undo(undo)
 
-    def _why_not(self, acknowledged: bool) -> str:
-        """Return why this trial shows nothing; "" if it has a result."""
-        if self._done:
+    def _why_inconclusive(self, *, any_acknowledged: bool) -> str:
+        """Return the reason why this trial shows nothing; "" if it has a result."""
+        if self._completed:
             return ""
-        if self._in_vain:
-            return "; ".join(self._in_vain)
+        if self._not_tried:
+            return "; ".join(self._not_tried)
         return (
-            f"the edge took no record: {self.load.refused}"
-            if self.load.refused and not acknowledged
+            f"the edge cluster accepted no record: {self.load.first_error}"
+            if self.load.first_error and not any_acknowledged
             else ""
         )
 
-    def _read(self) -> accounting.ReadRecords:
-        topics, partitions = self.load.plan.topics, self.world.wish.partitions
+    def _read_edge_records(self) -> accounting.ReadRecords:
+        topics, partitions = self.load.placement.topics, self.environment.options.partitions
         try:
-            return read_all(self.world.edge.cluster, self.world.form, topics, partitions)
+            return read_all(
+                self.environment.edge.cluster, self.environment.record_format, topics, partitions
+            )
         except Unavailable as error:
-            raise RecoveryFailed(f"what was sent could not be read: {error}") from error
+            raise RecoveryFailed(f"the sent records could not be read back: {error}") from error
 
-    def _copied(self, number: int) -> bool:
-        """Return whether the target cluster has all records up to and including this number."""
-        return self.watch is not None and self.watch.through(number + 1)
+    def _is_copied(self, number: int) -> bool:
+        return self.mirror is not None and self.mirror.has_copied_below(number + 1)
 
-    def _count_others(
+    def _count_group_and_central(
         self, counts: list[RecordCounts], acknowledged: accounting.Flags
     ) -> accounting.Floats | None:
-        """Append the counts of the consumer group and the target cluster, if the trial uses them.
+        """Append the counts of the consumer group and the central cluster, if the trial uses them.
 
-        Both have time to reach the end of the topics before they are counted.
+        The consumer and the mirror have time to reach the end of the topics before records are
+        counted.
 
         Args:
             counts: The list to extend; its first item must be the counts of the edge cluster.
@@ -313,116 +325,130 @@ class TrialRun:
 
         Returns:
             By record number, seconds from the start of the load until the record was first read
-            from the target cluster, NaN if never; None if the trial does not use a mirror.
+            from the central cluster, NaN if never; None if the trial does not use a mirror.
         """
         if (group := self.group) is not None:
-            self.world.wait_while_it_moves(
-                lambda: group.read >= counts[0].distinct, lambda: group.read, NO_PROGRESS_SECONDS
+            self.environment.wait_while_progressing(
+                lambda: group.distinct_count >= counts[0].distinct,
+                lambda: group.distinct_count,
+                NO_PROGRESS_SECONDS,
             )
             group.stop()
             counts.append(
-                accounting.count_records("consumer", self.load.plan, acknowledged, group.readings)
+                accounting.count_records(
+                    "consumer", self.load.placement, acknowledged, group.records_read
+                )
             )
-        if (watch := self.watch) is None:
+        if (mirror := self.mirror) is None:
             return None
-        wanted = counts[0].distinct
-        self.world.wait_while_it_moves(
-            lambda: watch.arrived >= wanted, lambda: watch.arrived, NO_PROGRESS_SECONDS, watch.look
+        expected = counts[0].distinct
+        self.environment.wait_while_progressing(
+            lambda: mirror.copied_count >= expected,
+            lambda: mirror.copied_count,
+            NO_PROGRESS_SECONDS,
+            mirror.poll,
         )
-        self.world.wait(lambda: False, 2.0, watch.look)  # duplicates arrive last
+        self.environment.wait_until(lambda: False, 2.0, mirror.poll)  # duplicates arrive last
         counts.append(
-            accounting.count_records("central", watch.plan, acknowledged, watch.follower.readings)
+            accounting.count_records(
+                "central", mirror.placement, acknowledged, mirror.reader.records_read
+            )
         )
-        return watch.copied.of(len(acknowledged))
+        return mirror.first_read_times.as_array(len(acknowledged))
 
-    def _account(
+    def _measure_recovery(
         self,
-        done: _CompletedFault,
+        fault: _CompletedFault,
         sent_s: accounting.Floats,
         answered_s: accounting.Floats,
         acknowledged: accounting.Flags,
         copied_s: accounting.Floats | None,
     ) -> Disturbance:
         ends_s = answered_s
-        if done.victim == "mirror":
+        if fault.victim == "mirror":
             assert copied_s is not None
             sent_s, ends_s, acknowledged = (
                 sent_s[acknowledged],
                 copied_s[acknowledged],
                 acknowledged[acknowledged],
             )
-        took_s = accounting.recovery_seconds(
-            sent_s, ends_s, acknowledged, done.healed_s, done.gave_up_s
+        recovery_s = accounting.recovery_seconds(
+            sent_s, ends_s, acknowledged, fault.healed_s, fault.gave_up_s
+        )
+        longest_wait_s = accounting.longest_wait_seconds(
+            sent_s, ends_s, fault.began_s, fault.healed_s
         )
         return Disturbance(
-            what=done.what,
-            victim=done.victim,
-            began_s=round(done.began_s, 1),
-            healed_s=round(done.healed_s, 1),
-            longest_wait_s=round(
-                accounting.longest_wait_seconds(sent_s, ends_s, done.began_s, done.healed_s), 2
-            ),
-            recovered_s=None if took_s is None else round(took_s, 2),
+            what=fault.description,
+            victim=fault.victim,
+            began_s=round(fault.began_s, 1),
+            healed_s=round(fault.healed_s, 1),
+            longest_wait_s=round(longest_wait_s, 2),
+            recovered_s=None if recovery_s is None else round(recovery_s, 2),
         )
 
-    def _compared(
-        self, read: dict[tuple[str, int], int]
+    def _compare_with_metrics(
+        self, counts: dict[tuple[str, int], int]
     ) -> tuple[tuple[MetricComparison, ...], str]:
-        jmx, edge = self.world.jmx, self.world.edge
+        """Compare record counts by (topic, partition) with the metrics of the edge brokers.
+
+        Returns:
+            The comparisons, and the reason why there are none; "" if there are some.
+        """
+        jmx, edge = self.environment.jmx, self.environment.edge
         if jmx is None:
             return (
                 (),
-                (
-                    "the brokers' metrics were not asked: needs --jmx HOST:PORT for each "
-                    "broker of the edge"
-                ),
+                "the brokers' metrics were not read: needs --jmx HOST:PORT for each edge broker",
             )
         if len(jmx.addresses) != len(edge.ids):
             return (
                 (),
-                (
-                    f"--jmx names {len(jmx.addresses)} of {len(edge.ids)} brokers of the "
-                    "edge; all are needed for a sum"
-                ),
+                f"--jmx names {len(jmx.addresses)} of {len(edge.ids)} edge brokers; a sum needs "
+                "all of them",
             )
-        self.world.wait(lambda: edge.all_there(self.load.plan.topics), RECOVERY_SECONDS)
+        self.environment.wait_until(
+            lambda: edge.all_in_sync(self.load.placement.topics), RECOVERY_SECONDS
+        )
         try:
-            asked = jmx.ask(self.load.plan.topics)
+            metrics = jmx.read_metrics(self.load.placement.topics)
         except HourmarkError as error:  # JMX does not answer, or its tool is not available
             return (), str(error)
-        everywhere = {
-            (t, n): read.get((t, n), 0)
-            for t in self.load.plan.topics
-            for n in range(self.load.plan.partitions)
+        by_partition = {
+            (topic, partition): counts.get((topic, partition), 0)
+            for topic in self.load.placement.topics
+            for partition in range(self.load.placement.partitions)
         }
-        return compare_with_metrics(
-            everywhere, asked, edge.replication, undisturbed=not self._done
-        ), ""
+        compared = compare_with_metrics(
+            by_partition, metrics, edge.replication, undisturbed=not self._completed
+        )
+        return compared, ""
 
-    def _cost(self) -> CpuUsage | None:
-        if self._metered_from is None:
+    def _cpu_usage(self) -> CpuUsage | None:
+        if self._cpu_at_start is None:
             return None
-        began_s, cpu_s, before = self._metered_from
-        _, answered_s, acknowledged = self.load.arrays()
-        metered = acknowledged & (answered_s >= began_s)
-        after = self._broker_cpu()
+        began_s, cpu_s, before = self._cpu_at_start
+        _, answered_s, acknowledged = self.load.outcome_arrays()
+        measured = acknowledged & (answered_s >= began_s)
+        after = self._read_broker_cpu()
         same = before is not None and after is not None and before.keys() == after.keys()
         return CpuUsage(
-            events=int(metered.sum()),
-            seconds=round(float(answered_s[metered].max(initial=began_s)) - began_s, 2),
-            client_cpu_s=round(_cpu_s() - cpu_s, 3),
+            events=int(measured.sum()),
+            seconds=round(float(answered_s[measured].max(initial=began_s)) - began_s, 2),
+            client_cpu_s=round(_process_cpu_s() - cpu_s, 3),
             broker_cpu_s=round(sum((after or {}).values()) - sum((before or {}).values()), 3)
             if same
             else None,
         )
 
-    def _broker_cpu(self) -> dict[int, float] | None:
-        return self.world.broker_cpu() if self.world.broker_cpu else None
+    def _read_broker_cpu(self) -> dict[int, float] | None:
+        read = self.environment.read_broker_cpu
+        return read() if read else None
 
 
 @contextlib.contextmanager
 def start_trial_run(
-    world: TrialEnvironment,
+    environment: TrialEnvironment,
     name: str,
     title: str,
     rate: Rate,
@@ -436,7 +462,7 @@ def start_trial_run(
     the mirror, and delete the topics.
 
     Args:
-        world: The clusters and the user's options.
+        environment: The clusters and the user's options.
         name: Short name of the trial, part of its topic names.
         title: Title of the trial for the report.
         rate: The load's events per second as a function of the seconds since its start.
@@ -447,58 +473,65 @@ def start_trial_run(
     Raises:
         Unavailable: A cluster does not answer or did not create a topic.
     """
-    prefix = world.wish.mirrored_prefix if mirrored else world.wish.prefix
-    topics = tuple(f"{prefix}{world.run}-{name}-{n}" for n in range(1, len(shares) + 1))
-    partitions = world.wish.partitions
-    with ExitStack() as at_the_end:
-        watch, central = None, world.central if mirrored else None
+    prefix = environment.options.mirrored_prefix if mirrored else environment.options.prefix
+    topics = tuple(f"{prefix}{environment.run_id}-{name}-{n}" for n in range(1, len(shares) + 1))
+    partitions = environment.options.partitions
+    with ExitStack() as on_exit:
+        mirror, central = None, environment.central if mirrored else None
         if central is not None:
-            remote = [central_topic(topic, world.alias) for topic in topics]
-            at_the_end.callback(_delete, central, remote)
-            central.make(remote, partitions)
-        at_the_end.callback(_delete, world.edge, topics)
-        world.edge.make(topics, partitions)
+            remote = [central_topic(topic, environment.alias) for topic in topics]
+            on_exit.callback(_delete, central, remote)
+            central.create_topics(remote, partitions)
+        on_exit.callback(_delete, environment.edge, topics)
+        environment.edge.create_topics(topics, partitions)
         load = LoadProducer(
-            world.edge.settings,
-            world.form,
+            environment.edge.settings,
+            environment.record_format,
             RecordPlacement(topics, shares, partitions),
             rate,
-            world.clock,
-            world.wish.delivery_s,
+            environment.clock,
+            environment.options.delivery_s,
         )
         if central is not None:
-            watch = MirroredLoadObserver(central, world.alias, world.form, load)
-            at_the_end.callback(watch.close)
-        at_the_end.callback(load.abandon)
-        stage = TrialRun(world, name, title, load, watch)
-        at_the_end.callback(stage.leave_group)
+            mirror = MirroredLoadObserver(
+                central, environment.alias, environment.record_format, load
+            )
+            on_exit.callback(mirror.close)
+        on_exit.callback(load.abort)
+        trial = TrialRun(environment, name, title, load, mirror)
+        on_exit.callback(trial.stop_group_consumer)
         load.start()
-        yield stage
+        yield trial
 
 
-def try_to_undo(heal: Callable[[], None]) -> str:
-    """Call `heal` and return the message of its error, "" if it succeeded.
+def try_to_undo(undo: Callable[[], None]) -> str:
+    """Call a function that undoes a fault, and return its error message.
 
-    On Ctrl-C, `heal` is called a second time before `KeyboardInterrupt` continues. Errors other
-    than `HourmarkError` propagate.
+    Args:
+        undo: Idempotent function. It is called a second time on Ctrl-C, before `KeyboardInterrupt`
+            is raised again.
+
+    Returns:
+        The message of the `HourmarkError` that `undo` raised; "" if it succeeded. Errors of other
+        types are not caught.
     """
     try:
-        heal()
+        undo()
     except HourmarkError as error:
         return str(error)
     except KeyboardInterrupt:
-        heal()
+        undo()
         raise
     return ""
 
 
-def _delete(brokers: EvaluatedCluster, topics: Sequence[str]) -> None:
-    # If this fails, for example when a run is interrupted during an outage, `run` deletes them at
-    # its end.
+def _delete(cluster: EvaluatedCluster, topics: Sequence[str]) -> None:
+    # If this fails, for example when a run is interrupted during an outage, the evaluation deletes
+    # the topics at its end.
     with contextlib.suppress(Unavailable):
-        brokers.delete(topics)
+        cluster.delete_topics(topics)
 
 
-def _cpu_s() -> float:
-    spent = resource.getrusage(resource.RUSAGE_SELF)
-    return spent.ru_utime + spent.ru_stime
+def _process_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

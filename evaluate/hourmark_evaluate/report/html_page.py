@@ -1,11 +1,8 @@
-"""The report as one HTML file.
+"""The report as one HTML file without external resources, with plots as inline SVG.
 
-Plots as SVG text. All functions are pure: equal data give equal bytes.
-
-Heights are square roots: the peak after an outage is so much higher than the load that, on a linear
-scale, the load would be a flat line.
-
-The report as one HTML file without external resources. All functions are pure.
+All functions are pure: equal data give equal bytes. Heights in plots are square roots: the peak
+after an outage is so much higher than the load that, on a linear scale, the load would be a flat
+line.
 """
 
 from __future__ import annotations
@@ -49,7 +46,7 @@ def plot_rates(points: Sequence[TimelinePoint], disturbances: Sequence[Disturban
     return "\n".join(
         (
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
-            'aria-label="records a second, sent and acknowledged, over the seconds of the trial">',
+            'aria-label="records sent and acknowledged per second, over the duration of the trial">',
             *bands,
             *_axes(seconds, highest),
             *lines,
@@ -123,7 +120,7 @@ def as_html(evaluation: Evaluation) -> str:
             f"<style>{_STYLE}</style></head><body>",
             "<h1>Kafka, evaluated</h1>",
             (
-                f"<p>{escape(tables.describe_setting(evaluation))} Repeat it by "
+                f"<p>{escape(tables.describe_setting(evaluation))} Command: "
                 f"<code>{escape(evaluation.command)}</code>.</p>"
             ),
             "<h2>Verdicts</h2>",
@@ -131,11 +128,11 @@ def as_html(evaluation: Evaluation) -> str:
             "<h2>Trials</h2>",
             _table(tables.TRIALS, tables.trial_rows(evaluation)),
             *map(_trial, evaluation.trials),
-            "<h2>What was done, and how long it took</h2>",
+            "<h2>Faults and recovery times</h2>",
             _table(tables.DISTURBANCES, tables.disturbance_rows(evaluation)),
-            "<h2>What it cost</h2>",
+            "<h2>CPU time</h2>",
             _table(tables.COSTS, tables.cost_rows(evaluation)),
-            "<h2>Also seen</h2>",
+            "<h2>Remarks</h2>",
             "<ul>",
             *(f"<li>{escape(remark)}</li>" for remark in tables.remarks(evaluation)),
             "</ul></body></html>",
@@ -150,8 +147,8 @@ def _trial(trial: TrialResult) -> str:
         return ""
     verdict = trial_verdict(trial)
     legend = (
-        "records a second: grey sent, green acknowledged; a band: servers away; heights are "
-        "square roots"
+        "Records per second: sent (grey) and acknowledged (green). Bands mark faults. The vertical "
+        "scale is a square root."
     )
     return (
         f'<h3 class="{_CLASSES[verdict]}">{escape(trial.title)}: '
@@ -161,7 +158,7 @@ def _trial(trial: TrialResult) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[tables.Row]) -> str:
     if not rows:
-        return "<p>Nothing.</p>"
+        return "<p>None.</p>"
     heads = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<table><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table>"

@@ -1,4 +1,4 @@
-"""Figures published by others next to the results of a run, with what each can and cannot show.
+"""Figures published by others, compared with the results of a run, with the limits of both.
 
 All functions are pure.
 """
@@ -17,37 +17,39 @@ NOT_HERE: Final = "not tried here"
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """A figure published elsewhere, next to the corresponding result of a run.
+    """A figure published by others, to compare with the corresponding result of a run.
 
     Attributes:
-        what: What is compared.
-        theirs: The published figure.
+        subject: What is compared.
+        figure: The published figure.
         source: Where it was published, as Markdown.
-        here: Function that returns the corresponding result of a run as text.
-        says: What the published figure shows, and what it does not show.
-        ours: What the result of the run shows, and what it does not show.
+        describe_result: Function that returns the corresponding result of a run as text.
+        figure_scope: What the published figure shows, and what it does not show.
+        result_scope: What the result of the run shows, and what it does not show.
     """
 
-    what: str
-    theirs: str
+    subject: str
+    figure: str
     source: str
-    here: Callable[[Evaluation], str]
-    says: str
-    ours: str
+    describe_result: Callable[[Evaluation], str]
+    figure_scope: str
+    result_scope: str
 
 
-def _trial(evaluation: Evaluation, name: str) -> TrialResult | None:
+def _find_trial(evaluation: Evaluation, name: str) -> TrialResult | None:
     return next((trial for trial in evaluation.trials if trial.name == name and trial.tried), None)
 
 
-def _of_burst(evaluation: Evaluation, words: Callable[[CpuUsage], str]) -> str:
-    trial = _trial(evaluation, "load")
-    return NOT_HERE if trial is None or trial.cost is None else words(trial.cost)
+def _describe_burst(evaluation: Evaluation, describe: Callable[[CpuUsage], str]) -> str:
+    trial = _find_trial(evaluation, "load")
+    return NOT_HERE if trial is None or trial.cost is None else describe(trial.cost)
 
 
 def _rate(evaluation: Evaluation) -> str:
-    where = f"by one client on a machine of {evaluation.cores} cores, acks of all in-sync replicas"
-    return _of_burst(
+    where = (
+        f"from one client on a machine of {evaluation.cores} cores, acks of all in-sync replicas"
+    )
+    return _describe_burst(
         evaluation,
         lambda cost: (
             f"{cost.events / cost.seconds:,.0f} events/s of {evaluation.event_bytes} bytes {where}"
@@ -55,31 +57,33 @@ def _rate(evaluation: Evaluation) -> str:
     )
 
 
-def _per_core(evaluation: Evaluation) -> str:
-    return _of_burst(
+def _events_per_core(evaluation: Evaluation) -> str:
+    return _describe_burst(
         evaluation,
-        lambda cost: f"{cost.events_per_client_core:,.0f} events for a second of the client's CPU",
+        lambda cost: f"{cost.events_per_client_core:,.0f} events per second of client CPU time",
     )
 
 
-def _per_event(evaluation: Evaluation) -> str:
-    return _of_burst(
+def _cpu_per_event(evaluation: Evaluation) -> str:
+    return _describe_burst(
         evaluation,
-        lambda cost: f"{cost.client_cpu_s / cost.events * 1e6:.1f} µs of CPU an event, all threads",
+        lambda cost: (
+            f"{cost.client_cpu_s / cost.events * 1e6:.1f} µs of CPU per event, all threads"
+        ),
     )
 
 
 def _backlog(evaluation: Evaluation) -> str:
-    trial = _trial(evaluation, "backlog")
+    trial = _find_trial(evaluation, "backlog")
     if trial is None or trial.backlog is None:
         return NOT_HERE
-    found = trial.backlog
-    if found.caught_up_s is None:
-        return f"{format_seconds(found.piled_s)} of load were not caught up"
-    ratio = found.caught_up_s / found.piled_s
+    backlog = trial.backlog
+    if backlog.caught_up_s is None:
+        return f"did not catch up with {format_seconds(backlog.piled_s)} of load"
+    ratio = backlog.caught_up_s / backlog.piled_s
     return (
-        f"{format_seconds(found.piled_s)} of load caught up in {format_seconds(found.caught_up_s)}, "
-        f"{ratio:.2f} times as long"
+        f"caught up with {format_seconds(backlog.piled_s)} of load in "
+        f"{format_seconds(backlog.caught_up_s)}, {ratio:.2f} times as long"
     )
 
 
@@ -88,46 +92,54 @@ def _completeness(evaluation: Evaluation) -> str:
     if not counts:
         return NOT_HERE
     lost, acknowledged = sum(c.lost for c in counts), sum(c.acknowledged for c in counts)
-    return (
-        f"{lost:,} lost of {acknowledged:,} that were acknowledged, counted at each place "
-        "where they were read"
-    )
+    return f"{lost:,} of {acknowledged:,} acknowledged records lost, counted at each place"
 
 
 def _claims(evaluation: Evaluation) -> str:
-    trial = _trial(evaluation, "mirror-refused")
+    trial = _find_trial(evaluation, "mirror-refused")
     if trial is None or trial.claims is None:
         return NOT_HERE
-    found = trial.claims
-    asked = f"asked {found.samples:,} times, {found.waiting_max:,} records waiting at the worst"
-    return f"{asked}: {found.false_records:,} claimed falsely"
+    claims = trial.claims
+    return (
+        f"{claims.false_records:,} records falsely reported as copied, in {claims.samples:,} "
+        f"samples with up to {claims.waiting_max:,} records waiting"
+    )
 
 
 def _recoveries(evaluation: Evaluation) -> str:
-    found = [d for trial in evaluation.trials for d in trial.disturbances if d.victim == "producer"]
-    if not found:
+    faults = [
+        fault
+        for trial in evaluation.trials
+        for fault in trial.disturbances
+        if fault.victim == "producer"
+    ]
+    if not faults:
         return NOT_HERE
-    stuck = sum(d.recovered_s is None for d in found)
-    slowest = max((d.recovered_s for d in found if d.recovered_s is not None), default=None)
-    how = f"the slowest was through {format_seconds(slowest)} after the servers were back"
-    return f"{len(found)} disturbances, {stuck} after which a producer was stuck; {how}"
+    stuck = sum(fault.recovered_s is None for fault in faults)
+    slowest = max((f.recovered_s for f in faults if f.recovered_s is not None), default=None)
+    return (
+        f"{len(faults)} faults, {stuck} after which a producer was stuck; the slowest recovery "
+        f"took {format_seconds(slowest)} after that of the servers"
+    )
 
 
 def _workers(evaluation: Evaluation) -> str:
-    trial = _trial(evaluation, "leaders")
+    trial = _find_trial(evaluation, "leaders")
     if trial is None:
         return NOT_HERE
     if not trial.takeovers:
         return "; ".join(note for note in trial.notes if "worker" in note) or NOT_HERE
-    seen = [*map(describe_takeover, trial.takeovers)]
-    seen += [note for note in trial.notes if "leading worker" in note and "was not tried" in note]
+    outcomes = [*map(describe_takeover, trial.takeovers)]
+    outcomes += [
+        note for note in trial.notes if "leading worker" in note and "was not tried" in note
+    ]
     copies = [counts for counts in trial.counts if counts.place == "central"]
-    there = ", ".join(
+    totals = ", ".join(
         f"{sum(getattr(c, which) for c in copies):,} {which}"
         for which in ("lost", "doubled", "phantom")
     )
     acknowledged = sum(c.acknowledged for c in copies)
-    return f"{'; '.join(seen)}. Of {acknowledged:,} records on the central cluster {there}"
+    return f"{'; '.join(outcomes)}. Of {acknowledged:,} records on the central cluster: {totals}"
 
 
 _FOLLOWED: Final = (
@@ -148,78 +160,75 @@ _OWN: Final = "this project, on one small machine"
 PUBLISHED_FIGURES: Final = (
     PublishedFigure(
         "mirror",
-        "said “done” although the target had refused",
+        "reported records as copied although the target had refused them",
         _FOLLOWED,
         _claims,
-        "what was seen with Kafka 0.8 and MirrorMaker 1; nothing of today's",
-        "of this way to refuse, for this long; not of every way",
+        "observed with Kafka 0.8 and MirrorMaker 1; nothing about current versions",
+        "this kind of refusal, for this duration; no other kinds",
     ),
     PublishedFigure(
         "producers",
-        "stuck after brokers came and went, until they were started anew",
+        "stuck after brokers stopped and started, until the producers were restarted",
         _FOLLOWED,
         _recoveries,
-        "what was seen with the Java client of 0.8",
-        "of librdkafka's client with the settings of the delivery service; other clients "
-        "were not asked",
+        "observed with the Java client of Kafka 0.8",
+        "librdkafka with the settings of the delivery service; no other clients",
     ),
     PublishedFigure(
         "several mirror workers",
-        "confused about who leads",
+        "disagreed about their leader",
         _FOLLOWED,
         _workers,
-        "what was seen with MirrorMaker 1 of then",
-        "of one leader killed, and one paused until another led, on one machine; links that "
-        "are cut are a test of the project's "
-        "own. Nothing where there was one worker: it takes two to be confused",
+        "observed with MirrorMaker 1 of that time",
+        "one leader killed, and one paused until another led, on one machine; network partitions "
+        "are tested separately. Shows nothing if there was only one worker",
     ),
     PublishedFigure(
         "peak of a fleet",
         "2,000,000 events/s on 29 machines, 69,000 each; two topics, 7 to 3",
         _FOLLOWED,
         _rate,
-        "that a managed queue took it from that many machines; not what the queue itself needed",
+        "a managed queue accepted this load from that many machines; not what the queue needed",
         "the path to all replicas on one machine that is client and all brokers at once; "
-        "nothing of a fleet",
+        "nothing about a fleet",
     ),
     PublishedFigure(
-        "brokers' limit",
-        "2,024,032 records/s of 100 bytes from three clients, copies later; "
-        "421,823 from "
-        "one, copies first",
+        "limit of the brokers",
+        "2,024,032 records/s of 100 bytes from three clients, asynchronous replication; "
+        "421,823 from one, synchronous replication",
         _LINKEDIN,
         _rate,
-        "what three brokers take on machines of their own, with six disks each",
-        "what is left for brokers where the client has the same cores",
+        "what three brokers accept on machines of their own, with six disks each",
+        "what brokers accept that share their cores with the client",
     ),
     PublishedFigure(
-        "HTTP → Kafka, a core",
+        "HTTP → Kafka, per core",
         "68,000 events/s: 150,000 events/s on 2.2 cores, v0.1.0",
         _RACCOON,
-        _per_core,
-        "a whole server, WebSocket and batches of events in it; not the size of an "
-        "event, nor whether replicas had it",
-        "a client alone that makes, numbers and checks each record in Python; the "
-        "delivery service itself has its own bench",
+        _events_per_core,
+        "a whole server, with WebSocket and batches of events; neither the size of an "
+        "event nor whether replicas had it",
+        "a client alone that creates, numbers and checks each record in Python; the "
+        "delivery service has its own benchmark",
     ),
     PublishedFigure(
-        "CPU of a producer",
-        "3.5 to 5.8 µs an event of 125 to 240 bytes, acks of all, idempotent, lz4",
+        "CPU time of a producer",
+        "3.5 to 5.8 µs per event of 125 to 240 bytes, acks of all, idempotent, lz4",
         _OWN,
-        _per_event,
+        _cpu_per_event,
         "the client without anything around it",
         "the same client with a number, a checksum and a callback for each record",
     ),
     PublishedFigure(
         "backlog",
-        "an hour's caught up in eight hours, at 800,000 events/s",
+        "caught up with an hour of load in eight hours, at 800,000 events/s",
         _FOLLOWED,
         _backlog,
-        "a whole export to storage, with the rate of a fleet",
-        "a bare consumer that reads and counts, and stores nothing",
+        "a whole export to storage, at the rate of a fleet",
+        "a consumer that reads and counts, and stores nothing",
     ),
     PublishedFigure(
-        "delay, from a line to the queue at the centre",
+        "delay, from a line to the central queue",
         "about 20 s on average",
         _FOLLOWED,
         lambda _: NOT_HERE,
@@ -228,18 +237,19 @@ PUBLISHED_FIGURES: Final = (
     ),
     PublishedFigure(
         "completeness",
-        "99.99 % of what was produced is available",
+        "99.99 % of the produced messages are available",
         _UBER,
         _completeness,
-        "a goal, for a whole company's topics; not what was measured",
-        "what was measured, of every single record, under these faults; nothing of others",
+        "a goal for all topics of a company; not a measurement",
+        "a measurement of each record, under these faults; nothing about others",
     ),
     PublishedFigure(
         "export, hours closed",
-        "20,000 events/s on 4 to 24 workers; hours closed in 2 to 3 h, a quarter of that later",
+        "20,000 events/s on 4 to 24 workers; hours closed in 2 to 3 h, later in a "
+        "quarter of that time",
         _FOLLOWED,
         lambda _: NOT_HERE,
-        "that system's own export",
+        "the export of that system",
         "`hourmark bench etl` measures Hourmark's",
     ),
     PublishedFigure(
@@ -247,7 +257,7 @@ PUBLISHED_FIGURES: Final = (
         "546 MB/s; 38 Vector, 36 Fluent Bit, 9 Filebeat",
         _LOONG,
         lambda _: NOT_HERE,
-        "one vendor's rig, single lines to a sink that it does not name there",
+        "one vendor's test setup, single lines to a sink that the page does not name",
         "`hourmark bench tailer` measures Hourmark's",
     ),
     PublishedFigure(
@@ -255,22 +265,30 @@ PUBLISHED_FIGURES: Final = (
         "none found",
         "-",
         _completeness,
-        "that none was found, not that there is none",
+        "none was found; this does not prove that there is none",
         "see completeness",
     ),
 )
 
 
 def comparison_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """Return one table row per published figure, next to the corresponding result of this run.
+    """Return one table row per published figure, with the corresponding result of a run.
 
     Returns:
         Rows with what is compared, the published figure, its source, the result of this run ("not
         tried here" if there is none), what the published figure shows, and what this result shows.
     """
     return [
-        (p.what, p.theirs, p.source, p.here(evaluation), p.says, p.ours) for p in PUBLISHED_FIGURES
+        (
+            figure.subject,
+            figure.figure,
+            figure.source,
+            figure.describe_result(evaluation),
+            figure.figure_scope,
+            figure.result_scope,
+        )
+        for figure in PUBLISHED_FIGURES
     ]
 
 
-HEAD: Final = ("what", "theirs", "from", "here", "theirs can say", "ours can say")
+HEAD: Final = ("subject", "published", "source", "here", "published figure shows", "result shows")

@@ -22,15 +22,15 @@ from hourmark_evaluate.verdicts import (
 Row = tuple[str, ...]
 
 NOTHING: Final = "-"
-_RECORDS: Final = "acknowledged records, at each place"
-_LOOKED: Final = {
-    KafkaProperty.RECOVERS: "disturbances",
+_RECORDS: Final = "acknowledged records, counted at each place"
+_OBSERVATIONS: Final = {
+    KafkaProperty.RECOVERS: "faults",
     KafkaProperty.CATCHES_UP: "backlogs",
-    KafkaProperty.NO_FALSE_CLAIM: "times it was asked",
-    KafkaProperty.ANOTHER_LEADS: "leading workers taken away",
+    KafkaProperty.NO_FALSE_CLAIM: "samples of its positions",
+    KafkaProperty.ANOTHER_LEADS: "leading workers removed",
     KafkaProperty.METRICS_AGREE: "comparisons",
 }
-PROPERTIES: Final = ("property", "verdict", "trials", "looked at")
+PROPERTIES: Final = ("property", "verdict", "trials", "observations")
 TRIALS: Final = (
     "trial",
     "verdict",
@@ -38,18 +38,18 @@ TRIALS: Final = (
     "lost",
     "doubled",
     "phantom",
-    "disturbances",
+    "faults",
     "longest wait",
-    "well again after",
+    "recovered after",
 )
-DISTURBANCES: Final = ("trial", "what was done", "away", "longest wait", "well again after")
+DISTURBANCES: Final = ("trial", "fault", "duration", "longest wait", "recovered after")
 COSTS: Final = (
     "trial",
     "events",
-    "a second",
-    "for a second of the client's CPU",
-    "client",
-    "brokers",
+    "events/s",
+    "events per second of client CPU",
+    "client CPU",
+    "broker CPU",
 )
 
 
@@ -61,15 +61,14 @@ def format_seconds(value: float | None) -> str:
 def describe_setting(evaluation: Evaluation) -> str:
     """Return one paragraph that describes the clusters, the load and the machine of a run."""
     e = evaluation
-    central = f", a central cluster of {e.central_brokers}" if e.central_brokers else ""
+    where = f"on {e.where}" if e.where.startswith("the ") else f"on the {e.where}"
+    central = f", {e.central_brokers} central brokers" if e.central_brokers else ""
     return (
-        f"Tried on {e.where}: {e.edge_brokers} edge brokers{central}, {e.replication} copies of "
-        "each topic, events of "
-        f"{e.event_bytes} bytes, {e.peak_rate:,} a second at the peak; the client's machine has "
-        f"{e.cores} cores, with a load of "
-        f"{e.load_average[0]:.1f} before it began and {e.load_average[1]:.1f} in its last "
-        f"minute. Begun {e.began}, "
-        f"took {e.seconds / 60:.0f} minutes, Hourmark {e.version}."
+        f"Run {where} with {e.edge_brokers} edge brokers{central}, replication factor "
+        f"{e.replication}, events of {e.event_bytes} bytes and a peak rate of {e.peak_rate:,} "
+        f"events per second. The client's machine has {e.cores} cores; its load average was "
+        f"{e.load_average[0]:.1f} before the run and {e.load_average[1]:.1f} in its last minute. "
+        f"Started {e.began}, duration {e.seconds / 60:.0f} minutes, Hourmark {e.version}."
     )
 
 
@@ -132,58 +131,63 @@ def remarks(evaluation: Evaluation) -> list[str]:
     They include the reason if a trial was not tried, was aborted, or was not compared with the
     brokers' metrics.
     """
-    found = []
+    lines = []
     for trial in evaluation.trials:
         if trial.not_tried:
-            found.append(f"{trial.name}: not tried; {trial.not_tried}")
+            lines.append(f"{trial.name}: not tried; {trial.not_tried}")
             continue
         if trial.broken_off:
-            found.append(f"{trial.name}: not brought to its end; {trial.broken_off}")
+            lines.append(f"{trial.name}: aborted; {trial.broken_off}")
             continue
-        found += [f"{trial.name}: {note}" for note in trial.notes]
-        found += [f"{trial.name}: {describe_takeover(takeover)}" for takeover in trial.takeovers]
+        lines += [f"{trial.name}: {note}" for note in trial.notes]
+        lines += [f"{trial.name}: {describe_takeover(takeover)}" for takeover in trial.takeovers]
         if (backlog := trial.backlog) is not None:
-            found.append(
-                f"{trial.name}: {backlog.records:,} records had piled up in "
-                f"{format_seconds(backlog.piled_s)}; they were caught up in "
-                f"{format_seconds(backlog.caught_up_s)}, at {backlog.read_per_s:,.0f} a second, while "
-                "the load went on"
+            lines.append(
+                f"{trial.name}: {backlog.records:,} records accumulated in "
+                f"{format_seconds(backlog.piled_s)}; under load, the consumer caught up in "
+                f"{format_seconds(backlog.caught_up_s)}, at {backlog.read_per_s:,.0f} records per "
+                "second"
             )
         if (claims := trial.claims) is not None:
-            found.append(
-                f"{trial.name}: the mirror was asked {claims.samples:,} times; at the worst "
-                f"{claims.waiting_max:,} records "
-                f"waited, {_early(claims)}and {claims.false_records:,} were claimed that the "
-                "target did not hold"
+            lines.append(
+                f"{trial.name}: the mirror's positions were sampled {claims.samples:,} times; at "
+                f"most {claims.waiting_max:,} records waited to be copied, {_early(claims)}and "
+                f"{claims.false_records:,} were committed as copied but missing on the target"
             )
-        found.append(f"{trial.name}: {trial.not_compared or _compared(trial.comparisons)}")
-    return found
+        lines.append(f"{trial.name}: {trial.not_compared or _compared(trial.comparisons)}")
+    return lines
 
 
 def _early(claims: PositionClaims) -> str:
     if claims.early_max is None:
         return ""
     before = f" up to {format_seconds(claims.early_s)}" if claims.early_max else ""
-    return f"{claims.early_max:,} were claimed{before} before readers were given them, "
+    return f"{claims.early_max:,} were committed{before} before readers received them, "
 
 
 def describe_takeover(takeover: LeaderTakeover) -> str:
     """Return a sentence on whether another worker took over from a mirror's leader."""
     led_s = takeover.another_led_s
-    then = (
-        "nobody else led in time" if led_s is None else f"another led {format_seconds(led_s)} later"
+    outcome = (
+        "no other worker led in time"
+        if led_s is None
+        else f"another one led after {format_seconds(led_s)}"
     )
-    return f"of {takeover.workers} workers the leading one was {takeover.how}: {then}"
+    return f"the leading one of {takeover.workers} workers was {takeover.how}: {outcome}"
 
 
 def _compared(comparisons: tuple[MetricComparison, ...]) -> str:
-    each = (f"{c.what} {c.brokers:,} of {c.ours:,}" for c in comparisons)
-    return f"the brokers' own metrics (JMX) beside what was counted: {'; '.join(each)}"
+    counts = (f"{c.what} {c.brokers:,} of {c.ours:,}" for c in comparisons)
+    return f"brokers' metrics (JMX) compared with this evaluation's counts: {'; '.join(counts)}"
 
 
 def _property_row(one: PropertyVerdict) -> Row:
-    looked = f"{_LOOKED.get(one.property, _RECORDS)}: {one.looked:,}" if one.trials else NOTHING
-    return str(one.property), str(one.verdict), str(one.trials), "; ".join((looked, *one.faults))
+    observed = (
+        f"{_OBSERVATIONS.get(one.property, _RECORDS)}: {one.observations:,}"
+        if one.trials
+        else NOTHING
+    )
+    return str(one.property), str(one.verdict), str(one.trials), "; ".join((observed, *one.faults))
 
 
 def _trial_row(trial: TrialResult) -> Row:
@@ -211,15 +215,15 @@ def _trial_row(trial: TrialResult) -> Row:
 
 def _cost_row(name: str, cost: CpuUsage) -> Row:
     of_brokers = (
-        "not known"
+        "unknown"
         if cost.broker_cpu_s is None
-        else f"{cost.broker_cpu_s / max(cost.events, 1) * 1e6:.1f} µs an event"
+        else f"{cost.broker_cpu_s / max(cost.events, 1) * 1e6:.1f} µs per event"
     )
     return (
         name,
         f"{cost.events:,}",
         f"{cost.events / max(cost.seconds, 1e-9):,.0f}",
         f"{cost.events_per_client_core:,.0f}",
-        f"{cost.client_cpu_s / max(cost.events, 1) * 1e6:.1f} µs an event",
+        f"{cost.client_cpu_s / max(cost.events, 1) * 1e6:.1f} µs per event",
         of_brokers,
     )

@@ -1,6 +1,20 @@
-"""The trials, in the order of execution: title, precondition and implementation by name.
+"""The trials of `hourmark evaluate`, one module per trial, and the registry `TRIALS`.
 
-Each one repeats a situation in which Kafka failed in earlier systems.
+Each trial repeats a situation in which Kafka failed in earlier systems.
+
+To add a trial:
+
+1. Add a module to this package, named after the trial, with a function
+   `run_trial(environment, name, title) -> TrialResult`. `backlog` is the shortest example. Most
+   trials consist of `start_trial_run`, some calls of `TrialRun.inject_fault`, and
+   `TrialRun.finish` (all in `hourmark_evaluate.execution.trial_run`).
+2. Add an entry to `TRIALS`, at the position where the trial runs, with a precondition.
+3. If the trial needs a new operation on servers, add it to `ServerOperations` and to `OPPOSITES` in
+   `execution.server_operations`, to the local stack in `execution.local_stack`, and as a
+   command-line option to `_COMMANDS` in `cli`.
+4. If the trial observes something new, add a field to `TrialResult` in `results`, a property with
+   its verdict to `verdicts`, and, for the report, text to `report.tables`.
+5. Test the verdict with a planted fault in `tests/unit/evaluate/trials/test_verdicts.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +40,8 @@ class TrialDefinition(NamedTuple):
 
     Attributes:
         title: Title for the report.
-        why_unavailable: Function that returns why the trial is not possible with these clusters; "" if it
-            is possible.
+        why_unavailable: Function that returns why the trial is not possible with these clusters; ""
+            if it is possible.
         run: Function that runs the trial, given its environment, name and title. The result has a
             reason in `not_tried` if the trial turns out to be impossible.
     """
@@ -37,6 +51,7 @@ class TrialDefinition(NamedTuple):
     run: Callable[[TrialEnvironment, str, str], TrialResult]
 
 
+# In the order of execution. Names are values of `--trial` and part of topic names.
 TRIALS: Final = {
     "load": TrialDefinition(
         "load at 7 to 3 over two topics, a day's curve compressed in time, then a burst",
@@ -67,11 +82,11 @@ TRIALS: Final = {
 }
 
 
-def run_trial_by_name(world: TrialEnvironment, name: str) -> TrialResult:
+def run_trial_by_name(environment: TrialEnvironment, name: str) -> TrialResult:
     """Run one trial and return its result.
 
     Args:
-        world: The clusters and the user's options.
+        environment: The clusters, the operations on servers, and the user's options.
         name: Name of the trial, a key of `TRIALS`.
 
     Returns:
@@ -79,10 +94,10 @@ def run_trial_by_name(world: TrialEnvironment, name: str) -> TrialResult:
 
     Raises:
         KeyError: There is no trial of this name.
-        NotBack: Servers did not recover from a disturbance, or sent records are unreadable.
+        RecoveryFailed: Servers did not recover from a fault, or sent records are unreadable.
         Unavailable: A cluster does not answer.
     """
     title, why_unavailable, run = TRIALS[name]
-    if reason := why_unavailable(world):
+    if reason := why_unavailable(environment):
         return TrialResult(name=name, title=title, not_tried=reason)
-    return run(world, name, title)
+    return run(environment, name, title)

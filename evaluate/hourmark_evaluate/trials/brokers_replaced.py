@@ -1,4 +1,4 @@
-"""Each broker in turn is stopped and returns with an empty disk, until no original disk is left."""
+"""Trial `brokers-replaced`: each broker in turn is stopped and returns with an empty disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hourmark_evaluate.execution.trial_run import start_trial_run
 from hourmark_evaluate.results import TrialResult
 
 
-def why_unavailable(world: TrialEnvironment) -> str:
+def why_unavailable(environment: TrialEnvironment) -> str:
     """Return why brokers cannot be replaced safely, as a reason for the report.
 
     Returns:
@@ -19,48 +19,52 @@ def why_unavailable(world: TrialEnvironment) -> str:
     Raises:
         Unavailable: The edge cluster does not answer.
     """
-    if reason := broker_outage.why_unavailable(world):
+    if reason := broker_outage.why_unavailable(environment):
         return reason
-    if world.hands.wipe_broker is not None and (alone := world.edge.of_one_copy()):
+    if environment.operations.wipe_broker is not None and (
+        unreplicated := environment.edge.count_single_replica()
+    ):
         return (
-            f"{alone} partitions of the edge have one copy, which --wipe-broker could "
-            "destroy; leave it out, or give them more"
+            f"{unreplicated} partitions of the edge cluster have only one replica, which "
+            "--wipe-broker could destroy; omit the option, or add replicas"
         )
     return ""
 
 
-def run_trial(world: TrialEnvironment, name: str, title: str) -> TrialResult:
+def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which each broker is replaced in turn, once all replicas are in sync.
 
     If the operation to empty a disk is not available, brokers are only stopped and started.
 
     Args:
-        world: The clusters, which must allow brokers to be stopped and started.
+        environment: The clusters, which must allow brokers to be stopped and started.
         name: Name of the trial.
         title: Title for the report.
 
     Raises:
-        NotBack: A broker did not recover, or the sent records cannot be read back.
+        RecoveryFailed: A broker did not recover, or the sent records cannot be read back.
         Unavailable: The edge cluster does not answer.
     """
-    wiped = world.hands.wipe_broker is not None
-    with start_trial_run(world, name, title, constant_rate(world.wish.steady_rate)) as stage:
-        stage.pause(1.0)
+    wiped = environment.operations.wipe_broker is not None
+    with start_trial_run(
+        environment, name, title, constant_rate(environment.options.steady_rate)
+    ) as trial:
+        trial.wait_under_load(1.0)
         how = "killed, and replaced by one with an empty disk" if wiped else "stopped and started"
         done = [
             broker_outage.stop_brokers_for_a_while(
-                stage, [broker], f"broker {broker} {how}", wiped=wiped
+                trial, [broker], f"broker {broker} {how}", wiped=wiped
             )
-            for broker in world.edge.ids
+            for broker in environment.edge.ids
         ]
         if wiped and all(done):
-            stage.notes.append(
-                f"all {len(done)} brokers were replaced: none of the disks is left on "
-                "which the first records were written"
+            trial.notes.append(
+                f"all {len(done)} brokers were replaced: none of the disks to which the first "
+                "records were written is left"
             )
         elif not wiped:
-            stage.notes.append(
-                "the brokers that came back had their own disks; with --wipe-broker they "
-                "would be new ones"
+            trial.notes.append(
+                "the brokers returned with their own disks; with --wipe-broker, they return with "
+                "empty ones"
             )
-        return stage.conclude()
+        return trial.finish()

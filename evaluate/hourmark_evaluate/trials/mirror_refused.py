@@ -1,4 +1,7 @@
-"""The target cluster refuses all writes for a while; the mirror must not report them as copied."""
+"""Trial `mirror-refused`: the target cluster refuses all writes for a while.
+
+The mirror must not report the refused records as copied.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +17,24 @@ from hourmark_evaluate.results import TrialResult
 SETTLE_S = 2.0  # after a refusal begins, writes in flight may still succeed
 
 
-def why_unavailable(world: TrialEnvironment) -> str:
+def why_unavailable(environment: TrialEnvironment) -> str:
     """Return why the target cluster cannot be made to refuse writes, as a reason for the report.
 
     Returns:
         The reason; "" if a central cluster and the operations are available.
     """
-    if world.central is None:
+    if environment.central is None:
         return "needs a central cluster: --central HOST:PORT"
-    return describe_missing_operations(world.hands, "refuse_target", "accept_target")
+    return describe_missing_operations(environment.operations, "refuse_target", "accept_target")
 
 
-def run_trial(world: TrialEnvironment, name: str, title: str) -> TrialResult:
+def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which the target cluster refuses the mirror's writes for a while.
 
     Meanwhile, the positions that the mirror commits are compared with the records on the target.
 
     Args:
-        world: The clusters, which must allow the target to refuse writes.
+        environment: The clusters, which must allow the target to refuse writes.
         name: Name of the trial.
         title: Title for the report.
 
@@ -40,67 +43,78 @@ def run_trial(world: TrialEnvironment, name: str, title: str) -> TrialResult:
         records during the refusal, or if the mirror's positions cannot be read.
 
     Raises:
-        NotBack: The target did not recover, or the sent records cannot be read back.
+        RecoveryFailed: The target did not recover, or the sent records cannot be read back.
         Unavailable: A cluster does not answer.
     """
     with start_trial_run(
-        world, name, title, constant_rate(world.wish.steady_rate), mirrored=True
-    ) as stage:
-        if not mirror_state.wait_for_first_copy(stage):
+        environment, name, title, constant_rate(environment.options.steady_rate), mirrored=True
+    ) as trial:
+        if not mirror_state.wait_for_first_copy(trial):
             return TrialResult(
-                name=name, title=title, not_tried=mirror_state.why_nothing_copied(stage)
+                name=name, title=title, not_tried=mirror_state.why_nothing_copied(trial)
             )
-        stage.pause(world.wish.away_s)
-        if landed := _refuse_writes(stage, 2 * world.wish.away_s):
+        trial.wait_under_load(environment.options.away_s)
+        if accepted := _refuse_writes(trial, 2 * environment.options.away_s):
             return TrialResult(
                 name=name,
                 title=title,
                 not_tried=(
-                    f"the target took {landed:,} records while it was to refuse: "
-                    "--refuse-target does not make it refuse"
+                    f"the target accepted {accepted:,} records although it had to refuse them: "
+                    "--refuse-target has no effect"
                 ),
             )
-        stage.pause(1.0)
-        stage.notes.append(mirror_state.describe_worker_count(world))
-        trial = stage.conclude()
-        if trial.claims is not None and not trial.claims.samples:
-            unread = (
-                "what the mirror claims could not be read: topic "
-                f"{positions_topic(world.alias)} of the central cluster"
-            )
+        trial.wait_under_load(1.0)
+        trial.notes.append(mirror_state.describe_worker_count(environment))
+        result = trial.finish()
+        if result.claims is not None and not result.claims.samples:
             return TrialResult(
-                name=name, title=title, not_tried=f"{unread} tells no positions of it"
+                name=name,
+                title=title,
+                not_tried=(
+                    f"topic {positions_topic(environment.alias)} of the central cluster contains "
+                    "no positions of the mirror"
+                ),
             )
-        return trial
+        return result
 
 
-def _refuse_writes(stage: TrialRun, away_s: float) -> int:
-    """Make the target refuse writes, and return how many records it accepted nevertheless.
+def _refuse_writes(trial: TrialRun, duration_s: float) -> int:
+    """Make the target refuse writes for a while, and count the records it accepted nevertheless.
 
-    If the refusal failed and was recorded as not tried, the result is 0.
+    Args:
+        trial: The running trial; its only topic must be mirrored.
+        duration_s: Seconds for which writes are refused.
+
+    Returns:
+        The number of records accepted during the refusal; 0 if the refusal failed and was recorded
+        as not tried.
     """
-    hands, watch = stage.world.hands, stage.watch
-    assert hands.refuse_target and hands.accept_target and watch, "why_not was asked"
-    refuse, accept = hands.refuse_target, hands.accept_target
-    (topic,) = (central_topic(topic, stage.world.alias) for topic in stage.load.plan.topics)
-    at_first = at_last = 0
-
-    def hurt() -> None:
-        nonlocal at_first
-        refuse(topic)
-        stage.pause(SETTLE_S)
-        at_first = watch.arrived
-
-    def last() -> None:
-        nonlocal at_last
-        at_last = watch.arrived
-
-    tried = stage.disturb(
-        "the target refuses every write",
-        hurt,
-        lambda: accept(topic),
-        away_s,
-        victim="mirror",
-        last=last,
+    operations, mirror = trial.environment.operations, trial.mirror
+    assert operations.refuse_target and operations.accept_target and mirror, (
+        "why_unavailable was checked"
     )
-    return at_last - at_first if tried else 0
+    refuse, accept = operations.refuse_target, operations.accept_target
+    (topic,) = (
+        central_topic(topic, trial.environment.alias) for topic in trial.load.placement.topics
+    )
+    copied_at_start = copied_at_end = 0
+
+    def start_refusal() -> None:
+        nonlocal copied_at_start
+        refuse(topic)
+        trial.wait_under_load(SETTLE_S)
+        copied_at_start = mirror.copied_count
+
+    def read_copied_count() -> None:
+        nonlocal copied_at_end
+        copied_at_end = mirror.copied_count
+
+    tried = trial.inject_fault(
+        "the target refuses every write",
+        start_refusal,
+        lambda: accept(topic),
+        duration_s,
+        victim="mirror",
+        before_undo=read_copied_count,
+    )
+    return copied_at_end - copied_at_start if tried else 0

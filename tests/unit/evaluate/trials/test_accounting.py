@@ -29,7 +29,7 @@ def faithful() -> ReadRecords:
     """All that was sent, as a consumer would read it."""
     found = ReadRecords()
     for number in range(SENT):
-        found.add(*PLAN.place(number), [FORM.number_of(FORM.encode(number))])
+        found.add(*PLAN.assign(number), [FORM.decode_number(FORM.encode(number))])
     return found
 
 
@@ -62,15 +62,15 @@ def _double(readings: ReadRecords) -> None:
 def _alter(readings: ReadRecords) -> None:
     record = bytearray(FORM.encode(0))
     record[50] ^= 1
-    readings.add("a", 0, [FORM.number_of(bytes(record))])
+    readings.add("a", 0, [FORM.decode_number(bytes(record))])
 
 
 def _never_sent(readings: ReadRecords) -> None:
-    readings.add("a", 0, [FORM.number_of(FORM.encode(SENT))])
+    readings.add("a", 0, [FORM.decode_number(FORM.encode(SENT))])
 
 
 def _of_another_run(readings: ReadRecords) -> None:
-    readings.add("a", 0, [FORM.number_of(RecordFormat(b"x" * 16, 100).encode(0))])
+    readings.add("a", 0, [FORM.decode_number(RecordFormat(b"x" * 16, 100).encode(0))])
 
 
 def _elsewhere(readings: ReadRecords) -> None:
@@ -122,24 +122,24 @@ def test_what_was_not_acknowledged_is_neither_lost_nor_a_fault() -> None:
 def test_a_number_has_one_place_however_it_is_asked(
     number: int, shares: list[int], partitions: int
 ) -> None:
-    plan = RecordPlacement(tuple(map(str, range(len(shares)))), tuple(shares), partitions)
-    topics, places = plan.places(np.array([number]))
-    assert plan.place(number) == (str(topics[0]), places[0])
+    placement = RecordPlacement(tuple(map(str, range(len(shares)))), tuple(shares), partitions)
+    topics, places = placement.assign_many(np.array([number]))
+    assert placement.assign(number) == (str(topics[0]), places[0])
 
 
 def test_shares_are_kept() -> None:
-    places = [PLAN.place(number)[0] for number in range(SENT)]
+    places = [PLAN.assign(number)[0] for number in range(SENT)]
     assert (places.count("a"), places.count("b")) == (140, 60)
 
 
 @given(st.integers(0, 2**63), st.integers(64, 2000))
 def test_a_record_tells_its_number(number: int, length: int) -> None:
-    form = RecordFormat(b"r" * 16, length)
-    record = form.encode(number)
+    record_format = RecordFormat(b"r" * 16, length)
+    record = record_format.encode(number)
     assert (
         len(record) == length
-        and form.number_of(record) == number
-        and form.number_of(record[:-1]) is None
+        and record_format.decode_number(record) == number
+        and record_format.decode_number(record[:-1]) is None
     )
 
 

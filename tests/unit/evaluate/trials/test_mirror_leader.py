@@ -29,49 +29,53 @@ FIRST, AGAIN, OTHER = (
 )
 
 
-class Stage:
-    """A stage whose servers are back at once."""
+class FakeTrialRun:
+    """A trial whose servers are back at once."""
 
     def __init__(self) -> None:
-        self.world: Any = World()
+        self.environment: Any = FakeEnvironment()
         self.notes: list[str] = []
         self.takeovers: list[LeaderTakeover] = []
 
-    def look(self) -> None:
+    def poll_mirror(self) -> None:
         pass
 
-    def disturb(
+    def inject_fault(
         self,
-        what: str,
-        hurt: Callable[[], None],
-        heal: Callable[[], None],
-        away_s: float,
-        back: Callable[[], bool],
+        description: str,
+        start: Callable[[], None],
+        undo: Callable[[], None],
+        duration_s: float,
+        has_recovered: Callable[[], bool],
         victim: str,
     ) -> bool:
-        hurt()
-        heal()
+        start()
+        undo()
         return True
 
 
-class World:
+class FakeEnvironment:
     """Its workers can be stopped and started, and not be paused."""
 
     def __init__(self) -> None:
         self.stopped: list[str] = []
-        self.hands = ServerOperations(stop_worker=self.stopped.append, start_worker=lambda _: None)
-        self.clock, self.wish = FakeClock(), self
+        self.operations = ServerOperations(
+            stop_worker=self.stopped.append, start_worker=lambda _: None
+        )
+        self.clock, self.options = FakeClock(), self
         self.away_s = 0.0
 
-    def wait(self, condition: Callable[[], bool], seconds: float, each: Callable[[], None]) -> bool:
-        for _ in range(int(seconds)):
+    def wait_until(
+        self, condition: Callable[[], bool], timeout_s: float, between_checks: Callable[[], None]
+    ) -> bool:
+        for _ in range(int(timeout_s)):
             if condition():
                 return True
             self.clock.sleep(1.0)
         return False
 
 
-def play(monkeypatch: pytest.MonkeyPatch, *reported: MirrorLeader) -> Stage:
+def play(monkeypatch: pytest.MonkeyPatch, *reported: MirrorLeader) -> FakeTrialRun:
     """With these leaders, one each time that it is asked, the last for ever."""
 
     def told() -> Iterator[MirrorWorkers]:
@@ -80,21 +84,21 @@ def play(monkeypatch: pytest.MonkeyPatch, *reported: MirrorLeader) -> Stage:
         while True:
             yield MirrorWorkers(HOSTS, reported[-1])
 
-    telling, stage = told(), Stage()
-    monkeypatch.setattr(mirror_state, "workers", lambda _: next(telling))
-    leaders.remove_leading_workers(stage)  # type: ignore[arg-type]
-    assert stage.world.stopped == [FIRST.address]
-    assert "leading worker paused was not tried" in stage.notes.pop()
-    return stage
+    telling, trial = told(), FakeTrialRun()
+    monkeypatch.setattr(mirror_state, "current_workers", lambda _: next(telling))
+    leaders.remove_leading_workers(trial)  # type: ignore[arg-type]
+    assert trial.environment.stopped == [FIRST.address]
+    assert "leading worker paused was not tried" in trial.notes.pop()
+    return trial
 
 
 @pytest.mark.parametrize(
     "after", [OTHER, AGAIN], ids=["the other one", "a new one at the same address"]
 )
 def test_another_member_led(monkeypatch: pytest.MonkeyPatch, after: MirrorLeader) -> None:
-    stage = play(monkeypatch, FIRST, FIRST, NO_LEADER, after)
-    assert stage.takeovers == [LeaderTakeover(how="killed", workers=2, another_led_s=2.0)]
-    assert not stage.notes
+    trial = play(monkeypatch, FIRST, FIRST, NO_LEADER, after)
+    assert trial.takeovers == [LeaderTakeover(how="killed", workers=2, another_led_s=2.0)]
+    assert not trial.notes
 
 
 def test_nobody_led(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,28 +110,28 @@ def test_nobody_led(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_command_that_takes_nobody_away_is_no_fault_of_the_mirrors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stage = play(monkeypatch, FIRST)
-    assert not stage.takeovers
+    trial = play(monkeypatch, FIRST)
+    assert not trial.takeovers
     said = (
-        f"{TAKEOVER_LIMIT_S:.0f} s after --stop-worker the same worker led: it was not taken away"
+        f"{TAKEOVER_LIMIT_S:.0f} s after --stop-worker the same worker led, so it was not removed"
     )
-    assert stage.notes == [f"the mirror's leading worker killed was not tried: {said}"]
+    assert trial.notes == [f"the mirror's leading worker killed was not tried: {said}"]
 
 
 def test_servers_that_do_not_come_back_are_a_result_and_no_more_is_tried_on_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def never(world: Any, name: str) -> TrialResult:
+    def never(environment: Any, name: str) -> TrialResult:
         raise RecoveryFailed("the servers were not back within 180 s")
 
-    monkeypatch.setattr(evaluation, "play", never)
-    world: Any = None
-    broken = evaluation._played(world, "leaders", "")
+    monkeypatch.setattr(evaluation, "run_trial_by_name", never)
+    environment: Any = None
+    broken = evaluation._run_or_skip_trial(environment, "leaders", "")
     assert trial_verdict(broken) is EvaluationVerdict.BROKEN
     ((found),) = found_in(broken)
     assert (found.property, found.faults) == (
         KafkaProperty.RECOVERS,
         ("the servers were not back within 180 s",),
     )
-    after = evaluation._played(world, "producers", "leaders")
-    assert after.not_tried == "leaders was not brought to its end"
+    after = evaluation._run_or_skip_trial(environment, "producers", "leaders")
+    assert after.not_tried == "the servers did not recover in trial leaders"

@@ -1,4 +1,4 @@
-"""What is shown of a result: whole, safe to open, and the same in each form."""
+"""What is shown of a result: whole, safe to open, and the same in each record_format."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def test_a_plot_is_well_formed_and_shows_each_disturbance() -> None:
 def test_what_is_broken_is_said_in_each_form(render: object) -> None:
     assert callable(render)
     shown = render(evaluation(STUCK))
-    assert (
-        "BROKEN" in shown and "3 records acknowledged and not there" in shown and "never" in shown
-    )
+    assert "BROKEN" in shown and "3 records acknowledged but not read" in shown and "never" in shown
 
 
 @pytest.mark.parametrize("render", [as_html, as_markdown])
@@ -72,7 +70,7 @@ def test_what_was_not_brought_to_its_end_is_said_with_its_reason(render: object)
             TrialResult(name="leaders", title="leaders killed", broken_off="nobody came back")
         )
     )
-    assert "BROKEN" in shown and "leaders: not brought to its end; nobody came back" in shown
+    assert "BROKEN" in shown and "leaders: aborted; nobody came back" in shown
 
 
 def test_what_was_not_counted_is_not_told() -> None:
@@ -80,16 +78,16 @@ def test_what_was_not_counted_is_not_told() -> None:
     (before,) = [
         said
         for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=claims)))
-        if "asked" in said
+        if "sampled" in said
     ]
-    assert "before readers" not in before
+    assert "before readers received" not in before
     counted = dataclasses.replace(claims, early_max=7, early_s=0.25) if claims else None
     (now,) = [
         said
         for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=counted)))
-        if "asked" in said
+        if "sampled" in said
     ]
-    assert "7 were claimed up to 0.2 s before readers were given them" in now
+    assert "7 were committed up to 0.2 s before readers received them" in now
 
 
 def test_what_is_said_of_several_workers_is_what_was_seen_of_so_many() -> None:
@@ -106,8 +104,8 @@ def test_what_is_said_of_several_workers_is_what_was_seen_of_so_many() -> None:
     ]
     assert said == [
         "the mirror ran with 1 worker",
-        "of 2 workers the leading one was killed: another led 11.5 s later. "
-        "Of 900 records on the central cluster 0 lost, 2 doubled, 0 phantom",
+        "the leading one of 2 workers was killed: another one led after 11.5 s. "
+        "Of 900 records on the central cluster: 0 lost, 2 doubled, 0 phantom",
     ]
 
 

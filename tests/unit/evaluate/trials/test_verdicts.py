@@ -60,14 +60,14 @@ def test_what_is_well_keeps_every_property() -> None:
 @pytest.mark.parametrize(
     ("plant", "property_", "says"),
     [
-        (lambda: _counted(lost=1), KafkaProperty.NOT_LOST, "1 records acknowledged and not there"),
-        (lambda: _counted(acknowledged=0), KafkaProperty.NOT_LOST, "nothing was acknowledged"),
-        (lambda: _counted(doubled=2), KafkaProperty.NOT_DOUBLED, "2 records there once too often"),
-        (lambda: _counted(phantom=3), KafkaProperty.NOT_ALTERED, "3 records never sent so"),
+        (lambda: _counted(lost=1), KafkaProperty.NOT_LOST, "1 records acknowledged but not read"),
+        (lambda: _counted(acknowledged=0), KafkaProperty.NOT_LOST, "no record was acknowledged"),
+        (lambda: _counted(doubled=2), KafkaProperty.NOT_DOUBLED, "2 records read more than once"),
+        (lambda: _counted(phantom=3), KafkaProperty.NOT_ALTERED, "3 records read but not sent"),
         (
             lambda: _counted(disordered=4),
             KafkaProperty.IN_ORDER,
-            "4 records behind one that was sent later",
+            "4 records read after a record that was sent later",
         ),
         (
             lambda: dataclasses.replace(
@@ -76,14 +76,14 @@ def test_what_is_well_keeps_every_property() -> None:
                 disturbances=(dataclasses.replace(GOOD_DISTURBANCE, recovered_s=None),),
             ),
             KafkaProperty.RECOVERS,
-            "the producer did not go on after: broker 2 killed",
+            "the producer did not recover after: broker 2 killed",
         ),
         (
             lambda: dataclasses.replace(
                 GOOD_TRIAL, name="planted", disturbances=(), fatal="_FENCED"
             ),
             KafkaProperty.RECOVERS,
-            "the producer ended for good: _FENCED",
+            "the producer stopped permanently: _FENCED",
         ),
         (
             lambda: dataclasses.replace(
@@ -92,7 +92,7 @@ def test_what_is_well_keeps_every_property() -> None:
                 backlog=BacklogResult(records=500, piled_s=5.0, caught_up_s=None, read_per_s=1.0),
             ),
             KafkaProperty.CATCHES_UP,
-            "500 records were not caught up",
+            "the consumer did not catch up with 500 records",
         ),
         (
             lambda: dataclasses.replace(
@@ -101,7 +101,7 @@ def test_what_is_well_keeps_every_property() -> None:
                 claims=PositionClaims(samples=9, false_records=7, waiting_max=9),
             ),
             KafkaProperty.NO_FALSE_CLAIM,
-            "7 records claimed that the target did not hold",
+            "7 records committed as copied but missing on the target",
         ),
         (
             lambda: dataclasses.replace(
@@ -121,7 +121,7 @@ def test_what_is_well_keeps_every_property() -> None:
                 takeovers=(LeaderTakeover(how="paused", workers=2, another_led_s=None),),
             ),
             KafkaProperty.ANOTHER_LEADS,
-            "nobody else led after the leading worker was paused",
+            "no other worker led after the leading worker was paused",
         ),
     ],
     ids=[
