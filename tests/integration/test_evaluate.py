@@ -198,7 +198,7 @@ def test_the_whole_command_on_a_stack_of_its_own(tmp_path: Path) -> None:
         ("paused", 2),
     ]
     assert result.central_brokers == 3
-    assert "none of the disks is left" in result.trials[1].notes[0]
+    assert "records were written is left" in result.trials[1].notes[0]
     assert marked(f"{tmp_path / 'home'}/") == {}, "no server runs on"
 
 
@@ -250,7 +250,7 @@ def test_commands_of_the_user_take_brokers_away_and_bring_them_back(
     assert len(trial.disturbances) == 3 and all(
         d.recovered_s is not None for d in trial.disturbances
     )
-    assert "with --wipe-broker they would be new ones" in trial.notes[0]
+    assert "with --wipe-broker, they return with empty ones" in trial.notes[0]
     assert topics_of(stack, "hourmark-evaluate.") == []
 
 
@@ -341,4 +341,4 @@ def test_a_mirror_that_copies_no_such_topic_is_not_tried(
         options=dataclasses.replace(environment.options, mirrored_prefix="nobody-copies-this."),
     )
     (trial,) = evaluate(other, ["mirror-refused"], "the test stack", "hourmark evaluate").trials
-    assert "copied nothing of a new topic nobody-copies-this." in trial.not_tried
+    assert "copied no record of a new topic nobody-copies-this." in trial.not_tried
