@@ -327,7 +327,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(measured.as_object()))
     else:
-        for point, off in zip(CHECKED, measured.off(), strict=True):
+        for point, off in zip(CHECKED, measured.model_errors(), strict=True):
             print(point, {name: f"{share:+.0%}" for name, share in off.items()})
 
 

@@ -1,12 +1,9 @@
-"""Measurements and fitted coefficients.
-
-Coefficients of the sizing model from measurements. All functions are pure.
+"""Measurements of loads, and the coefficients of the sizing model that are fitted to them.
 
 Costs are fitted by non-negative least squares. Each measurement is weighted by the inverse of its
-measured value, so that a small load counts as much as a large one. `off_by` determines the error
-for loads to which the coefficients were not fitted.
-
-The measured coefficients of the sizing model, and the measurements behind them.
+measured value, so that a small load counts as much as a large one. `relative_errors` determines the
+error for loads to which the coefficients were not fitted. `read_measurements` reads the
+measurements of this package, `measured.json`, or those of the user.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from hourmark_evaluate.sizing.model import BY_BUCKET, Coefficients, CpuCost, Loa
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LoadMeasurement:
-    """The CPU and bytes that were measured under one load.
+    """The CPU time and data volumes that were measured under one load.
 
     Attributes:
         load: The load.
@@ -46,18 +43,18 @@ class LoadMeasurement:
     bucket: float
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurement as a JSON-serializable dict, from which `of` restores it."""
+        """Return the measurement as a JSON-serializable dict, from which `from_object` restores it."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> LoadMeasurement:
+    def from_object(cls, values: Mapping[str, Any]) -> LoadMeasurement:
         """Create a measurement from the dict that `as_object` returns.
 
         Raises:
             KeyError: The load is missing.
             TypeError: A field is missing or unknown.
         """
-        return cls(**{**found, "load": Load(**found["load"])})
+        return cls(**{**values, "load": Load(**values["load"])})
 
 
 def fit_coefficients(measured: Sequence[LoadMeasurement]) -> Coefficients:
@@ -73,7 +70,7 @@ def fit_coefficients(measured: Sequence[LoadMeasurement]) -> Coefficients:
     names = measured[0].cores
     loads = [m.load for m in measured]
     costs = {
-        name: _fit_one(loads, [m.cores[name] for m in measured], by_bucket=name in BY_BUCKET)
+        name: _fit_component(loads, [m.cores[name] for m in measured], by_bucket=name in BY_BUCKET)
         for name in names
     }
     sent, topic, bucket = (
@@ -89,33 +86,35 @@ def relative_errors(measured: LoadMeasurement, coefficients: Coefficients) -> di
         The error by component, and under "all" that of the total; 0.1 means that the model predicts
         10 % more CPU than measured.
     """
-    predicted = {name: coefficients.costs[name].cores(measured.load) for name in measured.cores}
+    predicted = {
+        name: coefficients.costs[name].predict_cores(measured.load) for name in measured.cores
+    }
     by_component = {name: predicted[name] / cores - 1 for name, cores in measured.cores.items()}
     return by_component | {"all": sum(predicted.values()) / sum(measured.cores.values()) - 1}
 
 
-def _fit_one(loads: Sequence[Load], cores: Sequence[float], *, by_bucket: bool) -> CpuCost:
+def _fit_component(loads: Sequence[Load], cores: Sequence[float], *, by_bucket: bool) -> CpuCost:
     weights = 1 / np.maximum(np.array(cores), 1e-6)
     rows = np.array(
-        [_row(load, load.buckets_per_second if by_bucket else float(load.types)) for load in loads]
+        [
+            _regressors(load, load.buckets_per_second if by_bucket else float(load.types))
+            for load in loads
+        ]
     )
-    there, event, kb, last = map(
-        float, _without_negatives(rows * weights[:, None], np.array(cores) * weights)
+    constant, event, kb, last = map(
+        float, _nonnegative_least_squares(rows * weights[:, None], np.array(cores) * weights)
     )
-    return CpuCost(there, event, kb, **{"bucket" if by_bucket else "type": last})
+    return CpuCost(constant, event, kb, **{"bucket" if by_bucket else "type": last})
 
 
-def _row(load: Load, last: float) -> list[float]:
+def _regressors(load: Load, last: float) -> list[float]:
     return [1.0, load.events_per_second, load.events_per_second * load.event_bytes / 1000, last]
 
 
-def _without_negatives(
+def _nonnegative_least_squares(
     rows: npt.NDArray[np.float64], values: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the non-negative least-squares solution.
-
-    The function tries all combinations of columns, which is feasible because there are few.
-    """
+    # Tries all combinations of columns, which is feasible because there are few.
     best, least = np.zeros(rows.shape[1]), float("inf")
     for count in range(1, rows.shape[1] + 1):
         for chosen in itertools.combinations(range(rows.shape[1]), count):
@@ -132,7 +131,7 @@ MEASURED: Final = "measured.json"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SizingMeasurements:
-    """Measurements of the CPU and bytes that loads need, to fit and to check the sizing model.
+    """Measurements of several loads, to fit and to check the sizing model.
 
     Attributes:
         about: When, on which machine and for which commit they were made.
@@ -149,7 +148,7 @@ class SizingMeasurements:
         """Return the coefficients fitted to the measurements in `fitted`."""
         return fit_coefficients(self.fitted)
 
-    def off(self) -> list[dict[str, float]]:
+    def model_errors(self) -> list[dict[str, float]]:
         """Return the model's relative error for each measurement in `checked`.
 
         Returns:
@@ -180,11 +179,12 @@ def read_measurements(path: Path | None = None) -> SizingMeasurements:
         text = path.read_text() if path else (resources.files(__package__) / MEASURED).read_text()
         found = json.loads(text)
         kept = {
-            name: [LoadMeasurement.of(one) for one in found[name]] for name in ("fitted", "checked")
+            name: [LoadMeasurement.from_object(one) for one in found[name]]
+            for name in ("fitted", "checked")
         }
         return SizingMeasurements(about=found["about"], **kept)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{path or MEASURED} holds no measurements ({error!r}); make them: hourmark "
-            "bench size --json"
+            f"{path or MEASURED} contains no valid measurements ({error!r}); create the file with "
+            "`hourmark bench size --json`"
         ) from error

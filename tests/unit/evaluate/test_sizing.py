@@ -61,13 +61,13 @@ def of(component: str, load: Load, **known: CpuCost) -> ComponentNeed:
 
 
 def measured(load: Load, cost: CpuCost, *, off: float = 0.0) -> LoadMeasurement:
-    cores = dict.fromkeys(COMPONENTS, cost.cores(load) * (1 + off))
+    cores = dict.fromkeys(COMPONENTS, cost.predict_cores(load) * (1 + off))
     return LoadMeasurement(load=load, cores=cores, sent=0.25, topic=0.5, bucket=0.2)
 
 
 def test_cpu_is_what_each_part_takes() -> None:
     load = Load(events_per_second=10_000, event_bytes=500, types=360, bucket_seconds=3600)
-    cost = CpuCost(there=0.5, event=100e-6, kb=200e-6, type=1e-3, bucket=5)
+    cost = CpuCost(constant=0.5, event=100e-6, kb=200e-6, type=1e-3, bucket=5)
     need = of("service", load, service=cost)
     assert need.cores == pytest.approx(0.5 + 1 + 1 + 0.36 + 0.5)
     assert (need.machines, need.bound_by) == (2, "one may be away")
@@ -79,7 +79,7 @@ def test_cpu_is_what_each_part_takes() -> None:
 
 def test_each_host_has_a_tailer_of_its_own() -> None:
     load = Load(events_per_second=1000, event_bytes=100, hosts=200)
-    need = of("tailer", load, tailer=CpuCost(there=0.01, event=1e-6, kb=0))
+    need = of("tailer", load, tailer=CpuCost(constant=0.01, event=1e-6, kb=0))
     assert need.cores == pytest.approx(2.001)
     assert need.machines == 0
 
@@ -113,17 +113,17 @@ def test_what_was_measured_is_found_again(cost: CpuCost, other: CpuCost) -> None
     """Also where components differ, and where one takes nothing at all."""
     found = [
         dataclasses.replace(
-            one := measured(load, cost), cores={**one.cores, "etl": other.cores(load)}
+            one := measured(load, cost), cores={**one.cores, "etl": other.predict_cores(load)}
         )
         for load in LOADS
     ]
     fitted = fit_coefficients(found)
     elsewhere = Load(events_per_second=3500, event_bytes=400, types=20, bucket_seconds=60)
-    assert fitted.costs["edge"].cores(elsewhere) == pytest.approx(
-        cost.cores(elsewhere), rel=1e-4, abs=1e-6
+    assert fitted.costs["edge"].predict_cores(elsewhere) == pytest.approx(
+        cost.predict_cores(elsewhere), rel=1e-4, abs=1e-6
     )
-    assert fitted.costs["etl"].cores(elsewhere) == pytest.approx(
-        other.cores(elsewhere), rel=1e-4, abs=1e-6
+    assert fitted.costs["etl"].predict_cores(elsewhere) == pytest.approx(
+        other.predict_cores(elsewhere), rel=1e-4, abs=1e-6
     )
     assert all(part >= 0 for cost in fitted.costs.values() for part in cost)
 
@@ -145,7 +145,7 @@ def test_the_model_is_within_a_quarter_of_loads_that_it_was_not_fitted_to() -> N
     assert known.checked
     fitted = [one.load for one in known.fitted]
     assert not any(one.load in fitted for one in known.checked)
-    for off in known.off():
+    for off in known.model_errors():
         assert abs(off["all"]) <= 0.25
 
 
@@ -161,7 +161,7 @@ def test_measurements_are_kept_as_they_were(tmp_path: Path) -> None:
 def test_a_file_without_measurements_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{}")
     with pytest.raises(
-        UsageError, match=r"mine\.json holds no measurements .* hourmark bench size --json"
+        UsageError, match=r"mine\.json contains no valid measurements .* `hourmark bench size --json`"
     ):
         read_measurements(tmp_path / "mine.json")
 
@@ -179,7 +179,7 @@ def test_the_command_says_what_bounds_each_component() -> None:
     ]
     text = CliRunner().invoke(size, asked)
     assert text.exit_code == 0, text.output
-    assert "2,000,000 events a second of 250 bytes, 1,000 types, 10,000 hosts" in text.output
+    assert "2,000,000 events per second of 250 bytes, 1,000 types, 10,000 hosts" in text.output
     told = json.loads(CliRunner().invoke(size, [*asked, "--json"]).output)
     assert [need["component"] for need in told["needs"]] == list(COMPONENTS)
     assert told["machines"] == sum(need["machines"] for need in told["needs"]) > 100
