@@ -1,6 +1,6 @@
 """Comparison of records sent with records read back. All functions are pure: arrays to results.
 
-Record numbers are those of `records.Form`: they start at 0 and follow the order of sending.
+Record numbers are those of `record_format.RecordFormat`: they start at 0 and follow the order of sending.
 `sent_s` and `answered_s` hold, by record number, when a record was passed to the producer and when
 it was acknowledged or refused (NaN if neither happened).
 """

@@ -121,7 +121,7 @@ class LoadProducer:
         return len(self._flags)
 
     def has_recovered_since(self, since_s: float) -> bool:
-        """Return whether records sent before and after a point in time were delivered.
+        """Return whether all records sent before a time are completed and new ones are delivered.
 
         Args:
             since_s: Seconds since the start of the load.

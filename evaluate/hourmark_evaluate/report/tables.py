@@ -73,7 +73,7 @@ def describe_setting(evaluation: Evaluation) -> str:
 
 
 def property_rows(evaluation: Evaluation) -> list[Row]:
-    """Return one table row per property, in the order of `Property`.
+    """Return one table row per property, in the order of `KafkaProperty`.
 
     Returns:
         Rows with the property, its verdict, the number of trials that observed it, and the number

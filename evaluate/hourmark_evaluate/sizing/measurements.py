@@ -158,7 +158,7 @@ class SizingMeasurements:
         return [relative_errors(one, self.coefficients) for one in self.checked]
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurements as a JSON-serializable dict, in the file format of `read`."""
+        """Return the measurements as a JSON-serializable dict, in the file format of `read_measurements`."""
         kept = {
             name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")
         }

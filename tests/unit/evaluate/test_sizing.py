@@ -161,7 +161,8 @@ def test_measurements_are_kept_as_they_were(tmp_path: Path) -> None:
 def test_a_file_without_measurements_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{}")
     with pytest.raises(
-        UsageError, match=r"mine\.json contains no valid measurements .* `hourmark bench size --json`"
+        UsageError,
+        match=r"mine\.json contains no valid measurements .* `hourmark bench size --json`",
     ):
         read_measurements(tmp_path / "mine.json")
 
