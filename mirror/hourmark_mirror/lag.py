@@ -60,9 +60,8 @@ def measure_lag(config: Config) -> list[Lag]:
     sites = MirrorSites(config)
     partitions = sites.partitions()
     with contextlib.closing(sites.positions()) as reader:
-        positions = (
-            reader.refresh()
-        )  # read before the end offsets, so that a negative lag is never a race
+        # Read before the end offsets, so that a negative lag is never a race.
+        positions = reader.refresh()
     ends, starts = sites.edge.ends(partitions), sites.edge.starts(partitions)
     remotes = sites.existing_remotes(partitions)
     remote_ends = sites.central.ends(list(remotes.values()))

@@ -283,7 +283,7 @@ def test_hours_until_retention_are_told_before_anything_is_lost(
 
 def test_a_type_that_sends_nothing_is_named_until_it_sends(watched: Callable[..., Watched]) -> None:
     w = watched("quiet", 30.0)
-    assert "no record is there" in w.until(AlarmName.NO_TRAFFIC).seen
+    assert "the topic has no records" in w.until(AlarmName.NO_TRAFFIC).seen
     w.sites.produce(w.name, numbered(1))
     assert w.names() == []
 

@@ -45,8 +45,8 @@ class MirrorSites:
         found = self.edge.topics(names)
         if unsure := [n for n in names if n not in found]:
             raise Unavailable(
-                "topics of the edge cluster were listed, and then not known: "
-                f"{', '.join(unsure)}; are they being deleted?"
+                "the edge cluster listed these topics but does not know them: "
+                f"{', '.join(unsure)}; check whether they are being deleted"
             )
         return list(found.values())
 
@@ -97,8 +97,7 @@ class MirrorSites:
 
         Returns:
             Pairs of the edge topic name and a description of the remote topic or topic-partition,
-            such
-            as `("events.click", "topic edge.events.click")`; empty if there are none.
+            such as `("events.click", "topic edge.events.click")`; empty if there are none.
 
         Raises:
             Unavailable: A cluster does not answer.
