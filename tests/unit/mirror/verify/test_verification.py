@@ -343,7 +343,7 @@ def test_what_only_the_target_has_is_an_alarm_until_it_is_accepted(world: World)
     world.central.put(Partition("edge.events.a", 1), [0])
     world.central.put(Partition("edge.events.zzz", 0), [0])
     world.central.put(Partition("other.events.zzz", 0), [0])  # of another site
-    found = [alarm.split(" is on")[0] for alarm in world.alarms()]
+    found = [alarm.split(" exists on")[0] for alarm in world.alarms()]
     assert found == ["edge.events.a-1", "topic edge.events.zzz"]
     assert not world.check(accept=True).alarms
     assert world.check().ok

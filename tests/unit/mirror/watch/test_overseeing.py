@@ -52,7 +52,10 @@ def test_a_look_that_does_not_end_is_an_alarm_until_it_has(
 ) -> None:
     slow = Slow(tmp_path, UNWATCHED_S)
     assert slow.seen == {AlarmName.UNWATCHED: 1} and not slow.ended
-    assert "the mirror could not be observed for 45 s: an observation has been running for 45 s" in caplog.text
+    assert (
+        "the mirror could not be observed for 45 s: an observation has been running for 45 s"
+        in caplog.text
+    )
     assert alarms_of(slow.metrics) == {}, "it has ended"
 
 
