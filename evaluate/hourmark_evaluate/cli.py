@@ -254,7 +254,10 @@ def _print_verdicts(result: Evaluation) -> None:
 
 
 def _make_writable_folder(folder: Path) -> Path:
-    """Create the folder of the report if necessary, and return it.
+    """Create a folder for the report if it does not exist, and check that it is writable.
+
+    Args:
+        folder: Path of the folder, which is also returned.
 
     Raises:
         UsageError: The folder cannot be created or is not writable.

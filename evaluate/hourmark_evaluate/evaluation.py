@@ -265,7 +265,14 @@ def new_record_format(options: EvaluationOptions) -> RecordFormat:
 
 @contextlib.contextmanager
 def _topics_deleted_on_exit(environment: TrialEnvironment) -> Iterator[None]:
-    """Delete all topics of this run on exit, including those that the mirror creates again."""
+    """Delete all topics of this run when the `with` block ends.
+
+    Topics that the mirror creates again meanwhile are deleted too. Names of topics that cannot be
+    deleted within 180 s are reported as progress.
+
+    Args:
+        environment: The clusters and the identifier of the run.
+    """
     try:
         yield
     finally:

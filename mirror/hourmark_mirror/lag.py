@@ -11,7 +11,9 @@ from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """Replication lag of one edge topic-partition. Offsets are the next to read.
+    """Replication lag of one topic-partition of the edge (source) cluster.
+
+    Offsets are those of the next record to read.
 
     Attributes:
         topic: Topic name on the edge cluster.
@@ -48,10 +50,14 @@ class Lag:
 
 
 def measure_lag(config: Config) -> list[Lag]:
-    """Measure the lag of every mirrored topic-partition.
+    """Measure the replication lag of every mirrored topic-partition.
+
+    Args:
+        config: Configuration with both clusters.
 
     Returns:
-        One entry for each topic-partition at the edge, also those without a remote one.
+        One entry for each topic-partition of the edge cluster, even if the central cluster has no
+        copy of it.
 
     Raises:
         ConfigError: The configuration has no separate central cluster.

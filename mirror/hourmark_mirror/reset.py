@@ -117,11 +117,14 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
     return [one for one in rows if one.partition.topic in recreated]
 
 
-def refuse_while_workers_run(sites: MirrorSites) -> None:
-    """Refuse to continue if any worker of this mirror is in its group.
+def check_no_worker_runs(sites: MirrorSites) -> None:
+    """Check that no worker of this mirror is a member of its Kafka Connect group.
+
+    Args:
+        sites: Clients of both clusters.
 
     Raises:
-        UsageError: At least one worker is a member; the message names the hosts.
+        UsageError: At least one worker is a member; the message contains the hosts.
         Unavailable: The central cluster does not answer.
     """
     if hosts := read_workers(sites.central, sites.alias).hosts:
@@ -149,7 +152,7 @@ def reset_positions(
         UsageError: A worker of this mirror runs, or the folder cannot be used.
         Unavailable: A cluster does not answer, or the watch holds the lock too long.
     """
-    refuse_while_workers_run(sites)
+    check_no_worker_runs(sites)
     topics = {t.name: t for t in sites.topics()}
     there = [
         p
@@ -198,11 +201,15 @@ def lower_coverage(
 def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) -> None:
     """Delete stored positions by writing a tombstone for each of their keys.
 
+    Args:
+        sites: Clients of both clusters.
+        positions: Positions to delete.
+
     Raises:
         UsageError: A worker of this mirror runs.
         Unavailable: The central cluster does not answer.
     """
-    refuse_while_workers_run(sites)
+    check_no_worker_runs(sites)
     records = [(one.key.decode(), None) for one in positions]
     append_all(
         sites.central.settings,
@@ -248,7 +255,7 @@ def reset_offsets(
     if all_positions and not topics:
         raise click.UsageError("--all requires --topic")
     sites = MirrorSites(config)
-    refuse_while_workers_run(sites)  # before the confirmation prompt
+    check_no_worker_runs(sites)  # before the confirmation prompt
     found = read_stored_positions(sites, topic_filter(topics))
     if topics and not found:
         raise UsageError(

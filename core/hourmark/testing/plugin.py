@@ -25,7 +25,13 @@ def hourmark_types() -> Path | None:
 
 @pytest.fixture(scope="session")
 def hourmark_stack(hourmark_types: Path | None) -> Iterator[Stack]:
-    """Yield a complete Hourmark stack for the session; skip tests without a container engine."""
+    """Yield a complete Hourmark stack that all tests of the session share.
+
+    Tests are skipped if there is no container engine.
+
+    Args:
+        hourmark_types: Folder of type declarations; None for the example types.
+    """
     with ExitStack() as ended:
         try:
             started = ended.enter_context(stack(hourmark_types))

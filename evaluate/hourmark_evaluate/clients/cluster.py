@@ -74,7 +74,7 @@ class EvaluatedCluster:
         ensure_topics(self.cluster, [TopicSpec(topic, partitions, settings) for topic in topics])
 
     def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete those topics that exist, and ignore the others.
+        """Delete topics of the cluster. Names of topics that do not exist are ignored.
 
         Raises:
             Unavailable: The cluster does not answer or could not delete a topic.
@@ -109,7 +109,7 @@ class EvaluatedCluster:
                     raise Unavailable(f"group {name} could not be deleted: {error}") from error
 
     def partition_leader(self, topic: str, partition: int = 0) -> int:
-        """Return the id of the broker that leads a partition.
+        """Return the id of the broker that leads a topic's partition.
 
         Raises:
             Unavailable: The partition has no leader, or the cluster does not answer.
@@ -120,7 +120,13 @@ class EvaluatedCluster:
         return int(leader)
 
     def broker_address(self, broker: int) -> str:
-        """Return HOST:PORT of a broker, as advertised to clients when the connection was made.
+        """Return the address of a broker, as advertised to clients when this object was created.
+
+        Args:
+            broker: Id of the broker.
+
+        Returns:
+            HOST:PORT.
 
         Raises:
             KeyError: The cluster had no broker of this id.
@@ -128,7 +134,11 @@ class EvaluatedCluster:
         return self._addresses[broker]
 
     def responds(self, broker: int) -> bool:
-        """Return whether this broker answers a metadata request sent directly to it."""
+        """Return whether a broker answers a metadata request that is sent directly to it.
+
+        Args:
+            broker: Id of the broker.
+        """
         return self._metadata_from(broker) is not None
 
     def all_in_sync(self, topics: Collection[str]) -> bool:

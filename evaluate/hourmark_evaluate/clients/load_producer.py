@@ -142,8 +142,8 @@ class LoadProducer:
         """Return the times and outcomes of all records, as three arrays indexed by record number.
 
         Returns:
-            In this order: seconds from the start of the load until the record was sent; seconds until it was
-            acknowledged or failed, NaN if neither; and whether it was acknowledged.
+            In this order: seconds from the start of the load until the record was sent; seconds
+            until it was acknowledged or failed, NaN if neither; whether it was acknowledged.
         """
         sent = self.sent
         return (

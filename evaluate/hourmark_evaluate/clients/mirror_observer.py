@@ -176,7 +176,7 @@ class MirroredLoadObserver:
         return self._checker.claims
 
     def has_copied_below(self, number: int) -> bool:
-        """Return whether the target cluster has all records with a lower number than this."""
+        """Return whether the target cluster has all records with numbers below `number`."""
         return self.first_read_times.first_missing >= number
 
     @property

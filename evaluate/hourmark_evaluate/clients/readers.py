@@ -201,7 +201,10 @@ class FirstReadTimes:
                 self._seen_s[number] = now_s
 
     def as_array(self, sent: int) -> Floats:
-        """Return when each of the first `sent` records was first read.
+        """Return the times at which records were first read, as an array.
+
+        Args:
+            sent: Number of records sent, which is the length of the array.
 
         Returns:
             By record number, seconds since the start of the load; NaN for records that were not

@@ -11,7 +11,7 @@ FIRST_COPY_SECONDS = 60.0  # for a mirror to find a new topic; Hourmark's checks
 
 
 def wait_for_first_copy(trial: TrialRun) -> bool:
-    """Wait up to 60 s for the mirror to copy the first record of the trial.
+    """Wait up to 60 s until the mirror has copied the first record of a trial.
 
     Returns:
         True if the mirror copies the trial's topics; False if it does not or if there is no mirror.
@@ -23,7 +23,7 @@ def wait_for_first_copy(trial: TrialRun) -> bool:
 
 
 def why_nothing_copied(trial: TrialRun) -> str:
-    """Return why the mirror could not be tried, as a reason for the report.
+    """Return why the mirror did not copy records of a trial, as a reason for the report.
 
     Call this function only after `wait_for_first_copy` returned False.
     """

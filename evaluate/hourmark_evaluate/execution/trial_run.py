@@ -90,7 +90,7 @@ class TrialRun:
         self._cpu_at_start: tuple[float, float, dict[int, float] | None] | None = None
 
     def report_progress(self, message: str) -> None:
-        """Report a line of progress, prefixed with the name of the trial."""
+        """Report a line of progress to the user, prefixed with the name of the trial."""
         self.environment.report_progress(f"{self._name}: {message}")
 
     def wait_under_load(self, seconds: float) -> None:
@@ -288,7 +288,6 @@ class TrialRun:
             failed = try_to_undo(undo)
 
     def _why_inconclusive(self, *, any_acknowledged: bool) -> str:
-        """Return the reason why this trial shows nothing; "" if it has a result."""
         if self._completed:
             return ""
         if self._not_tried:

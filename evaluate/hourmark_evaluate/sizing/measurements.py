@@ -80,10 +80,14 @@ def fit_coefficients(measured: Sequence[LoadMeasurement]) -> Coefficients:
 
 
 def relative_errors(measured: LoadMeasurement, coefficients: Coefficients) -> dict[str, float]:
-    """Return the relative error of the predicted CPU for one measurement.
+    """Compare the CPU that the sizing model predicts for a load with the measured CPU.
+
+    Args:
+        measured: The measurement.
+        coefficients: Coefficients of the model.
 
     Returns:
-        The error by component, and under "all" that of the total; 0.1 means that the model predicts
+        The relative error by component, and under "all" that of the total; 0.1 means that the model predicts
         10 % more CPU than measured.
     """
     predicted = {

@@ -17,7 +17,7 @@ _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
 
 
 class MirrorSites:
-    """Edge and central cluster of one mirror.
+    """Clients of the edge (source) cluster and the central (target) cluster of one mirror.
 
     Attributes:
         alias: Alias of the edge cluster, which prefixes the names of remote topics.
@@ -27,6 +27,9 @@ class MirrorSites:
 
     def __init__(self, config: Config) -> None:
         """Create clients for both clusters.
+
+        Args:
+            config: Configuration with both clusters.
 
         Raises:
             ConfigError: No separate central cluster is configured.

@@ -126,7 +126,7 @@ class VerificationState:
         }
 
     def lower_positions(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
-        """Lower the stored positions of topics that are copied again from an earlier offset.
+        """Lower the stored positions of topics that the mirror copies again from an earlier offset.
 
         Topics whose id differs keep their entry, which records how far the old topic was copied.
 

@@ -131,7 +131,7 @@ def evaluate_alarms(
     )
     found = {(a.name, a.subject): a for check in checks for a in check()}
     if accept:
-        known = _known_gaps(observation, before)
+        known = _passed_gap_alarms(observation, before)
         found, before = (
             {key: a for key, a in found.items() if a not in known},
             dataclasses.replace(before, standing=()),
@@ -330,8 +330,8 @@ def _recreated(observation: MirrorObservation, before: WatchState) -> Iterator[A
         yield Alarm(AlarmName.TOPIC_RECREATED, topic, seen_text, topic)
 
 
-def _known_gaps(observation: MirrorObservation, before: WatchState) -> list[Alarm]:
-    """Return the stored gap alarms whose gap the mirror has already passed.
+def _passed_gap_alarms(observation: MirrorObservation, before: WatchState) -> list[Alarm]:
+    """Return the unaccepted alarms about gaps that the mirror has already passed.
 
     Such a gap is found again on each observation until it is accepted, because the state keeps the
     offset before it.

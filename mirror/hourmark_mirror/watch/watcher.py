@@ -38,7 +38,7 @@ class ObservationSource(Protocol):
 
 
 class MirrorWatcher:
-    """Watch that repeatedly observes a mirror, stores the state and reports alarms.
+    """Watch that repeatedly observes a mirror, stores the watch state and reports alarms.
 
     Alarms go to the log and to metrics. `report_unwatched` and `observing_s` may be called from
     other threads.
