@@ -72,7 +72,7 @@ class Played:
         sites: Any = types.SimpleNamespace(
             topics=lambda: [TopicInfo(P.topic, topic_id, (0,))], edge=edge
         )
-        monkeypatch.setattr(reset, "refuse_while_workers_run", lambda _: None)
+        monkeypatch.setattr(reset, "check_no_worker_runs", lambda _: None)
         monkeypatch.setattr(reset, "delete_positions", self.forget)
         reset_positions(
             folder,
