@@ -35,28 +35,28 @@ class MirrorMetrics:
         )
         self._observed = Gauge(
             "hourmark_mirror_last_look_timestamp_seconds",
-            "Unix time of the last look that succeeded.",
+            "Unix time of the last successful observation of the mirror.",
             registry=self.registry,
         )
         self._lag = Gauge(
             "hourmark_mirror_lag_records",
-            "Records of the edge that are not copied yet.",
+            "Number of edge records that are not copied yet.",
             registry=self.registry,
         )
         self._left = Gauge(
             "hourmark_mirror_retention_left_seconds",
-            "Until the edge's retention may delete the first record that is not copied, "
-            "of all topic-partitions the least.",
+            "Seconds until the edge's retention may delete the first uncopied record, "
+            "minimum over all topic-partitions.",
             registry=self.registry,
         )
         self._verified = Gauge(
             "hourmark_mirror_verified_lag_seconds",
-            "How far behind now samples have verified the target, of all topics the most.",
+            "Seconds by which verification by samples is behind, maximum over all topics.",
             registry=self.registry,
         )
         self._compared = Gauge(
             "hourmark_mirror_sampled_records",
-            "Records compared by samples since the watch's first look.",
+            "Records compared by samples since the first observation.",
             registry=self.registry,
         )
         self._verified.set(math.nan)  # also before the first observation
