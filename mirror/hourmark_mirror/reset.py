@@ -106,7 +106,7 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
             that has just started may not list the partition yet.
 
     Returns:
-        Empty if no topic was recreated.
+        Positions of recreated topics; empty if no topic was recreated.
     """
     rows = list(positions)
     recreated = {
@@ -172,7 +172,7 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return the watch state with covered offsets lowered to where copying starts again.
+    """Return a copy of the watch state with covered offsets lowered to where copying restarts.
 
     Args:
         state: Current watch state.

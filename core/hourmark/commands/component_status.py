@@ -52,8 +52,8 @@ class ComponentStatus:
     """The status of one component.
 
     Attributes:
-        state: Whether it runs.
-        detail: Description for people.
+        state: Whether the component runs.
+        detail: Description for the operator.
         pid: Process id if it runs on this machine, or None.
         heard_at_ms: Unix milliseconds of its last report or other sign of life, or None.
     """

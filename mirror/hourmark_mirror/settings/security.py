@@ -50,7 +50,7 @@ _KEYS_OF_JAVA: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRI
 
 
 def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
-    """Return the security properties of one cluster under Java names, without secrets.
+    """Translate the security settings of one cluster to Java's names, without secrets.
 
     Secrets and contents of PEM files are replaced with references (KIP-297).
 

@@ -43,7 +43,7 @@ class TopicCheckpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _StoredChecks:
-    """Content of the state file.
+    """Content of the file that stores the state of verifications.
 
     Attributes:
         edge_cluster_id: Kafka cluster id of the edge.

@@ -306,7 +306,8 @@ def stalled_partitions(observation: MirrorObservation, before: WatchState) -> li
         )
         if (known := before.partition_state(p)) is not None
         and known.position == observation.positions.get(p)
-        and observation.now_ms - _shifted_ms(observation, before, known.since_ms) >= STALL_MS
+        and observation.now_ms - _correct_for_clock_change(observation, before, known.since_ms)
+        >= STALL_MS
     ]
 
 
@@ -466,7 +467,7 @@ def _workers_missing_since_ms(
     return (
         observation.now_ms
         if before.few_since_ms is None
-        else _shifted_ms(observation, before, before.few_since_ms)
+        else _correct_for_clock_change(observation, before, before.few_since_ms)
     )
 
 
@@ -562,7 +563,7 @@ def _next_partition_state(
         end=observation.ends[p],
         since_ms=observation.now_ms
         if known is None or moved or caught_up
-        else _shifted_ms(observation, before, known.since_ms),
+        else _correct_for_clock_change(observation, before, known.since_ms),
         remote_start=observation.remote_starts.get(p)
         if p not in observation.unread
         else None
@@ -572,7 +573,9 @@ def _next_partition_state(
     )
 
 
-def _shifted_ms(observation: MirrorObservation, before: WatchState, since_ms: int) -> int:
+def _correct_for_clock_change(
+    observation: MirrorObservation, before: WatchState, since_ms: int
+) -> int:
     """Return an earlier time, shifted back if the clock was set back since the last observation.
 
     Durations measured from the result therefore do not shrink.
