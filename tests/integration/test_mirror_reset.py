@@ -59,7 +59,7 @@ def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_i
     sites.produce(ANEW, numbered(30), partition=0)
     sites.verified(ANEW)
     refused = reset(stack, "--topic", topic(ANEW), "--yes")
-    assert refused.exit_code != 0 and "End `hourmark mirror run` on each host" in str(
+    assert refused.exit_code != 0 and "Stop `hourmark mirror run` on each host" in str(
         refused.exception
     )
 

@@ -204,7 +204,10 @@ def test_an_oversize_record_is_named_by_offset_and_size(watched: Callable[..., W
             w.name, [(b"before", b"it"), (b"large", large), (b"after", b"it")], partition=0
         )
         alarm = w.until(AlarmName.RECORD_BLOCKS)
-        assert f"offset 11 has {len(large) + 5} bytes" in alarm.seen and "takes 65536" in alarm.seen
+        assert (
+            f"offset 11 has {len(large) + 5} bytes" in alarm.seen
+            and "accepts at most 65536" in alarm.seen
+        )
     finally:
         set_topic(
             w.sites.central,
