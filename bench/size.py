@@ -35,9 +35,8 @@ from bench.process_tree import ProcessTree
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, load_config
 from hourmark.config.toml_text import render_toml
-from hourmark_evaluate.sizing import coefficients
-from hourmark_evaluate.sizing.coefficients import Measured
-from hourmark_evaluate.sizing.fitting import Measurement
+from hourmark_evaluate.sizing import measurements
+from hourmark_evaluate.sizing.measurements import LoadMeasurement, SizingMeasurements
 from hourmark_evaluate.sizing.model import COMPONENTS, Load
 from hourmark_infra.components import Components, wait_for
 from hourmark_infra.stack import Stack
@@ -198,7 +197,7 @@ def _carry(world: World, config: Config, point: tuple[int, int, int], seconds: f
 
 def measure(
     world: World, config: Config, point: tuple[int, int, int], seconds: float
-) -> Measurement:
+) -> LoadMeasurement:
     """One load, over whole minutes."""
     rate, size, types = point
     if types > world.types:
@@ -233,7 +232,7 @@ def measure(
         hosts=1,
         bucket_seconds=BUCKET_SECONDS,
     )
-    return Measurement(
+    return LoadMeasurement(
         load=load,
         cores=used,
         sent=writer.packed / writer.bytes,
@@ -311,7 +310,7 @@ def main() -> None:
         "--keep", action="store_true", help="put the result where `hourmark size` finds it"
     )
     arguments = parser.parse_args()
-    told, found = about(), list[Measurement]()
+    told, found = about(), list[LoadMeasurement]()
     with tempfile.TemporaryDirectory(prefix="hourmark-size-") as folder, ExitStack() as ending:
         world = World(Path(folder))
         config = world.start(ending)
@@ -319,14 +318,16 @@ def main() -> None:
         for point in (*FITTED, *CHECKED):
             found.append(measure(world, config, point, arguments.seconds))
             print(f"{point}: {json.dumps(found[-1].as_object())}", file=sys.stderr, flush=True)
-    measured = Measured(about=told, fitted=found[: len(FITTED)], checked=found[len(FITTED) :])
+    measured = SizingMeasurements(
+        about=told, fitted=found[: len(FITTED)], checked=found[len(FITTED) :]
+    )
     if arguments.keep:
-        path = Path(coefficients.__file__).with_name(coefficients.MEASURED)
+        path = Path(measurements.__file__).with_name(measurements.MEASURED)
         path.write_text(json.dumps(measured.as_object(), indent=1) + "\n")
     if arguments.json:
         print(json.dumps(measured.as_object()))
     else:
-        for point, off in zip(CHECKED, measured.off(), strict=True):
+        for point, off in zip(CHECKED, measured.model_errors(), strict=True):
             print(point, {name: f"{share:+.0%}" for name, share in off.items()})
 
 

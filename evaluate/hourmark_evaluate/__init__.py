@@ -1,17 +1,23 @@
-"""Trials of Kafka clusters under faults, with reproducible results (`hourmark evaluate`).
+"""Trials of Kafka clusters under faults, with reproducible results, and sizing of installations.
 
-Each module in `trials` injects one kind of fault into a local stack or into the user's clusters. It
-yields a `results.Trial`, from which `verdicts` derives a verdict per property. `page`, `markdown`
-and `results.as_json` render the report.
+`hourmark evaluate` runs the trials of the package `trials` on a local stack or on the user's
+clusters. `hourmark size` (the package `sizing`) estimates how many machines a load needs.
 
-Reading order:
+| package or module | content                                                                      |
+|-------------------|------------------------------------------------------------------------------|
+| `cli`             | the command `hourmark evaluate`                                              |
+| `evaluation`      | one run of the selected trials                                               |
+| `trials`          | the trials, one module each; its docstring describes how to add one          |
+| `execution`       | the course of one trial, its environment, the operations on servers          |
+| `clients`         | clients of the clusters: producer, consumers, metadata, metrics              |
+| `report`          | the report as HTML and Markdown                                              |
+| `verdicts`        | a verdict per property, derived from the results (pure)                      |
+| `accounting`      | records sent compared with records read (pure)                               |
+| `results`         | the results of trials as data, and their JSON format                         |
+| `record_format`   | the bytes of a record, and the topic and partition to which it is sent       |
+| `sizing`          | the command `hourmark size`                                                  |
 
-- `results` (data of a trial), `verdicts`, `accounting` (sent compared with read): pure functions.
-- `load`, `reading` and `brokers`: clients of the clusters.
-- `hands` (operations on servers), `stage` (the course of one trial), `trials`, `run`, `cli`.
-- `wording`, `page`, `plots`, `markdown` and `peers`: rendering, pure functions.
-
-Each record carries its own number, and acknowledged records are compared with what an ordinary
-consumer reads back. Metrics and positions that a server reports are never trusted alone; they are
-only compared with these counts.
+Each record carries its own number, and acknowledged records are compared with those that an
+ordinary consumer reads back. Metrics and positions that a server reports are never trusted alone;
+they are only compared with these counts.
 """

@@ -1,6 +1,6 @@
 """Comparison of records sent with records read back. All functions are pure: arrays to results.
 
-Record numbers are those of `records.Form`: they start at 0 and follow the order of sending.
+Record numbers are those of `record_format.RecordFormat`: they start at 0 and follow the order of sending.
 `sent_s` and `answered_s` hold, by record number, when a record was passed to the producer and when
 it was acknowledged or refused (NaN if neither happened).
 """
@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from hourmark_evaluate.records import Plan
-from hourmark_evaluate.results import Counts, Point
+from hourmark_evaluate.record_format import RecordPlacement
+from hourmark_evaluate.results import RecordCounts, TimelinePoint
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -23,7 +23,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass
-class Readings:
+class ReadRecords:
     """The record numbers that a consumer read, by topic and partition, in reading order.
 
     `len()` returns the number of all messages read, including foreign ones.
@@ -45,39 +45,41 @@ class Readings:
             numbers: Record numbers in reading order; None for each message that is not a valid
                 record of this run.
         """
-        known = self.numbers.setdefault((topic, partition), [])
+        partition_numbers = self.numbers.setdefault((topic, partition), [])
         for number in numbers:
             if number is None:
                 self.foreign += 1
             else:
-                known.append(number)
+                partition_numbers.append(number)
 
     def __len__(self) -> int:
         return sum(map(len, self.numbers.values())) + self.foreign
 
 
-def account(place: str, plan: Plan, acknowledged: Flags, readings: Readings) -> Counts:
-    """Compare the records that were sent with those that were read at one place.
+def count_records(
+    place: str, placement: RecordPlacement, acknowledged: Flags, readings: ReadRecords
+) -> RecordCounts:
+    """Count the records that were lost, duplicated, altered or out of order at one place.
 
     A record read from a partition to which it was not sent counts as a phantom.
 
     Args:
         place: Name of the place, for the result: "edge", "central" or "consumer".
-        plan: The topic and partition of each record.
+        placement: The topic and partition of each record.
         acknowledged: By record number, whether it was acknowledged; one item per record sent.
         readings: What a consumer read.
 
     Returns:
-        The number of records that were lost, duplicated, altered or out of order.
+        The counts, including the number of records sent, acknowledged and read.
     """
     sent = len(acknowledged)
     placed = {
-        at: _placed(plan, at, np.array(numbers, dtype=np.int64), sent)
+        at: _in_assigned_partition(placement, at, np.array(numbers, dtype=np.int64), sent)
         for at, numbers in readings.numbers.items()
     }
     everything = np.concatenate([*placed.values(), np.empty(0, dtype=np.int64)])
     times = np.bincount(everything, minlength=sent)
-    return Counts(
+    return RecordCounts(
         place=place,
         sent=sent,
         acknowledged=int(acknowledged.sum()),
@@ -85,20 +87,22 @@ def account(place: str, plan: Plan, acknowledged: Flags, readings: Readings) -> 
         lost=int((acknowledged & (times == 0)).sum()),
         doubled=int((times[times > 1] - 1).sum()),
         phantom=len(readings) - len(everything),
-        disordered=sum(map(disordered, placed.values())),
+        disordered=sum(map(count_disordered, placed.values())),
         unacknowledged=int((~acknowledged & (times > 0)).sum()),
     )
 
 
-def _placed(plan: Plan, at: tuple[str, int], numbers: Numbers, sent: int) -> Numbers:
+def _in_assigned_partition(
+    placement: RecordPlacement, at: tuple[str, int], numbers: Numbers, sent: int
+) -> Numbers:
     inside = numbers[(numbers >= 0) & (numbers < sent)]
-    topics, partitions = plan.places(inside)
-    where = plan.topics.index(at[0]) if at[0] in plan.topics else -1
+    topics, partitions = placement.assign_many(inside)
+    where = placement.topics.index(at[0]) if at[0] in placement.topics else -1
     faithful: Numbers = inside[(topics == where) & (partitions == at[1])]
     return faithful
 
 
-def disordered(numbers: Numbers) -> int:
+def count_disordered(numbers: Numbers) -> int:
     """Return how many records of a partition were first read after one with a higher number.
 
     Args:
@@ -109,7 +113,9 @@ def disordered(numbers: Numbers) -> int:
     return int((in_order < np.maximum.accumulate(in_order)).sum()) if len(in_order) else 0
 
 
-def longest_wait(sent_s: Floats, answered_s: Floats, began_s: float, healed_s: float) -> float:
+def longest_wait_seconds(
+    sent_s: Floats, answered_s: Floats, began_s: float, healed_s: float
+) -> float:
     """Return the longest time from sending to answer, of records in flight during an interval.
 
     Args:
@@ -126,10 +132,10 @@ def longest_wait(sent_s: Floats, answered_s: Floats, began_s: float, healed_s: f
     return float(waits.max()) if len(waits) else 0.0
 
 
-def recovered(
+def recovery_seconds(
     sent_s: Floats, answered_s: Floats, acknowledged: Flags, healed_s: float, gave_up_s: float
 ) -> float | None:
-    """Return how long after a fault all records sent before its end were answered.
+    """Return how many seconds after a fault all records sent before its end were answered.
 
     Args:
         sent_s: By record number, when it was sent, in seconds.
@@ -152,7 +158,7 @@ def recovered(
     return max(0.0, float(before.max(initial=healed_s)) - healed_s)
 
 
-def timeline(sent_s: Floats, answered_s: Floats, acknowledged: Flags) -> tuple[Point, ...]:
+def timeline(sent_s: Floats, answered_s: Floats, acknowledged: Flags) -> tuple[TimelinePoint, ...]:
     """Return the number of records sent and acknowledged in each second of the load.
 
     Args:
@@ -170,5 +176,6 @@ def timeline(sent_s: Floats, answered_s: Floats, acknowledged: Flags) -> tuple[P
     edges = np.arange(seconds + 1)
     sent, answered = (np.histogram(times, edges)[0] for times in (sent_s, answered_s))
     return tuple(
-        Point(at_s=n, sent=int(sent[n]), acknowledged=int(answered[n])) for n in range(seconds)
+        TimelinePoint(at_s=n, sent=int(sent[n]), acknowledged=int(answered[n]))
+        for n in range(seconds)
     )

@@ -21,15 +21,21 @@ from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import librdkafka_logger
 from hourmark.process.durable import write_durably
-from hourmark_evaluate import hands
-from hourmark_evaluate.jmx import Jmx
-from hourmark_evaluate.markdown import as_markdown
-from hourmark_evaluate.page import as_html
+from hourmark_evaluate.clients.broker_metrics import JmxClient
+from hourmark_evaluate.evaluation import (
+    connect_to_cluster,
+    evaluate,
+    local_environment,
+    select_trials,
+    user_environment,
+)
+from hourmark_evaluate.execution import server_operations
+from hourmark_evaluate.execution.environment import EvaluationOptions, TrialEnvironment
+from hourmark_evaluate.report.html_page import as_html
+from hourmark_evaluate.report.markdown import as_markdown
 from hourmark_evaluate.results import Evaluation, as_json, from_json
-from hourmark_evaluate.run import checked_names, evaluate, local_world, reachable, users_world
 from hourmark_evaluate.trials import TRIALS
-from hourmark_evaluate.verdicts import Verdict, verdicts
-from hourmark_evaluate.world import Wish, World
+from hourmark_evaluate.verdicts import EvaluationVerdict, property_verdicts
 from hourmark_infra import jars
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.java.find import java_executable
@@ -43,26 +49,28 @@ _PROPERTIES = ("properties", "central_properties")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _BROKER = "{broker} is its id, {host} and {port} its address."
 _WORKER = "{host} and {port} are the address of its REST server, by which other workers call it."
-_COMMANDS = {  # operation → help text
+_COMMANDS = {  # operation -> help text
     "stop_broker": f"Stop a broker. {_BROKER}",
-    "start_broker": "Start it again; may be called for one that runs.",
-    "wipe_broker": "Empty its disk, between the two.",
-    "pause_broker": "Have it stand still, as SIGSTOP does.",
-    "resume_broker": "Have it go on.",
-    "refuse_target": "Have the central cluster refuse writes to {topic}.",
-    "accept_target": "Have it take them again.",
-    "stop_worker": f"Kill the mirror's worker that leads. {_WORKER}",
-    "start_worker": "Start it again; may be called for one that runs.",
-    "pause_worker": "Have it stand still, as SIGSTOP does, with all its processes.",
-    "resume_worker": "Have it go on.",
+    "start_broker": "Start the broker again. It may already be running.",
+    "wipe_broker": "Delete the data of the stopped broker.",
+    "pause_broker": "Suspend a broker, as SIGSTOP does.",
+    "resume_broker": "Resume the broker.",
+    "refuse_target": "Make the central cluster refuse writes to {topic}.",
+    "accept_target": "Make the central cluster accept these writes again.",
+    "stop_worker": f"Kill the mirror's leading worker. {_WORKER}",
+    "start_worker": "Start the worker again. It may already be running.",
+    "pause_worker": "Suspend the worker and all its processes, as SIGSTOP does.",
+    "resume_worker": "Resume the worker.",
     "stop_mirror": "Kill all of the mirror's workers.",
-    "start_mirror": "Start them again.",
+    "start_mirror": "Start the workers again.",
 }
 
 
 def _command_options(function: Any) -> Any:
     for name, text in reversed(_COMMANDS.items()):
-        function = click.option(hands.flag(name), name, metavar="CMD", help=text)(function)
+        function = click.option(
+            server_operations.option_name(name), name, metavar="CMD", help=text
+        )(function)
     return function
 
 
@@ -70,7 +78,7 @@ def _command_options(function: Any) -> Any:
 @click.option(
     "--bootstrap",
     metavar="HOST:PORT,…",
-    help="Your edge cluster. Default: a local stack, for the time of the run.",
+    help="Your edge cluster. Default: a local stack that is started for this run.",
 )
 @click.option(
     "--central", metavar="HOST:PORT,…", help="Your central cluster, to which a mirror copies."
@@ -79,29 +87,41 @@ def _command_options(function: Any) -> Any:
     "--alias",
     default=_ALIAS,
     show_default=True,
-    help="The mirror's name of the edge: prefix of the copies' topics.",
+    help="The mirror's alias of the edge cluster, which prefixes the names of copied topics.",
 )
 @click.option(
     "--properties",
     type=_FILE,
-    help="Client settings of both clusters, NAME=VALUE a line, by librdkafka's names.",
+    help="File of client settings for both clusters, one NAME=VALUE per line, by librdkafka's names.",
 )
-@click.option("--central-properties", type=_FILE, help="Those of the central cluster that differ.")
-@click.option("--prefix", default=Wish.prefix, show_default=True, help="Of this run's topics.")
+@click.option(
+    "--central-properties",
+    type=_FILE,
+    help="File of client settings that differ for the central cluster.",
+)
+@click.option(
+    "--prefix",
+    default=EvaluationOptions.prefix,
+    show_default=True,
+    help="Prefix of the names of topics and groups.",
+)
 @click.option(
     "--mirrored-prefix",
-    default=Wish.mirrored_prefix,
+    default=EvaluationOptions.mirrored_prefix,
     show_default=True,
-    help="Of those that the mirror must copy.",
+    help="Prefix of the names of topics that the mirror copies.",
 )
 @click.option(
-    "--jmx", multiple=True, metavar="HOST:PORT", help="A broker's JMX; once for each of the edge."
+    "--jmx",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="JMX endpoint of an edge broker. Repeat it for each broker.",
 )
 @click.option(
     "--jmx-user",
     default="",
     metavar="NAME",
-    help=f"Where JMX asks for one; its password is in {JMX_PASSWORD}.",
+    help=f"JMX user, if JMX requires one; the password is in {JMX_PASSWORD}.",
 )
 @_command_options
 @click.option(
@@ -109,76 +129,82 @@ def _command_options(function: Any) -> Any:
     "trials",
     multiple=True,
     type=click.Choice([*TRIALS]),
-    help="Only this one; may be repeated.",
+    help="Run only this trial. May be repeated.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(5, 3600),
-    help="Length of the load; outages follow it.  [default: 60]",
+    help="Length of a trial's load, which also determines outages.  [default: 60]",
 )
 @click.option(
     "--quick",
     is_flag=True,
-    help=f"The same as --seconds {QUICK_SECONDS:.0f}: to see that it works, not to measure.",
+    help=f"The same as --seconds {QUICK_SECONDS:.0f}: too short to measure anything.",
 )
 @click.option(
     "--rate",
     type=click.IntRange(10, 1_000_000),
-    default=Wish.rate,
+    default=EvaluationOptions.rate,
     show_default=True,
-    help="Events a second at the peak.",
+    help="Peak rate in events per second.",
 )
 @click.option(
     "--burst/--no-burst",
     default=True,
     show_default=True,
-    help="Then as much as one client can send, for a while.",
+    help="End the load trial at the maximum rate of one client.",
 )
 @click.option(
-    "--event-bytes", type=click.IntRange(64, 900_000), default=Wish.event_bytes, show_default=True
+    "--event-bytes",
+    type=click.IntRange(64, 900_000),
+    default=EvaluationOptions.event_bytes,
+    show_default=True,
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, 100),
-    default=Wish.partitions,
+    default=EvaluationOptions.partitions,
     show_default=True,
-    help="Of each topic.",
+    help="Partitions of each topic.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the result.  [default: evaluation]",
+    help="Folder of the report.  [default: evaluation]",
 )
 @click.option(
     "--markdown",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The result as a page of Markdown, too.",
+    help="Also write the report as Markdown to this file.",
 )
 @click.option(
     "--from",
-    "kept",
+    "saved",
     type=_FILE,
-    help="Try nothing: show the result that is in this evaluation.json.",
+    help="Run no trial; report the result in this evaluation.json.",
 )
-@click.option("--json", "as_json_", is_flag=True, help="The result as one JSON object on stdout.")
+@click.option("--json", "as_json_", is_flag=True, help="Print the result as one JSON object.")
 def command(
-    kept: Path | None, report: Path | None, markdown: Path | None, as_json_: bool, **given: Any
+    saved: Path | None, report: Path | None, markdown: Path | None, as_json_: bool, **given: Any
 ) -> None:
-    """Try Kafka as it was tried by those who gave it up, and say for each property whether it is kept.
+    """Run trials of Kafka under faults, and report for each property whether Kafka keeps it.
 
-    On a local stack that it starts and stops (about ten minutes), or on clusters of yours, in topics of its own, which are
-    deleted at the end. There, mind --rate and --no-burst; what stops a server is a command that you give: without it the trial is
-    reported as not tried, and so is what it did not take away. In commands, {broker} stands for a broker's id, {host} and {port}
-    for its address or that of a worker of the mirror, {topic} for a topic of the central cluster; each must return within two
-    minutes, and a server that was stopped stay away until it is started. Who leads the mirror is tried where it has several
-    workers.
+    By default, the trials run on a local stack, which is started and stopped for the run (about ten
+    minutes). With --bootstrap, they run on your clusters, in new topics that are deleted at the end;
+    choose --rate and --no-burst accordingly.
 
-    Clients need the rights to create, describe, write, read and delete topics of the two prefixes (and their copies), to read by
-    and delete groups of --prefix, and to describe the cluster; to watch the mirror, to read mm2-offsets.ALIAS.internal and
-    describe the group ALIAS-mm2.
+    On your clusters, faults are injected by commands that you give. Without its commands, or if they
+    have no effect, a trial is reported as not tried. Placeholders: {broker} is a broker's id, {host}
+    and {port} are the address of a broker or of a worker of the mirror, {topic} is a topic of the
+    central cluster. A command must return within two minutes, and a stopped server must stay down
+    until it is started. Trials of the mirror's leader need several workers.
 
-    The result is in the folder evaluation: evaluation.html to look at, evaluation.json to keep, written after each trial. Exit 1
-    where a property is broken.
+    Clients need permission to create, describe, write, read and delete topics of both prefixes and
+    their copies, to read by and delete groups of --prefix, and to describe the cluster; to observe
+    the mirror, also to read mm2-offsets.ALIAS.internal and to describe the group ALIAS-mm2.
+
+    The folder of the report contains evaluation.html and evaluation.json, which is written after
+    each trial. The exit code is 1 if a property is broken.
 
     \b
     Examples:
@@ -190,39 +216,48 @@ def command(
           --start-broker 'ssh {host} sudo systemctl start kafka'
       hourmark evaluate --from evaluation/evaluation.json --markdown evaluation.md
     """
-    if kept is not None:
-        result = _read(kept)
+    if saved is not None:
+        result = _read_result(saved)
     else:
-        librdkafka_logger().addHandler(
-            logging.NullHandler()
-        )  # librdkafka's errors about stopped brokers are expected here
+        # librdkafka's errors about stopped brokers are expected here.
+        librdkafka_logger().addHandler(logging.NullHandler())
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(
-                number, signal.default_int_handler
-            )  # like Ctrl-C: topics are deleted and servers are started again
-        report = _writable(report or Path("evaluation"))
-        with _world(given) as world:
+            # Like Ctrl-C: topics are deleted and servers are started again.
+            signal.signal(number, signal.default_int_handler)
+        report = _make_writable_folder(report or Path("evaluation"))
+        with _environment(given) as environment:
             where = "clusters of the user" if given["bootstrap"] else "the local stack"
             result = evaluate(
-                world, checked_names(given["trials"]), where, _called(given), partial(_keep, report)
+                environment,
+                select_trials(given["trials"]),
+                where,
+                _reconstruct_command(given),
+                partial(_save_json, report),
             )
-    _write(result, report, markdown)
+    _write_reports(result, report, markdown)
     if as_json_:
         click.echo(as_json(result), nl=False)
     else:
-        _show(result)
-    sys.exit(1 if any(one.verdict is Verdict.BROKEN for one in verdicts(result)) else 0)
+        _print_verdicts(result)
+    sys.exit(
+        1
+        if any(one.verdict is EvaluationVerdict.BROKEN for one in property_verdicts(result))
+        else 0
+    )
 
 
-def _show(result: Evaluation) -> None:
-    for one in verdicts(result):
+def _print_verdicts(result: Evaluation) -> None:
+    for one in property_verdicts(result):
         click.echo(f"{one.verdict:<9}  {one.property}")
         for fault in one.faults:
             click.echo(f"           {fault}")
 
 
-def _writable(folder: Path) -> Path:
-    """Create the folder of the report if necessary, and return it.
+def _make_writable_folder(folder: Path) -> Path:
+    """Create a folder for the report if it does not exist, and check that it is writable.
+
+    Args:
+        folder: Path of the folder, which is also returned.
 
     Raises:
         UsageError: The folder cannot be created or is not writable.
@@ -232,17 +267,17 @@ def _writable(folder: Path) -> Path:
     except OSError as error:
         raise UsageError(f"--report {folder}: {error.strerror}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"--report {folder}: it cannot be written to; name another folder")
+        raise UsageError(f"--report {folder}: the folder is not writable; name another one")
     return folder
 
 
-def _keep(report: Path, result: Evaluation) -> None:
+def _save_json(report: Path, result: Evaluation) -> None:
     write_durably(report / "evaluation.json", as_json(result), mode=0o644)
 
 
-def _write(result: Evaluation, report: Path | None, markdown: Path | None) -> None:
+def _write_reports(result: Evaluation, report: Path | None, markdown: Path | None) -> None:
     if report is not None:
-        _keep(report, result)
+        _save_json(report, result)
         write_durably(report / "evaluation.html", as_html(result).encode(), mode=0o644)
         say_on_stderr(f"written: {report / 'evaluation.html'} and evaluation.json")
     if markdown is not None:
@@ -250,62 +285,70 @@ def _write(result: Evaluation, report: Path | None, markdown: Path | None) -> No
         say_on_stderr(f"written: {markdown}")
 
 
-def _read(path: Path) -> Evaluation:
+def _read_result(path: Path) -> Evaluation:
     try:
         return from_json(path.read_bytes())
     except ValueError as error:
-        raise UsageError(f"{path} is no result of `hourmark evaluate`: {error}") from error
+        raise UsageError(
+            f"{path} does not contain a result of `hourmark evaluate`: {error}"
+        ) from error
 
 
 @contextmanager
-def _world(given: dict[str, Any]) -> Iterator[World]:
-    defaults = {field.name for field in dataclasses.fields(Wish)}
+def _environment(given: dict[str, Any]) -> Iterator[TrialEnvironment]:
+    defaults = {field.name for field in dataclasses.fields(EvaluationOptions)}
     chosen = {
         name: value for name, value in given.items() if name in defaults and value is not None
     }
     if given["quick"]:
         if given["seconds"] is not None:
-            raise UsageError("--quick is a number of --seconds; give one of the two")
+            raise UsageError("--quick sets --seconds; give only one of the two")
         chosen["seconds"] = QUICK_SECONDS
-    wish, clock = Wish(**chosen), SystemClock()
+    options, clock = EvaluationOptions(**chosen), SystemClock()
     commands = {name: given[name] for name in _COMMANDS}
     if not given["bootstrap"]:
         named = [
-            hands.flag(name)
+            server_operations.option_name(name)
             for name in ("central", *commands, "jmx", "jmx_user", *_PROPERTIES)
             if given[name]
         ]
         named += ["--alias"] if given["alias"] != _ALIAS else []
         if named:
             raise UsageError(
-                f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the "
-                "edge; the local stack needs none"
+                f"{', '.join(named)}: only for your own clusters; name the edge cluster with "
+                "--bootstrap, or omit these options to use a local stack"
             )
-        with local_world(stack_state_dir() / "evaluate", wish, clock, say_on_stderr) as world:
-            yield world
+        with local_environment(
+            stack_state_dir() / "evaluate", options, clock, say_on_stderr
+        ) as environment:
+            yield environment
         return
-    hands.check(commands)
-    jmx = _jmx(given["jmx"], given["jmx_user"]) if given["jmx"] else None
-    properties = _properties(given["properties"])
-    edge = reachable("edge", given["bootstrap"], properties)
-    of_central = properties | _properties(given["central_properties"])
-    central = reachable("central", given["central"], of_central) if given["central"] else None
-    yield users_world(
+    server_operations.validate_commands(commands)
+    jmx = _jmx_client(given["jmx"], given["jmx_user"]) if given["jmx"] else None
+    properties = _read_properties(given["properties"])
+    edge = connect_to_cluster("edge", given["bootstrap"], properties)
+    of_central = properties | _read_properties(given["central_properties"])
+    central = (
+        connect_to_cluster("central", given["central"], of_central) if given["central"] else None
+    )
+    yield user_environment(
         edge,
         central,
         given["alias"],
-        hands.of_commands(commands, edge.address),
+        server_operations.operations_from_commands(commands, edge.broker_address),
         jmx,
-        wish,
+        options,
         clock,
         say_on_stderr,
     )
 
 
-def _jmx(addresses: tuple[str, ...], user: str) -> Jmx:
+def _jmx_client(addresses: tuple[str, ...], user: str) -> JmxClient:
     if user and JMX_PASSWORD not in os.environ:
-        raise UsageError(f"--jmx-user {user}: the environment has no {JMX_PASSWORD}")
-    return Jmx(
+        raise UsageError(
+            f"--jmx-user {user}: set its password in the environment variable {JMX_PASSWORD}"
+        )
+    return JmxClient(
         addresses=addresses,
         java=java_executable,
         jars=lambda: jars.ensure("kafka", java_executable, say_on_stderr),
@@ -314,13 +357,16 @@ def _jmx(addresses: tuple[str, ...], user: str) -> Jmx:
     )
 
 
-def _properties(file: Path | None) -> dict[str, str]:
-    """Return the client settings in a file of NAME=VALUE lines; empty if there is no file.
+def _read_properties(file: Path | None) -> dict[str, str]:
+    """Read client settings from a file of NAME=VALUE lines.
+
+    Args:
+        file: The file; None for no settings. Empty lines and lines that start with "#" are ignored.
 
     Raises:
         UsageError: A line is not NAME=VALUE; the message contains its number.
     """
-    found = {}
+    properties = {}
     for number, line in enumerate(file.read_text().splitlines() if file else (), 1):
         text = line.strip()
         if not text or text.startswith("#"):
@@ -328,17 +374,19 @@ def _properties(file: Path | None) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(
-                f"{file}:{number}: not NAME=VALUE; a client's setting, such as "
-                "security.protocol=SSL"
+                f"{file}:{number}: not of the form NAME=VALUE, such as security.protocol=SSL"
             )
-        found[name.strip()] = value.strip()
-    return found
+        properties[name.strip()] = value.strip()
+    return properties
 
 
-def _called(given: dict[str, Any]) -> str:
-    """Return the command line that repeats the run, with "…" in place of the user's commands.
+def _reconstruct_command(given: dict[str, Any]) -> str:
+    """Return the command line that repeats the run, for the report.
 
-    Those may contain secrets.
+    The user's shell commands may contain secrets, so each of them is replaced by "…".
+
+    Args:
+        given: Values of all options by parameter name, as click passes them.
     """
     words = ["hourmark", "evaluate"]
     for name in (
@@ -350,14 +398,21 @@ def _called(given: dict[str, Any]) -> str:
         "mirrored_prefix",
         "jmx_user",
     ):
-        if given[name] and given[name] != {"alias": _ALIAS}.get(name, getattr(Wish, name, None)):
-            words += [hands.flag(name), str(given[name])]
+        if given[name] and given[name] != {"alias": _ALIAS}.get(
+            name, getattr(EvaluationOptions, name, None)
+        ):
+            words += [server_operations.option_name(name), str(given[name])]
     words += [word for address in given["jmx"] for word in ("--jmx", address)]
-    words += [word for name in _COMMANDS if given[name] for word in (hands.flag(name), "…")]
+    words += [
+        word
+        for name in _COMMANDS
+        if given[name]
+        for word in (server_operations.option_name(name), "…")
+    ]
     words += ["--quick"] if given["quick"] else []
     words += [] if given["burst"] else ["--no-burst"]
     for name in ("seconds", "rate", "event_bytes", "partitions"):
-        if given[name] is not None and given[name] != getattr(Wish, name):
-            words += [hands.flag(name), f"{given[name]:.12g}"]
+        if given[name] is not None and given[name] != getattr(EvaluationOptions, name):
+            words += [server_operations.option_name(name), f"{given[name]:.12g}"]
     words += [word for trial in given["trials"] for word in ("--trial", trial)]
     return shlex.join(words)

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """The records of a trial that were sent, compared with those read back at one place.
+class RecordCounts:
+    """The counts of the records of a trial that were sent and that were read back at one place.
 
     Attributes:
         place: Where the records were read: "edge", "central" (the mirror's copies) or "consumer" (a
@@ -70,7 +70,7 @@ class Disturbance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Takeover:
+class LeaderTakeover:
     """The outcome of removing the leading worker of a mirror with several workers.
 
     Attributes:
@@ -86,8 +86,8 @@ class Takeover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
-    """The positions a mirror committed as copied, compared with the records on the target cluster.
+class PositionClaims:
+    """The comparison of the positions that a mirror committed with the records on its target.
 
     The target's logs are read immediately after each request for the mirror's positions. A record
     is early if the mirror had committed it but consumers could read it only later, because its
@@ -111,8 +111,8 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """The records that waited for a consumer, and how it caught up while the load continued.
+class BacklogResult:
+    """The outcome of a consumer that starts with a backlog and catches up under load.
 
     Attributes:
         records: Records waiting when the consumer started.
@@ -129,8 +129,8 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """One count of this evaluation, next to the same count from the brokers' metrics.
+class MetricComparison:
+    """The comparison of one record count of this evaluation with the brokers' metrics.
 
     Attributes:
         what: What was counted.
@@ -144,7 +144,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class CpuUsage:
     """The CPU time that client and brokers used for a number of acknowledged events.
 
     Attributes:
@@ -167,7 +167,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class TimelinePoint:
     """The number of records sent and acknowledged in one second of a trial.
 
     Attributes:
@@ -182,7 +182,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialResult:
     """The result of one trial.
 
     Attributes:
@@ -210,16 +210,16 @@ class Trial:
     not_tried: str = ""
     broken_off: str = ""
     seconds: float = 0.0
-    counts: tuple[Counts, ...] = ()
+    counts: tuple[RecordCounts, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
-    takeovers: tuple[Takeover, ...] = ()
-    claims: Claims | None = None
-    backlog: Backlog | None = None
+    takeovers: tuple[LeaderTakeover, ...] = ()
+    claims: PositionClaims | None = None
+    backlog: BacklogResult | None = None
     fatal: str = ""
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[MetricComparison, ...] = ()
     not_compared: str = ""
-    cost: Cost | None = None
-    timeline: tuple[Point, ...] = ()
+    cost: CpuUsage | None = None
+    timeline: tuple[TimelinePoint, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -261,7 +261,7 @@ class Evaluation:
     replication: int
     peak_rate: int
     event_bytes: int
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialResult, ...]
 
 
 _JSON = TypeAdapter(Evaluation)

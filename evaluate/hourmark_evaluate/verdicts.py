@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hourmark_evaluate.results import Claims, Evaluation, Trial
+from hourmark_evaluate.results import Evaluation, PositionClaims, TrialResult
 
 
-class Verdict(StrEnum):
-    """The verdict on a property or a trial.
+class EvaluationVerdict(StrEnum):
+    """The verdict on a property of Kafka or on a trial.
 
     Attributes:
         KEPT: Observed without a fault.
@@ -28,118 +28,131 @@ class Verdict(StrEnum):
     NOT_TRIED = "not tried"
 
 
-class Property(StrEnum):
+class KafkaProperty(StrEnum):
     """A property that Kafka must keep under faults; the value is its description in the report."""
 
-    NOT_LOST = "nothing that was acknowledged is lost"
-    NOT_DOUBLED = "nothing is there twice"
-    NOT_ALTERED = "nothing is there that was not sent so"
+    NOT_LOST = "no acknowledged record is lost"
+    NOT_DOUBLED = "no record is duplicated"
+    NOT_ALTERED = "no record is altered or invented"
     IN_ORDER = "each partition keeps the order of sending"
-    RECOVERS = "who was disturbed goes on by itself, without a restart"
-    CATCHES_UP = "a backlog is caught up while the load goes on"
-    NO_FALSE_CLAIM = "the mirror claims no more than the target holds"
-    ANOTHER_LEADS = "where the mirror's leading worker is gone, another leads"
-    METRICS_AGREE = "the brokers' own metrics agree with what was counted"
+    RECOVERS = "producer and mirror recover from faults without a restart"
+    CATCHES_UP = "a consumer catches up with a backlog while the load continues"
+    NO_FALSE_CLAIM = "the mirror commits only positions of records that the target holds"
+    ANOTHER_LEADS = "another worker leads when the mirror's leading worker is removed"
+    METRICS_AGREE = "the brokers' metrics agree with the counts of this evaluation"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The findings of one trial about one property.
+class PropertyFinding:
+    """The observations and faults of one trial that concern one property of Kafka.
 
     Attributes:
         trial: Name of the trial.
         property: The property that was examined.
-        looked: Number of observations that could have shown a fault.
+        observations: Number of observations that could have shown a fault.
         faults: Description of each fault; empty if none was found.
     """
 
     trial: str
-    property: Property
-    looked: int
+    property: KafkaProperty
+    observations: int
     faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyVerdict:
-    """The verdict on one property over all trials.
+    """The verdict on one property of Kafka over all trials.
 
     Attributes:
         property: The property that was examined.
         verdict: Whether it was kept, was broken, or was not tried.
         trials: Number of trials with an observation or a fault.
-        looked: Number of observations: records, disturbances, samples or comparisons, depending on
-            the property.
+        observations: Number of observations: records, faults injected, samples or comparisons,
+            depending on the property.
         faults: Description of each fault, prefixed with the name of its trial.
     """
 
-    property: Property
-    verdict: Verdict
+    property: KafkaProperty
+    verdict: EvaluationVerdict
     trials: int
-    looked: int
+    observations: int
     faults: tuple[str, ...]
 
 
 # Transaction markers may arrive shortly after a commit. A mirror that commits positions earlier
 # than this does not know whether the records were copied.
 EARLY_S: Final = 10.0
+# Properties by the field of `RecordCounts` that counts violations, with the words for a fault.
 _COUNTED: Final = (
-    (Property.NOT_LOST, "lost", "acknowledged and not there"),
-    (Property.NOT_DOUBLED, "doubled", "there once too often"),
-    (Property.NOT_ALTERED, "phantom", "never sent so"),
-    (Property.IN_ORDER, "disordered", "behind one that was sent later"),
+    (KafkaProperty.NOT_LOST, "lost", "acknowledged but not read"),
+    (KafkaProperty.NOT_DOUBLED, "doubled", "read more than once"),
+    (KafkaProperty.NOT_ALTERED, "phantom", "read but not sent"),
+    (KafkaProperty.IN_ORDER, "disordered", "read after a record that was sent later"),
 )
 
 
-def verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
-    """Return one verdict per property over all trials, in the order of `Property`.
+def property_verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
+    """Return one verdict per property of Kafka over all trials, in the order of `KafkaProperty`.
 
     A property is broken if any trial has a fault of it, kept if at least one trial observed it
     without a fault, and not tried otherwise.
     """
-    findings = [finding for trial in evaluation.trials for finding in found(trial)]
-    return tuple(_over_all(one, [f for f in findings if f.property is one]) for one in Property)
+    findings = [finding for trial in evaluation.trials for finding in find_property_faults(trial)]
+    return tuple(
+        _combine(one, [finding for finding in findings if finding.property is one])
+        for one in KafkaProperty
+    )
 
 
-def found(trial: Trial) -> Iterator[Found]:
-    """Yield the findings of one trial, at most one per property.
+def find_property_faults(trial: TrialResult) -> Iterator[PropertyFinding]:
+    """Yield the observations and faults of one trial, at most one finding per property of Kafka.
 
-    A finding with `looked` 0 and without faults means that the trial did not observe the property.
-    A trial that was not tried yields nothing; one that was aborted yields a single fault of
-    recovery.
+    Args:
+        trial: The result of the trial.
+
+    Yields:
+        The findings. One with `observations` 0 and without faults means that the trial did not
+        observe the property. A trial that was not tried yields nothing; one that was aborted yields
+        a single fault of `KafkaProperty.RECOVERS`.
     """
     if not trial.tried:
         return
     if trial.broken_off:
-        yield Found(trial.name, Property.RECOVERS, 1, (trial.broken_off,))
+        yield PropertyFinding(trial.name, KafkaProperty.RECOVERS, 1, (trial.broken_off,))
         return
-    yield from _counted(trial)
-    yield from _recovered(trial)
-    if (
-        backlog := trial.backlog
-    ) is not None and not trial.fatal:  # a consumer can only fall behind a running load
+    yield from _count_findings(trial)
+    yield _recovery_finding(trial)
+    # A consumer can only fall behind a running load.
+    if (backlog := trial.backlog) is not None and not trial.fatal:
         late = (
-            (f"{backlog.records:,} records were not caught up in time",)
+            (f"the consumer did not catch up with {backlog.records:,} records in time",)
             if backlog.caught_up_s is None
             else ()
         )
-        yield Found(trial.name, Property.CATCHES_UP, int(backlog.records > 0), late)
+        yield PropertyFinding(trial.name, KafkaProperty.CATCHES_UP, int(backlog.records > 0), late)
     if (claims := trial.claims) is not None:
-        yield Found(trial.name, Property.NO_FALSE_CLAIM, claims.samples, tuple(_false(claims)))
-    nobody = tuple(
-        f"nobody else led after the leading worker was {t.how}"
-        for t in trial.takeovers
-        if t.another_led_s is None
+        yield PropertyFinding(
+            trial.name, KafkaProperty.NO_FALSE_CLAIM, claims.samples, tuple(_claim_faults(claims))
+        )
+    without_leader = tuple(
+        f"no other worker led after the leading worker was {takeover.how}"
+        for takeover in trial.takeovers
+        if takeover.another_led_s is None
     )
-    yield Found(trial.name, Property.ANOTHER_LEADS, len(trial.takeovers), nobody)
-    wrong = tuple(
+    yield PropertyFinding(
+        trial.name, KafkaProperty.ANOTHER_LEADS, len(trial.takeovers), without_leader
+    )
+    different = tuple(
         f"{c.what}: {c.ours:,} counted, {c.brokers:,} by the brokers"
         for c in trial.comparisons
         if c.ours != c.brokers
     )
-    yield Found(trial.name, Property.METRICS_AGREE, len(trial.comparisons), wrong)
+    yield PropertyFinding(
+        trial.name, KafkaProperty.METRICS_AGREE, len(trial.comparisons), different
+    )
 
 
-def of_trial(trial: Trial) -> Verdict:
+def trial_verdict(trial: TrialResult) -> EvaluationVerdict:
     """Return the verdict on one trial.
 
     Returns:
@@ -147,43 +160,60 @@ def of_trial(trial: Trial) -> Verdict:
         `KEPT`.
     """
     if not trial.tried:
-        return Verdict.NOT_TRIED
-    return Verdict.BROKEN if any(finding.faults for finding in found(trial)) else Verdict.KEPT
+        return EvaluationVerdict.NOT_TRIED
+    return (
+        EvaluationVerdict.BROKEN
+        if any(finding.faults for finding in find_property_faults(trial))
+        else EvaluationVerdict.KEPT
+    )
 
 
-def _counted(trial: Trial) -> Iterator[Found]:
-    for one, name, words in _COUNTED:
+def _count_findings(trial: TrialResult) -> Iterator[PropertyFinding]:
+    for one, field, description in _COUNTED:
         faults = tuple(
-            f"{number:,} records {words} ({counts.place})"
+            f"{number:,} records {description} ({counts.place})"
             for counts in trial.counts
-            if (number := getattr(counts, name))
+            if (number := getattr(counts, field))
         )
-        if one is Property.NOT_LOST:
+        if one is KafkaProperty.NOT_LOST:
             faults += tuple(
-                f"nothing was acknowledged ({c.place})" for c in trial.counts if not c.acknowledged
+                f"no record was acknowledged ({c.place})"
+                for c in trial.counts
+                if not c.acknowledged
             )
-        yield Found(trial.name, one, sum(counts.acknowledged for counts in trial.counts), faults)
+        yield PropertyFinding(
+            trial.name, one, sum(counts.acknowledged for counts in trial.counts), faults
+        )
 
 
-def _false(claims: Claims) -> Iterator[str]:
+def _claim_faults(claims: PositionClaims) -> Iterator[str]:
     if claims.false_records:
-        yield f"{claims.false_records:,} records claimed that the target did not hold"
+        yield f"{claims.false_records:,} records committed as copied but missing on the target"
     if claims.early_s > EARLY_S:
-        yield f"records claimed {claims.early_s:,.0f} s before the target gave them to readers"
+        yield f"records committed {claims.early_s:,.0f} s before readers of the target received them"
 
 
-def _recovered(trial: Trial) -> Iterator[Found]:
-    never = [
-        f"the {d.victim} did not go on after: {d.what}"
+def _recovery_finding(trial: TrialResult) -> PropertyFinding:
+    faults = [
+        f"the {d.victim} did not recover after: {d.what}"
         for d in trial.disturbances
         if d.recovered_s is None
     ]
-    never += [f"the producer ended for good: {trial.fatal}"] if trial.fatal else []
-    yield Found(trial.name, Property.RECOVERS, len(trial.disturbances), tuple(never))
+    faults += [f"the producer stopped permanently: {trial.fatal}"] if trial.fatal else []
+    return PropertyFinding(
+        trial.name, KafkaProperty.RECOVERS, len(trial.disturbances), tuple(faults)
+    )
 
 
-def _over_all(one: Property, findings: list[Found]) -> PropertyVerdict:
-    seen = [finding for finding in findings if finding.looked or finding.faults]
-    faults = tuple(f"{finding.trial}: {fault}" for finding in seen for fault in finding.faults)
-    verdict = Verdict.BROKEN if faults else Verdict.KEPT if seen else Verdict.NOT_TRIED
-    return PropertyVerdict(one, verdict, len(seen), sum(finding.looked for finding in seen), faults)
+def _combine(one: KafkaProperty, findings: list[PropertyFinding]) -> PropertyVerdict:
+    observed = [finding for finding in findings if finding.observations or finding.faults]
+    faults = tuple(f"{finding.trial}: {fault}" for finding in observed for fault in finding.faults)
+    verdict = (
+        EvaluationVerdict.BROKEN
+        if faults
+        else EvaluationVerdict.KEPT
+        if observed
+        else EvaluationVerdict.NOT_TRIED
+    )
+    observations = sum(finding.observations for finding in observed)
+    return PropertyVerdict(one, verdict, len(observed), observations, faults)

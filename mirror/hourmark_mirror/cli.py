@@ -83,10 +83,9 @@ def _lock_work_dir(work_dir: Path) -> IO[bytes]:
     folder = StateFolder(work_dir, "mirror")
     if (holder := folder.holder()) is not None:
         raise UsageError(
-            f"a mirror runs on {work_dir} already (process {holder}; `hourmark up` starts one), "
-            "and a second one would only be "
-            "in its way: `hourmark mirror lag` shows how far it is. To run it here, end that "
-            f"one first: `kill {holder}`"
+            f"a mirror is already running with mirror.work_dir = {work_dir} (process {holder}; "
+            "`hourmark up` starts one); `hourmark mirror lag` shows its progress. To run it here, "
+            f"stop that process first: `kill {holder}`"
         )
     return folder.lock()
 
@@ -106,11 +105,11 @@ def _run(config: Config, *, restart: bool) -> int:
         _until_available(step, stopping)
     host, port = config.mirror.rest_host, config.mirror.rest_port
     tasks = TaskFailureDetector(sites.central.settings, sites.alias, f"{host}:{port}", clock)
-    left_out = DamagedTopics(sites, clock)
-    watches = tasks, StallDetector(sites, clock), ResponseDetector(host, port, clock), left_out
+    damaged = DamagedTopics(sites, clock)
+    detectors = tasks, StallDetector(sites, clock), ResponseDetector(host, port, clock), damaged
     return MirrorSupervisor(
-        start_process=lambda: MirrorMakerProcess(config, left_out.excluded),
-        watches=watches,
+        start_process=lambda: MirrorMakerProcess(config, damaged.excluded),
+        detectors=detectors,
         clock=clock,
         stopping=stopping,
         restart=restart,
@@ -124,7 +123,7 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
             step()
             return
         except Unavailable as error:
-            _LOG.warning("waiting, next try in %g s: %s", pause_s, error)
+            _LOG.warning("waiting for Kafka, retry in %g s: %s", pause_s, error)
             stopping.wait(pause_s)
             pause_s = min(2 * pause_s, longest_s)
 
@@ -163,13 +162,13 @@ def lag(config: Config, as_json: bool) -> None:
     click.echo(f"{len(lags)} topic-partitions, {total} records not yet copied")
     if stale:
         click.echo(
-            f"{stale} positions are past the edge's end: stale, so nothing is copied "
-            "there until `hourmark mirror reset-offsets`"
+            f"{stale} positions are past the edge's log end: nothing is copied there until "
+            "`hourmark mirror reset-offsets`"
         )
     if overtaken:
         click.echo(
             f"{overtaken} records were deleted by retention before the mirror copied "
-            "them; `hourmark mirror verify` names where"
+            "them; `hourmark mirror verify` lists the partitions"
         )
 
 

@@ -24,19 +24,19 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
     """
     if not config.kafka.mirrored:
         return ComponentStatus(
-            ComponentState.NOT_RUNNING, "one cluster is both edge and central: there is none"
+            ComponentState.NOT_RUNNING, "not needed: one cluster is both edge and central"
         )
     pid = StateFolder(config.mirror.work_dir, "mirror").holder()
     try:
         check_listening(config.kafka.edge, "edge")
         check_listening(config.kafka.central_cluster, "central")
-        said = describe_lag(measure_lag(config))
+        detail = describe_lag(measure_lag(config))
     except Unavailable as error:
-        said = str(error)
+        detail = str(error)
     return (
-        ComponentStatus(ComponentState.NOT_RUNNING, said)
+        ComponentStatus(ComponentState.NOT_RUNNING, detail)
         if pid is None
-        else ComponentStatus(ComponentState.RUNNING, said, pid, now_ms)
+        else ComponentStatus(ComponentState.RUNNING, detail, pid, now_ms)
     )
 
 
@@ -51,14 +51,14 @@ def describe_lag(lags: Sequence[Lag]) -> str:
     """
     behind = [lag.records for lag in lags if lag.records > 0]
     stale = sum(lag.records < 0 for lag in lags)
-    said = (
+    parts = (
         [f"{sum(behind):,} records of {len(behind)} topic-partitions not copied yet"]
         if behind
         else []
     )
     if stale:
-        said.append(
-            f"{stale} positions are past the edge's end: stale, so nothing is copied "
+        parts.append(
+            f"{stale} positions are past the edge's log end, so nothing is copied "
             "there (`hourmark mirror lag`)"
         )
-    return "; ".join(said) or "has copied all that is at the edge"
+    return "; ".join(parts) or "all records of the edge are copied"

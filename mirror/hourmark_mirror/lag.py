@@ -11,7 +11,9 @@ from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """Replication lag of one edge topic-partition. Offsets are the next to read.
+    """Replication lag of one topic-partition of the edge (source) cluster.
+
+    Offsets are those of the next record to read.
 
     Attributes:
         topic: Topic name on the edge cluster.
@@ -48,10 +50,14 @@ class Lag:
 
 
 def measure_lag(config: Config) -> list[Lag]:
-    """Measure the lag of every mirrored topic-partition.
+    """Measure the replication lag of every mirrored topic-partition.
+
+    Args:
+        config: Configuration with both clusters.
 
     Returns:
-        One entry for each topic-partition at the edge, also those without a remote one.
+        One entry for each topic-partition of the edge cluster, even if the central cluster has no
+        copy of it.
 
     Raises:
         ConfigError: The configuration has no separate central cluster.
@@ -60,9 +66,8 @@ def measure_lag(config: Config) -> list[Lag]:
     sites = MirrorSites(config)
     partitions = sites.partitions()
     with contextlib.closing(sites.positions()) as reader:
-        positions = (
-            reader.refresh()
-        )  # read before the end offsets, so that a negative lag is never a race
+        # Read before the end offsets, so that a negative lag is never a race.
+        positions = reader.refresh()
     ends, starts = sites.edge.ends(partitions), sites.edge.starts(partitions)
     remotes = sites.existing_remotes(partitions)
     remote_ends = sites.central.ends(list(remotes.values()))

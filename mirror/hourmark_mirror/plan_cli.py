@@ -34,7 +34,7 @@ topic_option = click.option(
 
 class _Plan(NamedTuple):
     sites: MirrorSites
-    found: list[MirrorDifference]
+    differences: list[MirrorDifference]
 
 
 @click.command(
@@ -96,7 +96,7 @@ def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str
     hosts = f" on {', '.join(group.workers.hosts)}" if group.workers.hosts else ""
     yield (
         f"site {site}: {len(group.workers.hosts)} workers{hosts}, led by "
-        f"{group.workers.leader.address or 'nobody'}"
+        f"{group.workers.leader.address or 'no worker'}"
     )
     yield f"MirrorMaker 2 installed here: {installed or 'unknown'}"
     if not group.workers.hosts:
@@ -126,7 +126,7 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
     Exits with code 1 if there is a difference.
     """
     set_up_logging(config.log_level)
-    found = _plan(config, topics).found
+    found = _plan(config, topics).differences
     if as_json:
         print_json({"ok": not found, "differences": [d.as_object() for d in found]})
     else:
@@ -148,16 +148,16 @@ def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> 
     """
     set_up_logging(config.log_level)
     planned = _plan(config, topics)
-    to_do = [d for d in planned.found if d.applicable]
+    to_do = [d for d in planned.differences if d.applicable]
     if to_do and not yes:
-        click.echo("\n".join(format_plan(planned.found)), err=True)
+        click.echo("\n".join(format_plan(planned.differences)), err=True)
         click.confirm(
             f"Change {len({d.subject for d in to_do})} topics of the central cluster?",
             abort=True,
             err=True,
         )
     apply_differences(config, planned.sites, to_do)
-    left = _plan(config, topics).found if to_do else planned.found
+    left = _plan(config, topics).differences if to_do else planned.differences
     if as_json:
         print_json(
             {
@@ -221,11 +221,11 @@ def format_plan(differences: Sequence[MirrorDifference]) -> Iterator[str]:
         yield "start `hourmark mirror run`: no worker is running, so nothing is copied"
     if any(d.kind is DifferenceKind.RESTART for d in differences):
         yield (
-            "restart `hourmark mirror run` on each host, with the same settings: its workers "
-            "take them at their start"
+            "restart `hourmark mirror run` on each host with the same settings; workers read them "
+            "only at startup"
         )
     if any(d.kind is DifferenceKind.TOO_MANY_PARTITIONS for d in differences):
         yield (
-            "Kafka takes no partition away; `hourmark mirror verify` names what is in those "
-            "that the edge does not have"
+            "Kafka cannot remove partitions; `hourmark mirror verify` lists the records in "
+            "partitions that the edge does not have"
         )

@@ -16,7 +16,7 @@ BATCH: Final = 500
 
 
 class RecordDigest(NamedTuple):
-    """Record of a topic-partition, reduced to what a comparison of both clusters needs.
+    """Offset, timestamp, key and content digest of one record, to compare it between clusters.
 
     Attributes:
         offset: Offset of the record.
@@ -66,7 +66,7 @@ def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
 def read_digests(
     reader: CommittedReader, partition: Partition, start: int, end: int
 ) -> Generator[RecordDigest, None, None]:
-    """Yield the digests of committed records with start <= offset < end, in order.
+    """Yield a digest for each committed record with start <= offset < end, in offset order.
 
     If retention deletes records meanwhile, reading continues at the new start of the log.
 
@@ -92,7 +92,7 @@ def read_digests(
 def digests_since(
     cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
 ) -> Generator[Iterator[RecordDigest], None, None]:
-    """Open an iterator over the digests of records written at or after a time.
+    """Open an iterator over digests of the records with a timestamp at or after `time_ms`.
 
     A broker answers a lookup by time from its time index, which may point to an earlier record of
     the same batch. Earlier records are dropped, and some records of exactly `time_ms` may be

@@ -31,7 +31,7 @@ _KEY_BYTES_MAX: Final = 1 << 16
 
 
 class StoredPosition(NamedTuple):
-    """Position that the mirror has stored for one edge topic-partition.
+    """The mirror's stored position in one topic-partition of the edge cluster.
 
     Attributes:
         partition: Topic-partition at the edge.
@@ -61,7 +61,7 @@ class StoredPosition(NamedTuple):
             if self.edge_end is None
             else f"the edge ends at {self.edge_end}"
         )
-        return f"{self.partition}: the mirror stands at {self.position}, {edge}"
+        return f"{self.partition}: the mirror's position is {self.position}, {edge}"
 
 
 def read_stored_positions(
@@ -84,10 +84,9 @@ def read_stored_positions(
     )
     positions: dict[Partition, Offset] = {}
     apply_positions(positions, records, sites.alias)
-    there = set(
-        sites.partitions()
-    )  # read after the positions, so that a negative lag is never a race
-    ends = sites.edge.ends([p for p in positions if p in there])
+    # Read after the positions, so that a negative lag is never a race.
+    existing = set(sites.partitions())
+    ends = sites.edge.ends([p for p in positions if p in existing])
     by_key = position_keys(records, sites.alias)
     return [
         StoredPosition(p, position, ends.get(p), by_key[p])
@@ -107,7 +106,7 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
             that has just started may not list the partition yet.
 
     Returns:
-        Empty if no topic was recreated.
+        Positions of recreated topics; empty if no topic was recreated.
     """
     rows = list(positions)
     recreated = {
@@ -118,20 +117,21 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
     return [one for one in rows if one.partition.topic in recreated]
 
 
-def refuse_while_workers_run(sites: MirrorSites) -> None:
-    """Refuse to continue if any worker of this mirror is in its group.
+def check_no_worker_runs(sites: MirrorSites) -> None:
+    """Check that no worker of this mirror is a member of its Kafka Connect group.
+
+    Args:
+        sites: Clients of both clusters.
 
     Raises:
-        UsageError: At least one worker is a member; the message names the hosts.
+        UsageError: At least one worker is a member; the message contains the hosts.
         Unavailable: The central cluster does not answer.
     """
-    if there := read_workers(sites.central, sites.alias).hosts:
+    if hosts := read_workers(sites.central, sites.alias).hosts:
         raise UsageError(
-            f"{len(there)} workers of this mirror are in its group, on {', '.join(there)}: they "
-            "would go on from the positions "
-            "that they know. End `hourmark mirror run` on each host, and try again; one that "
-            "was killed is in the group for up "
-            "to a minute more"
+            f"{len(hosts)} workers of this mirror are in its group, on {', '.join(hosts)}; they "
+            "would continue from the positions they know. Stop `hourmark mirror run` on each host "
+            "and try again; a killed worker stays in the group for up to one minute"
         )
 
 
@@ -152,7 +152,7 @@ def reset_positions(
         UsageError: A worker of this mirror runs, or the folder cannot be used.
         Unavailable: A cluster does not answer, or the watch holds the lock too long.
     """
-    refuse_while_workers_run(sites)
+    check_no_worker_runs(sites)
     topics = {t.name: t for t in sites.topics()}
     there = [
         p
@@ -172,7 +172,7 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return the watch state with covered offsets lowered to where copying starts again.
+    """Return a copy of the watch state with covered offsets lowered to where copying restarts.
 
     Args:
         state: Current watch state.
@@ -180,7 +180,7 @@ def lower_coverage(
         starts: First edge offset that is copied again, by topic-partition.
     """
 
-    def again(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:
+    def lowered(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:
         covered = {
             n: min(known.covered, starts.get(Partition(topic, n), known.covered))
             for n, known in partitions.items()
@@ -190,7 +190,7 @@ def lower_coverage(
         }
 
     topics = {
-        name: dataclasses.replace(known, partitions=again(name, known.partitions))
+        name: dataclasses.replace(known, partitions=lowered(name, known.partitions))
         if ids.get(name) == known.topic_id
         else known
         for name, known in state.topics.items()
@@ -201,11 +201,15 @@ def lower_coverage(
 def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) -> None:
     """Delete stored positions by writing a tombstone for each of their keys.
 
+    Args:
+        sites: Clients of both clusters.
+        positions: Positions to delete.
+
     Raises:
         UsageError: A worker of this mirror runs.
         Unavailable: The central cluster does not answer.
     """
-    refuse_while_workers_run(sites)
+    check_no_worker_runs(sites)
     records = [(one.key.decode(), None) for one in positions]
     append_all(
         sites.central.settings,
@@ -251,12 +255,12 @@ def reset_offsets(
     if all_positions and not topics:
         raise click.UsageError("--all requires --topic")
     sites = MirrorSites(config)
-    refuse_while_workers_run(sites)  # before the confirmation prompt
+    check_no_worker_runs(sites)  # before the confirmation prompt
     found = read_stored_positions(sites, topic_filter(topics))
     if topics and not found:
         raise UsageError(
-            f"the mirror has no position in {' or '.join(topics)}: `hourmark mirror lag` "
-            "names its topics"
+            f"the mirror has no position in {' or '.join(topics)}; `hourmark mirror lag` "
+            "lists its topics"
         )
     chosen = found if all_positions else stale_positions(found)
     if chosen and not yes:
@@ -271,11 +275,11 @@ def reset_offsets(
     elif chosen:
         click.echo("\n".join(f"reset  {one}" for one in chosen))
         click.echo(
-            "start `hourmark mirror run` again on each host; `hourmark mirror lag` shows "
-            "how it copies"
+            "start `hourmark mirror run` again on each host; `hourmark mirror lag` shows its "
+            "progress"
         )
     else:
         click.echo(
-            "nothing to do: no position lies past the edge's end; --topic with --all "
-            "begins anew all the same"
+            "nothing to do: no position is past the edge's log end; --topic with --all resets "
+            "positions anyway"
         )

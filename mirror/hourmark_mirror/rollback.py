@@ -11,7 +11,7 @@ from hourmark_mirror.verify.verification_state import CHECKS_FILE, VerificationS
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield an obstacle if the older version would drop unaccepted alarms.
+    """Yield an obstacle if an older version of Hourmark would drop unaccepted alarms of the mirror.
 
     A version that does not know alarms rewrites the state file without them.
 
@@ -20,19 +20,19 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
         older: Version to return to.
 
     Raises:
-        NothingHere: No central cluster is configured, or no state file exists.
+        NothingToCheck: No central cluster is configured, or no state file exists.
     """
     if not config.kafka.mirrored:
-        raise NothingToCheck("nothing is mirrored (kafka.central)")
+        raise NothingToCheck("no mirror is configured (kafka.central)")
     if not (config.mirror.work_dir / CHECKS_FILE).exists():
         raise NothingToCheck(
-            f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS_FILE} (mirror.work_dir)"
+            f"no mirror state exists at {config.mirror.work_dir / CHECKS_FILE} (mirror.work_dir)"
         )
     alarms = VerificationState(config.mirror.work_dir, "").alarms
     if alarms and not older.keeps_alarms:
         yield Obstacle(
             str(config.mirror.work_dir / CHECKS_FILE),
-            f"{len(alarms)} alarms stand, such as: {alarms[0].seen}; {older.name} would "
-            "forget them",
-            "see to each, and accept it: `hourmark mirror verify` tells how",
+            f"{len(alarms)} alarms are active, such as: {alarms[0].seen}; {older.name} would "
+            "drop them",
+            "resolve each alarm and accept it (`hourmark mirror verify --accept`)",
         )

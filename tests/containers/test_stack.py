@@ -129,7 +129,9 @@ def test_a_line_that_is_no_event_is_a_dead_letter_that_a_test_can_see(sales: Sta
 
 def test_an_image_that_is_not_there_is_named_and_not_pulled() -> None:
     with (
-        pytest.raises(Unavailable, match=r"there is no image hourmark-nowhere:1; build it"),
+        pytest.raises(
+            Unavailable, match=r"image hourmark-nowhere:1 does not exist on this machine; build it"
+        ),
         stack(image="hourmark-nowhere:1"),
     ):
         pytest.fail("there is none")

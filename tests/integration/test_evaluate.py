@@ -21,13 +21,13 @@ from tests.support.servers import come_back
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark_evaluate.load import steady
-from hourmark_evaluate.results import Trial, from_json
-from hourmark_evaluate.run import evaluate, world_of
-from hourmark_evaluate.stage import on_stage
+from hourmark_evaluate.clients.load_producer import constant_rate
+from hourmark_evaluate.evaluation import evaluate, stack_environment
+from hourmark_evaluate.execution.environment import EvaluationOptions, TrialEnvironment
+from hourmark_evaluate.execution.trial_run import start_trial_run
+from hourmark_evaluate.results import TrialResult, from_json
 from hourmark_evaluate.trials import TRIALS
-from hourmark_evaluate.verdicts import Property, Verdict, verdicts
-from hourmark_evaluate.world import Wish, World
+from hourmark_evaluate.verdicts import EvaluationVerdict, KafkaProperty, property_verdicts
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.jmx import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
@@ -35,12 +35,12 @@ from hourmark_infra.stack.process import marked
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
-WISH = Wish(seconds=5.0, rate=2000)
+WISH = EvaluationOptions(seconds=5.0, rate=2000)
 
 
 @pytest.fixture
-def world(stack: Stack) -> World:
-    return world_of(stack, WISH, SystemClock(), lambda line: print(line, file=sys.stderr))
+def environment(stack: Stack) -> TrialEnvironment:
+    return stack_environment(stack, WISH, SystemClock(), lambda line: print(line, file=sys.stderr))
 
 
 def topics_of(stack: Stack, part: str) -> list[str]:
@@ -54,51 +54,57 @@ def topics_of(stack: Stack, part: str) -> list[str]:
     ]
 
 
-def tried(world: World, *names: str) -> tuple[Trial, ...]:
+def tried(environment: TrialEnvironment, *names: str) -> tuple[TrialResult, ...]:
     """All of them, with no property broken and no topic left."""
-    result = evaluate(world, names, "the test stack", "hourmark evaluate")
-    assert [one.faults for one in verdicts(result) if one.faults] == []
+    result = evaluate(environment, names, "the test stack", "hourmark evaluate")
+    assert [one.faults for one in property_verdicts(result) if one.faults] == []
     assert [trial.not_tried for trial in result.trials] == [""] * len(names)
-    metrics = next(one for one in verdicts(result) if one.property is Property.METRICS_AGREE)
-    assert (metrics.verdict is Verdict.KEPT) == (world.jmx is not None)
+    metrics = next(
+        one for one in property_verdicts(result) if one.property is KafkaProperty.METRICS_AGREE
+    )
+    assert (metrics.verdict is EvaluationVerdict.KEPT) == (environment.jmx is not None)
     return result.trials
 
 
-def test_a_short_run_keeps_all_that_it_tries(stack: Stack, world: World) -> None:
-    load, backlog = tried(world, "load", "backlog")
+def test_a_short_run_keeps_all_that_it_tries(stack: Stack, environment: TrialEnvironment) -> None:
+    load, backlog = tried(environment, "load", "backlog")
     assert load.cost and load.cost.events > 0 and load.cost.broker_cpu_s
     assert backlog.backlog and backlog.backlog.caught_up_s is not None
     assert {counts.place for counts in backlog.counts} == {"edge", "consumer"}
-    assert topics_of(stack, world.run) == []
+    assert topics_of(stack, environment.run_id) == []
 
 
 def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(
-    stack: Stack, world: World
+    stack: Stack, environment: TrialEnvironment
 ) -> None:
-    (mirror,) = tried(world, "mirror-refused")
+    (mirror,) = tried(environment, "mirror-refused")
     assert {counts.place for counts in mirror.counts} == {"edge", "central"}
     assert mirror.claims and mirror.claims.samples > 0
     assert mirror.claims.waiting_max > WISH.steady_rate, "records waited while the target refused"
-    assert topics_of(stack, world.run) == []
+    assert topics_of(stack, environment.run_id) == []
 
 
-def test_what_is_planted_in_real_topics_is_found(stack: Stack, world: World) -> None:
-    with on_stage(world, "planted", "faults planted in a real topic", steady(500.0)) as stage:
-        stage.pause(2.0)
-        stage.load.stop()
-        topic = stage.load.plan.topics[0]
+def test_what_is_planted_in_real_topics_is_found(
+    stack: Stack, environment: TrialEnvironment
+) -> None:
+    with start_trial_run(
+        environment, "planted", "faults planted in a real topic", constant_rate(500.0)
+    ) as trial:
+        trial.wait_under_load(2.0)
+        trial.load.stop()
+        topic = trial.load.placement.topics[0]
         producer = Producer({"bootstrap.servers": stack.layout.bootstrap("edge")})
-        producer.produce(topic, world.form.encode(0), partition=0)
+        producer.produce(topic, environment.record_format.encode(0), partition=0)
         producer.produce(topic, b"of somebody else", partition=0)
         assert producer.flush(20) == 0
         gone = TopicPartition(topic, 1, 2)
-        for future in world.edge.cluster.admin.delete_records([gone]).values():
+        for future in environment.edge.cluster.admin.delete_records([gone]).values():
             future.result(20)
-        trial = stage.conclude()
-    (counts,) = trial.counts
+        result = trial.finish()
+    (counts,) = result.counts
     assert (counts.lost, counts.doubled, counts.phantom, counts.disordered) == (2, 1, 1, 0)
     if stack.jmx:
-        assert not all(c.ours == c.brokers for c in trial.comparisons), (
+        assert not all(c.ours == c.brokers for c in result.comparisons), (
             "the brokers' log ends know of what was deleted"
         )
 
@@ -184,7 +190,7 @@ def test_the_whole_command_on_a_stack_of_its_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     result = from_json((tmp_path / "report" / "evaluation.json").read_bytes())
     assert {trial.name: trial.not_tried for trial in result.trials} == dict.fromkeys(TRIALS, "")
-    assert {one.verdict for one in verdicts(result)} == {Verdict.KEPT}
+    assert {one.verdict for one in property_verdicts(result)} == {EvaluationVerdict.KEPT}
     assert sum(len(trial.disturbances) for trial in result.trials) == 14
     (leaders,) = (trial for trial in result.trials if trial.name == "leaders")
     assert [(takeover.how, takeover.workers) for takeover in leaders.takeovers] == [
@@ -192,7 +198,7 @@ def test_the_whole_command_on_a_stack_of_its_own(tmp_path: Path) -> None:
         ("paused", 2),
     ]
     assert result.central_brokers == 3
-    assert "none of the disks is left" in result.trials[1].notes[0]
+    assert "records were written is left" in result.trials[1].notes[0]
     assert marked(f"{tmp_path / 'home'}/") == {}, "no server runs on"
 
 
@@ -244,7 +250,7 @@ def test_commands_of_the_user_take_brokers_away_and_bring_them_back(
     assert len(trial.disturbances) == 3 and all(
         d.recovered_s is not None for d in trial.disturbances
     )
-    assert "with --wipe-broker they would be new ones" in trial.notes[0]
+    assert "with --wipe-broker, they return with empty ones" in trial.notes[0]
     assert topics_of(stack, "hourmark-evaluate.") == []
 
 
@@ -327,11 +333,12 @@ def test_a_run_that_is_cut_short_takes_its_topics_away(
 
 
 def test_a_mirror_that_copies_no_such_topic_is_not_tried(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    environment: TrialEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_evaluate.trials.copying.FIRST_COPY_SECONDS", 3.0)
+    monkeypatch.setattr("hourmark_evaluate.execution.mirror_state.FIRST_COPY_SECONDS", 3.0)
     other = dataclasses.replace(
-        world, wish=dataclasses.replace(world.wish, mirrored_prefix="nobody-copies-this.")
+        environment,
+        options=dataclasses.replace(environment.options, mirrored_prefix="nobody-copies-this."),
     )
     (trial,) = evaluate(other, ["mirror-refused"], "the test stack", "hourmark evaluate").trials
-    assert "copied nothing of a new topic nobody-copies-this." in trial.not_tried
+    assert "copied no record of a new topic nobody-copies-this." in trial.not_tried

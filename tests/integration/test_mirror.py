@@ -275,7 +275,7 @@ def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(
         )
         # its state is told once its producer is closed, which may take 30 s
         wait_for(
-            lambda: b"stands still: MirrorSourceConnector-" in log.read_bytes()[told:],
+            lambda: b"has stalled: MirrorSourceConnector-" in log.read_bytes()[told:],
             "the failed task is named",
             90,
         )

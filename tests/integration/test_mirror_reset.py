@@ -59,7 +59,7 @@ def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_i
     sites.produce(ANEW, numbered(30), partition=0)
     sites.verified(ANEW)
     refused = reset(stack, "--topic", topic(ANEW), "--yes")
-    assert refused.exit_code != 0 and "End `hourmark mirror run` on each host" in str(
+    assert refused.exit_code != 0 and "Stop `hourmark mirror run` on each host" in str(
         refused.exception
     )
 
@@ -74,7 +74,7 @@ def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_i
     asked = reset(stack, "--topic", topic(ANEW))
     assert (
         asked.exit_code == 1
-        and f"{topic(ANEW)}-0: the mirror stands at 30, the edge ends at 5" in asked.stderr
+        and f"{topic(ANEW)}-0: the mirror's position is 30, the edge ends at 5" in asked.stderr
     ), asked.output
     done = reset(stack, "--topic", topic(ANEW), "--yes", "--json")
     expected = {"topic": topic(ANEW), "partition": 0, "position": 30, "edge_end": 5}

@@ -204,7 +204,10 @@ def test_an_oversize_record_is_named_by_offset_and_size(watched: Callable[..., W
             w.name, [(b"before", b"it"), (b"large", large), (b"after", b"it")], partition=0
         )
         alarm = w.until(AlarmName.RECORD_BLOCKS)
-        assert f"offset 11 has {len(large) + 5} bytes" in alarm.seen and "takes 65536" in alarm.seen
+        assert (
+            f"offset 11 has {len(large) + 5} bytes" in alarm.seen
+            and "accepts at most 65536" in alarm.seen
+        )
     finally:
         set_topic(
             w.sites.central,
@@ -283,7 +286,7 @@ def test_hours_until_retention_are_told_before_anything_is_lost(
 
 def test_a_type_that_sends_nothing_is_named_until_it_sends(watched: Callable[..., Watched]) -> None:
     w = watched("quiet", 30.0)
-    assert "no record is there" in w.until(AlarmName.NO_TRAFFIC).seen
+    assert "the topic has no records" in w.until(AlarmName.NO_TRAFFIC).seen
     w.sites.produce(w.name, numbered(1))
     assert w.names() == []
 

@@ -29,7 +29,7 @@ UNITS = {
 EXPOSURE_MAX = dict.fromkeys(UNITS, 1.2) | {"hourmark-tailer": 1.7}
 # By unit beside a package's own, what it says where nothing that it needs is there.
 SAYS = {
-    "hourmark-mirror-watch": "no look at the mirror",
+    "hourmark-mirror-watch": "the mirror could not be observed",
     "hourmark-canary": "no canary is acknowledged",
     "hourmark-canary-check": "hourmark types apply",
 }
@@ -185,7 +185,7 @@ def test_the_mirror_waits_for_its_clusters_and_its_jars_are_mirror_maker(
     process = root.start(as_its_unit_says(root, "mirror"), log)
     try:
         wait_for(
-            lambda: "waiting, next try in" in log.read_text() or process.poll() is not None,
+            lambda: "waiting for Kafka, retry in" in log.read_text() or process.poll() is not None,
             "it waits",
         )
         process.terminate()

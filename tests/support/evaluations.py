@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from hourmark_evaluate.results import (
-    Backlog,
-    Claims,
-    Comparison,
-    Cost,
-    Counts,
+    BacklogResult,
+    CpuUsage,
     Disturbance,
     Evaluation,
-    Point,
-    Takeover,
-    Trial,
+    LeaderTakeover,
+    MetricComparison,
+    PositionClaims,
+    RecordCounts,
+    TimelinePoint,
+    TrialResult,
 )
 
-GOOD_COUNTS = Counts(
+GOOD_COUNTS = RecordCounts(
     place="edge",
     sent=1000,
     acknowledged=1000,
@@ -34,28 +34,31 @@ GOOD_DISTURBANCE = Disturbance(
     longest_wait_s=6.5,
     recovered_s=0.4,
 )
-GOOD_TRIAL = Trial(
+GOOD_TRIAL = TrialResult(
     name="leaders",
     title="leaders killed",
     seconds=12.0,
     counts=(GOOD_COUNTS,),
     disturbances=(GOOD_DISTURBANCE,),
-    takeovers=(Takeover(how="killed", workers=2, another_led_s=11.5),),
-    claims=Claims(samples=20, false_records=0, waiting_max=300),
-    backlog=Backlog(records=500, piled_s=5.0, caught_up_s=1.0, read_per_s=700.0),
-    comparisons=(Comparison(what="records, by log ends", ours=1000, brokers=1000),),
-    cost=Cost(events=1000, seconds=10.0, client_cpu_s=0.01, broker_cpu_s=0.03),
-    timeline=(Point(at_s=0, sent=500, acknowledged=400), Point(at_s=1, sent=500, acknowledged=600)),
+    takeovers=(LeaderTakeover(how="killed", workers=2, another_led_s=11.5),),
+    claims=PositionClaims(samples=20, false_records=0, waiting_max=300),
+    backlog=BacklogResult(records=500, piled_s=5.0, caught_up_s=1.0, read_per_s=700.0),
+    comparisons=(MetricComparison(what="records, by log ends", ours=1000, brokers=1000),),
+    cost=CpuUsage(events=1000, seconds=10.0, client_cpu_s=0.01, broker_cpu_s=0.03),
+    timeline=(
+        TimelinePoint(at_s=0, sent=500, acknowledged=400),
+        TimelinePoint(at_s=1, sent=500, acknowledged=600),
+    ),
     notes=("the mirror ran with 2 workers",),
 )
-NOT_TRIED = Trial(
+NOT_TRIED = TrialResult(
     name="producers",
     title="brokers come and go",
     not_tried="needs --stop-broker and --start-broker",
 )
 
 
-def evaluation(*trials: Trial) -> Evaluation:
+def evaluation(*trials: TrialResult) -> Evaluation:
     """One run of these."""
     return Evaluation(
         version="0.2.0",

@@ -57,7 +57,7 @@ def late_alarms(
     site: str,
     since_ms: int,
 ) -> list[Alarm]:
-    """Return an alarm for the first step that no canary event has passed in time.
+    """Return an alarm for the first step of the pipeline that no canary event has passed in time.
 
     Args:
         passed: By step, the Unix milliseconds at which the last event that passed it was written;
@@ -78,16 +78,20 @@ def late_alarms(
                 Alarm(
                     AlarmName.CANARY_LATE,
                     site,
-                    _said(site, step, at_ms, now_ms, allowed_s),
+                    _describe_delay(site, step, at_ms, now_ms, allowed_s),
                     events_topic(CANARY),
                 )
             ]
     return []
 
 
-def _said(site: str, step: CanaryStep, at_ms: int | None, now_ms: int, allowed_s: float) -> str:
+def _describe_delay(
+    site: str, step: CanaryStep, at_ms: int | None, now_ms: int, allowed_s: float
+) -> str:
     if at_ms is None:
-        return f"no canary of site {site} is {step} yet; at most {allowed_s:.0f} s are allowed"
+        return (
+            f"no canary event of site {site} is {step} yet; at most {allowed_s:.0f} s are allowed"
+        )
     at = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     what = (
         "canaries are closed up to"

@@ -15,16 +15,16 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def completion_script(shell: str) -> str:
-    """Return the completion script of a shell for the program `hourmark`.
+    """Return the script with which a shell completes commands and options of `hourmark`.
 
     Args:
         shell: `bash`, `zsh` or `fish`.
     """
-    made = get_completion_class(shell)
-    assert made is not None, f"click completes no {shell}"
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, f"click does not support {shell}"
     return (
-        made.source_template
-        % made(click.Group(), {}, "hourmark", "_HOURMARK_COMPLETE").source_vars()
+        completion_class.source_template
+        % completion_class(click.Group(), {}, "hourmark", "_HOURMARK_COMPLETE").source_vars()
     )
 
 

@@ -26,9 +26,8 @@ from hourmark.process.parallel_calls import call_all
 
 ANSWER_SECONDS: Final = 8.0
 LOOPBACK: Final = build_opener(ProxyHandler({}))  # requests to this machine must not use a proxy
-FRESH_MS: Final = (
-    30_000  # a component that reported within this time runs; they report every few seconds
-)
+# A component that reported within this time is running; components report every few seconds.
+FRESH_MS: Final = 30_000
 
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
@@ -40,7 +39,7 @@ COMPONENTS: Final[Mapping[str, str]] = {
 
 
 class ComponentState(StrEnum):
-    """The state of a component, as visible from this machine."""
+    """Whether a component runs, as visible from this machine."""
 
     RUNNING = "running"
     SILENT = "silent"  # it has not reported lately, and sent no goodbye
@@ -53,8 +52,8 @@ class ComponentStatus:
     """The status of one component.
 
     Attributes:
-        state: Whether it runs.
-        detail: Description for people.
+        state: Whether the component runs.
+        detail: Description for the operator.
         pid: Process id if it runs on this machine, or None.
         heard_at_ms: Unix milliseconds of its last report or other sign of life, or None.
     """
@@ -65,7 +64,7 @@ class ComponentStatus:
     heard_at_ms: int | None = None
 
 
-Ask = Callable[[Config, int], ComponentStatus]
+StatusFunction = Callable[[Config, int], ComponentStatus]
 
 
 def component_statuses(
@@ -74,7 +73,7 @@ def component_statuses(
     table: Mapping[str, str] = COMPONENTS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ComponentStatus]:
-    """Return the status of each component; all are determined in parallel.
+    """Determine the status of each component in parallel.
 
     Args:
         config: The configuration.
@@ -86,23 +85,24 @@ def component_statuses(
         Statuses by component, in the order of `table`.
     """
     found = call_all(
-        {name: functools.partial(_answer, place, config, now_ms) for name, place in table.items()},
+        {
+            name: functools.partial(_component_status, place, config, now_ms)
+            for name, place in table.items()
+        },
         seconds,
     )
     late = ComponentStatus(ComponentState.UNKNOWN, f"no answer within {seconds:g} s")
     return {name: found.get(name, late) for name in table}
 
 
-def _answer(place: str, config: Config, now_ms: int) -> ComponentStatus:
+def _component_status(place: str, config: Config, now_ms: int) -> ComponentStatus:
     module, function = place.split(":")
     try:
-        ask: Ask = getattr(importlib.import_module(module), function)
-        status = ask(config, now_ms)
+        read_status: StatusFunction = getattr(importlib.import_module(module), function)
+        status = read_status(config, now_ms)
         return dataclasses.replace(status, detail=redact(status.detail))  # it may quote an error
     except ImportError:
-        return ComponentStatus(
-            ComponentState.UNKNOWN, f"this installation is without it ({module})"
-        )
+        return ComponentStatus(ComponentState.UNKNOWN, f"not part of this installation ({module})")
     except HourmarkError as error:
         return ComponentStatus(ComponentState.UNKNOWN, redact(str(error)))
 
@@ -111,6 +111,10 @@ def check_listening(cluster: KafkaCluster, name: str) -> None:
     """Check that at least one broker of a cluster accepts connections.
 
     Kafka's own client would retry for a long time.
+
+    Args:
+        cluster: Settings of the cluster.
+        name: Name of the cluster for the error message, such as "edge".
 
     Raises:
         Unavailable: No bootstrap address accepts a connection within 1 s.
@@ -126,7 +130,7 @@ def check_listening(cluster: KafkaCluster, name: str) -> None:
 
 
 def format_age(since_ms: int, now_ms: int) -> str:
-    """Return the time since a moment for people, such as `3 s`, `12 min`, `5 h` or `2 days`.
+    """Format the time since a moment, such as `3 s`, `12 min`, `5 h` or `2 days`.
 
     Args:
         since_ms: Unix milliseconds of the moment.

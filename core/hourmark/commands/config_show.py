@@ -70,7 +70,7 @@ def show(path: Path | None, as_json: bool) -> None:
     if as_json:
         rows = [
             {
-                "setting": _dotted(s.keys),
+                "setting": _setting_name(s.keys),
                 "value": redact_setting(s.value, s.keys[-1]),
                 "from": s.source,
                 "where": s.where,
@@ -82,18 +82,18 @@ def show(path: Path | None, as_json: bool) -> None:
     click.echo(f"# {'no file' if file is None else file}, and {PREFIX}… variables")
     for setting in settings:
         click.echo(
-            f"{_dotted(setting.keys)} = {_text(setting)}  # {setting.where or setting.source}"
+            f"{_setting_name(setting.keys)} = {_text(setting)}  # {setting.where or setting.source}"
         )
 
 
 def settings_in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[SettingInForce]:
     """Yield every setting with its effective value and origin.
 
-    Entries of maps are settings of their own.
+    Each entry of a table of free names counts as a separate setting.
 
     Args:
         file: The configuration file; None if there is none.
-        values: Its content.
+        values: Content of the file, as nested tables; empty if there is no file.
 
     Raises:
         ConfigError: A setting is invalid or unknown.
@@ -101,9 +101,9 @@ def settings_in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[
     config = build_config(file, values)
     environment = EnvSettingsSource(Config)()
     for keys, value in _leaves(config):
-        if _holds(environment, keys):
+        if _contains(environment, keys):
             yield SettingInForce(keys, value, "environment", _variable(keys))
-        elif _holds(values, keys):
+        elif _contains(values, keys):
             yield SettingInForce(keys, value, "file", str(file))
         else:
             yield SettingInForce(keys, value, "default", None)
@@ -122,7 +122,7 @@ def _leaves(group: BaseModel) -> Iterator[tuple[Keys, Any]]:
             yield (name,), group.model_dump(mode="json")[name]
 
 
-def _holds(tree: Any, keys: Keys) -> bool:
+def _contains(tree: Any, keys: Keys) -> bool:
     for key in keys:
         if not isinstance(tree, Mapping) or key not in tree:
             return False
@@ -135,12 +135,12 @@ def _variable(keys: Keys) -> str:
     names = {name.upper(): name for name in os.environ}
     for length in range(len(keys), 0, -1):
         name = names.get(PREFIX + "__".join(keys[:length]).upper())
-        if name and (length == len(keys) or _holds(json.loads(os.environ[name]), keys[length:])):
+        if name and (length == len(keys) or _contains(json.loads(os.environ[name]), keys[length:])):
             return name
-    raise AssertionError(f"{_dotted(keys)} is from the environment, but no variable has it")
+    raise AssertionError(f"{_setting_name(keys)} is from the environment, but no variable has it")
 
 
-def _dotted(keys: Keys) -> str:
+def _setting_name(keys: Keys) -> str:
     return ".".join(
         key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for key in keys
     )

@@ -27,7 +27,7 @@ _NAMES: Final = (*BROKERS, "registry", "service")
 _TYPES: Final = "/var/lib/hourmark/types"
 _PORT_RANGE: Final = range(20_000, 32_000)  # below the ports of outgoing connections
 _PAUSE_S: Final = 0.5
-_ASK_S: Final = 5.0
+_REQUEST_TIMEOUT_S: Final = 5.0
 _LOG_BYTES: Final = 4000
 
 
@@ -39,15 +39,15 @@ def stack(
     image: str = IMAGE,
     seconds: float = 300.0,
 ) -> Iterator[Stack]:
-    """Start a complete stack whose service accepts events; it is removed at the end of the block.
+    """Start a complete Hourmark stack in a container, and remove it at the end of the block.
 
-    Buckets are one minute long.
+    The block starts when the service accepts events. Buckets are one minute long.
 
     Args:
         types: Folder of declarations, as for `hourmark types apply`. Default: examples/types.
         clusters: Number of Kafka clusters: 1, or 2 with a mirror between them.
         image: Name of the container image, which must exist on this machine.
-        seconds: Time limit for the start.
+        seconds: Time limit for the start, in seconds.
 
     Yields:
         The running stack.
@@ -59,14 +59,14 @@ def stack(
             the end of its log.
     """
     with engine(), StackContainer(image, types, clusters) as container:
-        made = Stack(
+        started = Stack(
             kafka=",".join(f"127.0.0.1:{container.published[name]}" for name in BROKERS),
             registry_url=f"http://127.0.0.1:{container.published['registry']}/apis/ccompat/v7",
             service_url=f"http://127.0.0.1:{container.published['service']}",
             run=container.run,
         )
-        container.wait_ready(f"{made.service_url}/readyz", seconds)
-        yield made
+        container.wait_ready(f"{started.service_url}/readyz", seconds)
+        yield started
 
 
 class StackContainer(DockerContainer):
@@ -105,8 +105,8 @@ class StackContainer(DockerContainer):
             self.get_docker_client().client.images.get(self.image)
         except ImageNotFound as error:
             raise Unavailable(
-                f"there is no image {self.image}; build it in a checkout of Hourmark: "
-                "docker compose build etl, or podman-compose"
+                f"image {self.image} does not exist on this machine; build it in a checkout of Hourmark "
+                "with `docker compose build etl` or `podman-compose build etl`"
             ) from error
         super().start()
         return self
@@ -117,20 +117,20 @@ class StackContainer(DockerContainer):
         Raises:
             Unavailable: The command failed; the message has its output.
         """
-        code, (said, wrong) = self.get_wrapped_container().exec_run(list(command), demux=True)
+        code, (stdout, stderr) = self.get_wrapped_container().exec_run(list(command), demux=True)
         if code != 0:
-            told = ((said or b"") + (wrong or b"")).decode(errors="replace")
+            output = ((stdout or b"") + (stderr or b"")).decode(errors="replace")
             raise Unavailable(
-                f"{' '.join(command)[:200]} failed in the stack's container: {told[-_LOG_BYTES:]}"
+                f"{' '.join(command)[:200]} failed in the stack's container: {output[-_LOG_BYTES:]}"
             )
-        return (said or b"").decode()
+        return (stdout or b"").decode()
 
     def wait_ready(self, url: str, seconds: float) -> None:
-        """Wait until the service accepts events.
+        """Wait until a URL of the stack returns HTTP status 200.
 
         Args:
-            url: URL that returns 200 when it does.
-            seconds: Time limit.
+            url: URL that returns 200 when the service accepts events.
+            seconds: Time limit in seconds.
 
         Raises:
             Unavailable: The container ended or was not ready in time.
@@ -151,32 +151,43 @@ class StackContainer(DockerContainer):
             clock.sleep(_PAUSE_S)
 
     def _log_end(self) -> str:
-        said = self.get_wrapped_container().logs(stdout=True, stderr=True)
-        return bytes(said)[-_LOG_BYTES:].decode(errors="replace")
+        log = self.get_wrapped_container().logs(stdout=True, stderr=True)
+        return bytes(log)[-_LOG_BYTES:].decode(errors="replace")
 
 
 def read_type_files(types: Path) -> dict[str, bytes]:
-    """Return the contents of the TOML files in a folder, by file name.
+    """Read the TOML files in a folder of type declarations.
+
+    Args:
+        types: The folder; its subfolders are not read.
+
+    Returns:
+        Contents by file name, in alphabetical order.
 
     Raises:
-        UsageError: There are none.
+        UsageError: The folder contains no TOML file.
     """
-    found = {file.name: file.read_bytes() for file in sorted(types.glob("*.toml"))}
-    if not found:
+    contents = {file.name: file.read_bytes() for file in sorted(types.glob("*.toml"))}
+    if not contents:
         raise UsageError(
-            f"there are no types in {types}; name a folder that `hourmark types check --dir` accepts"
+            f"{types} contains no type declarations; name a folder that `hourmark types check --dir` "
+            "accepts"
         )
-    return found
+    return contents
 
 
 def free_ports() -> dict[str, int]:
-    """Return a port for each server that tests use, free on the loopback address at the moment."""
+    """Return a random port for each server that tests use, currently free on the loopback address.
+
+    Returns:
+        Port by server name.
+    """
     with ExitStack() as held:
         drawn = iter(random.SystemRandom().sample(_PORT_RANGE, len(_PORT_RANGE)))
-        return {name: next(port for port in drawn if _held(held, port)) for name in _NAMES}
+        return {name: next(port for port in drawn if _bind(held, port)) for name in _NAMES}
 
 
-def _held(held: ExitStack, port: int) -> bool:
+def _bind(held: ExitStack, port: int) -> bool:
     listener = held.enter_context(closing(socket.socket()))
     try:
         listener.bind(("127.0.0.1", port))
@@ -188,7 +199,7 @@ def _held(held: ExitStack, port: int) -> bool:
 def _answers(url: str) -> bool:
     with (
         suppress(OSError, urllib.error.URLError),
-        urllib.request.urlopen(url, timeout=_ASK_S) as answer,  # noqa: S310
+        urllib.request.urlopen(url, timeout=_REQUEST_TIMEOUT_S) as answer,  # noqa: S310
     ):
         status: Any = answer.status
         return bool(status == 200)

@@ -34,41 +34,44 @@ _PAUSE_S: Final = 0.1
 
 
 class NoEngine(Unavailable):
-    """There is no container engine on this machine, or none answers."""
+    """The error that this machine has no container engine, or that none responds."""
 
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """Set $DOCKER_HOST to an engine that answers, for the duration of the block.
+    """Find a container engine, and set $DOCKER_HOST to its address for the duration of the block.
 
     Raises:
         NoEngine: No engine answers.
     """
-    with ExitStack() as ended:
-        address, name = _found(ended)
-        before, reaps_not = os.environ.get("DOCKER_HOST"), testcontainers_config.ryuk_disabled
+    with ExitStack() as on_exit:
+        address, name = _find_engine(on_exit)
+        before, reaper_disabled = os.environ.get("DOCKER_HOST"), testcontainers_config.ryuk_disabled
         os.environ["DOCKER_HOST"] = address
-        if (
-            "podman" in name
-        ):  # the reaper of testcontainers would need podman's socket in a privileged container
+        # The reaper of testcontainers would need podman's socket in a privileged container.
+        if "podman" in name:
             testcontainers_config.ryuk_disabled = True
         try:
             yield
         finally:
-            testcontainers_config.ryuk_disabled = reaps_not
+            testcontainers_config.ryuk_disabled = reaper_disabled
             os.environ.pop("DOCKER_HOST")
             if before is not None:
                 os.environ["DOCKER_HOST"] = before
 
 
 def candidate_sockets(environment: Mapping[str, str]) -> list[Path]:
-    """Return the paths of sockets on which engines may listen, docker's first."""
+    """Return the paths of sockets on which container engines may listen, docker's first.
+
+    Args:
+        environment: Environment variables, of which `XDG_RUNTIME_DIR` is used if set.
+    """
     runtime = environment.get("XDG_RUNTIME_DIR")
     of_user = [Path(runtime) / "podman" / "podman.sock"] if runtime else []
     return [Path("/var/run/docker.sock"), *of_user, Path("/run/podman/podman.sock")]
 
 
-def _found(ended: ExitStack) -> tuple[str, str]:
+def _find_engine(on_exit: ExitStack) -> tuple[str, str]:
     named = os.environ.get("DOCKER_HOST")
     for address in (
         [named]
@@ -79,19 +82,26 @@ def _found(ended: ExitStack) -> tuple[str, str]:
             return address, name
     if named:
         raise NoEngine(
-            f"no container engine answers at DOCKER_HOST={named}; start it, or unset DOCKER_HOST"
+            f"no container engine responds at DOCKER_HOST={named}; start it, or unset DOCKER_HOST"
         )
     podman = shutil.which("podman")
     if podman is None:
         raise NoEngine(
-            "no container engine here: no socket of docker or podman that answers, and "
-            "no program podman; install one"
+            "no container engine is available: no socket of docker or podman responds, and podman is "
+            "not installed; install docker or podman"
         )
-    return ended.enter_context(_podman_service(podman)), "podman"
+    return on_exit.enter_context(_podman_service(podman)), "podman"
 
 
 def probe_engine(address: str) -> str:
-    """Return the lower-case name of the engine at an address; empty if none answers."""
+    """Ask the container engine at an address for its name.
+
+    Args:
+        address: Address as in $DOCKER_HOST, such as `unix:///var/run/docker.sock`.
+
+    Returns:
+        Lower-case name, which contains "podman" for podman; empty if no engine responds.
+    """
     if not _listens(address):
         return ""
     try:
@@ -108,10 +118,7 @@ def probe_engine(address: str) -> str:
 
 
 def _listens(address: str) -> bool:
-    """Return whether a process listens on a unix socket; True for other addresses.
-
-    It is checked first because docker's client leaves its socket open if no process listens.
-    """
+    # Checked first, because docker's client leaves its socket open if no process listens.
     scheme, _, path = address.partition("://")
     if scheme != "unix":
         return True
@@ -125,7 +132,14 @@ def _listens(address: str) -> bool:
 
 @contextmanager
 def _podman_service(podman: str) -> Iterator[str]:
-    """Run podman's service during the block, and yield its address."""
+    """Run `podman system service` during the block, and yield its address.
+
+    Args:
+        podman: Path of the podman executable.
+
+    Raises:
+        NoEngine: The service does not respond within 30 s.
+    """
     with tempfile.TemporaryDirectory(prefix="hourmark-podman-") as folder:
         address = f"unix://{folder}/podman.sock"
         with (Path(folder) / "log").open("w+b") as log:
@@ -137,7 +151,7 @@ def _podman_service(podman: str) -> Iterator[str]:
                     if service.poll() is not None or time.monotonic() > until:
                         log.seek(0)
                         raise NoEngine(
-                            "`podman system service` does not answer: "
+                            "`podman system service` does not respond: "
                             f"{log.read()[-1000:].decode(errors='replace')}"
                         )
                     time.sleep(_PAUSE_S)

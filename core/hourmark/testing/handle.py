@@ -19,8 +19,8 @@ Event = Mapping[str, Any]
 CLOSED_S: Final = 300.0  # a bucket of one minute closes within three; a loaded machine is slower
 _POST_S: Final = 60.0
 _ANSWER_S: Final = 30.0
-_AGAIN_S: Final = 1.0
-_ASK_S: Final = 3.0  # between polls, each of which costs the container one second of CPU
+_RETRY_S: Final = 1.0
+_POLL_S: Final = 3.0  # between polls, each of which costs the container one second of CPU
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOURMARK: Final = "/opt/hourmark/hourmark"
 _CONFIG: Final = "/var/lib/hourmark/run/hourmark.toml"
@@ -28,7 +28,7 @@ _APPEND: Final = 'printf "%s\\n" "$@" >> "$0"'
 
 
 class Posted(NamedTuple):
-    """Acknowledged events of one type.
+    """Events of one type that the service has acknowledged.
 
     Attributes:
         event_type: The type's name.
@@ -54,7 +54,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class Stack:
-    """A running stack on this machine, without passwords or TLS.
+    """A running Hourmark stack on this machine for tests, without passwords or TLS.
 
     Attributes:
         kafka: Bootstrap servers of the cluster that services write to.
@@ -75,7 +75,9 @@ class Stack:
     )  # closed buckets never change
 
     def post(self, event_type: str, *events: Event) -> Posted:
-        """Post events and return when they are acknowledged. Posting is retried for 60 s.
+        """Post events to the delivery service, and wait until they are acknowledged.
+
+        Posting is retried for 60 s.
 
         Args:
             event_type: The type's name.
@@ -87,12 +89,14 @@ class Stack:
         """
         now_ms = self.clock.now_ms()
         named = [{"event_time": now_ms, "event_id": str(uuid.uuid4()), **event} for event in events]
-        answer = self._acknowledged(event_type, "\n".join(map(json.dumps, named)).encode(), now_ms)
+        answer = self._post_until_acknowledged(
+            event_type, "\n".join(map(json.dumps, named)).encode(), now_ms
+        )
         if answer["dead_letters"]:
             raise Finding(
-                f"of {len(events)} events of {event_type} some are dead letters: "
-                f"{answer['dead_letter_reasons']}; make them fit "
-                "the type's declaration (docs/event-types.md)"
+                f"some of {len(events)} events of {event_type} became dead letters: "
+                f"{answer['dead_letter_reasons']}; compare them with the type's declaration "
+                "(docs/event-types.md)"
             )
         ids = (
             client_event_id(_milliseconds(event["event_time"]), event_type, event["event_id"])
@@ -110,7 +114,14 @@ class Stack:
         self.run("sh", "-c", _APPEND, f"/var/log/app/{source}.log", *lines)
 
     def closed(self, event_type: str) -> list[str]:
-        """Return the hours of the type's closed buckets that contain events, the oldest first."""
+        """Return the hours of a type's closed buckets that contain events, oldest first.
+
+        Args:
+            event_type: The type's name.
+
+        Returns:
+            Hours such as 2026-11-21T05:07; empty if no bucket with events is closed.
+        """
         rows = self.hourmark("bucket", "ls", event_type)
         return sorted(row["hour"] for row in rows if row["state"] == "closed" and row["events"])
 
@@ -134,19 +145,19 @@ class Stack:
 
         Args:
             posted: The result of `post`.
-            seconds: Time limit.
+            seconds: Time limit in seconds.
 
         Returns:
             The events with their buckets, in the order in which they were posted.
 
         Raises:
-            Unavailable: Not all are in closed buckets in time.
+            Unavailable: Some events are not in closed buckets in time.
         """
         ids = set(posted.ids)
         placed = self.wait_until(
             posted.event_type, lambda event: event["event_id"] in ids, len(ids), seconds
         )
-        by_id = {each.event["event_id"]: each for each in placed}
+        by_id = {one.event["event_id"]: one for one in placed}
         return [by_id[event_id] for event_id in posted.ids]
 
     def wait_until(
@@ -160,16 +171,16 @@ class Stack:
 
         Args:
             event_type: The type's name.
-            wanted: The condition.
+            wanted: Function that returns whether an event satisfies the condition.
             count: Minimum number of events.
-            seconds: Time limit.
+            seconds: Time limit in seconds.
 
         Returns:
             All events that satisfy the condition, with their buckets.
 
         Raises:
-            Unavailable: There are too few in time; the message states what the open buckets wait
-                for.
+            Unavailable: Too few events are in closed buckets in time; the message states what the
+                open buckets wait for.
         """
         until = self.clock.monotonic_s() + seconds
         while True:
@@ -185,18 +196,22 @@ class Stack:
             if self.clock.monotonic_s() > until:
                 raise Unavailable(
                     f"{len(found)} of {count} events of {event_type} in closed buckets "
-                    f"after {seconds:g} s; {self._why()}"
+                    f"after {seconds:g} s; {self._describe_open_buckets()}"
                 )
-            self.clock.sleep(_ASK_S)
+            self.clock.sleep(_POLL_S)
 
     def hourmark(self, *arguments: str) -> Any:
-        """Run a Hourmark command with --json in the container and return its parsed output.
+        """Run a Hourmark command with --json in the container, and return its parsed output.
 
-        Example: `stack.hourmark("dead-letters", "ls")`.
+        Args:
+            arguments: Words of the command, such as "dead-letters", "ls".
+
+        Raises:
+            Unavailable: The command failed.
         """
         return json.loads(self.run(_HOURMARK, *arguments, "--json", "--config", _CONFIG))
 
-    def _why(self) -> str:
+    def _describe_open_buckets(self) -> str:
         waits = [
             f"{row['type']} {row['hour']}: {row['waits_for']}"
             for row in self.hourmark("bucket", "ls")
@@ -205,7 +220,7 @@ class Stack:
         dead = self.run(_HOURMARK, "dead-letters", "ls", "--config", _CONFIG)
         return f"next buckets: {'; '.join(waits)}\n{dead}"
 
-    def _acknowledged(self, event_type: str, body: bytes, now_ms: int) -> Any:
+    def _post_until_acknowledged(self, event_type: str, body: bytes, now_ms: int) -> Any:
         headers = {"Idempotency-Key": str(uuid.uuid4()), "Hourmark-Observed-At": str(now_ms)}
         request = urllib.request.Request(  # noqa: S310
             f"{self.service_url}/v1/events/{event_type}", body, headers
@@ -216,18 +231,18 @@ class Stack:
                 with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
                     return json.load(answer)
             except urllib.error.HTTPError as error:
-                told = error.read().decode(errors="replace")
+                reason = error.read().decode(errors="replace")
                 if error.code not in (429, 503):
                     raise Finding(
-                        f"the service rejects events of {event_type}: {error.code} {told}"
+                        f"the service rejects events of {event_type}: {error.code} {reason}"
                     ) from error
             except OSError as error:
-                told = str(error)
+                reason = str(error)
             if self.clock.monotonic_s() > until:
                 raise Unavailable(
-                    f"the service accepted no events of {event_type} in {_POST_S:g} s: {told}"
+                    f"the service accepted no events of {event_type} in {_POST_S:g} s: {reason}"
                 )
-            self.clock.sleep(_AGAIN_S)
+            self.clock.sleep(_RETRY_S)
 
 
 def _milliseconds(event_time: int | str) -> int:

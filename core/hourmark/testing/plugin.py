@@ -16,13 +16,22 @@ from hourmark.testing import NoEngine, Stack, stack
 
 @pytest.fixture(scope="session")
 def hourmark_types() -> Path | None:
-    """Folder of declarations for `hourmark_stack`; override this fixture to use your own."""
+    """Return the folder of type declarations for `hourmark_stack`; override it to use your own.
+
+    None selects the example types.
+    """
     return None
 
 
 @pytest.fixture(scope="session")
 def hourmark_stack(hourmark_types: Path | None) -> Iterator[Stack]:
-    """A complete stack for the session; tests are skipped if there is no container engine."""
+    """Yield a complete Hourmark stack that all tests of the session share.
+
+    Tests are skipped if there is no container engine.
+
+    Args:
+        hourmark_types: Folder of type declarations; None for the example types.
+    """
     with ExitStack() as ended:
         try:
             started = ended.enter_context(stack(hourmark_types))

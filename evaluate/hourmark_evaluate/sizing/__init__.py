@@ -3,8 +3,7 @@
 | module         | content                                                                       |
 |----------------|-------------------------------------------------------------------------------|
 | `model`        | what each component needs for a load, from measured coefficients (pure)       |
-| `coefficients` | the measured coefficients and the measurements to which they were fitted      |
-| `fitting`      | coefficients from measurements, and their error for other loads (pure)        |
+| `measurements` | measurements, coefficients fitted to them, and their error for other loads    |
 | `report`       | the result as text and as JSON (pure)                                         |
 | `cli`          | the command                                                                   |
 

@@ -8,20 +8,20 @@ import click
 
 from hourmark.printing import json_option, print_json
 from hourmark_evaluate.sizing import report
-from hourmark_evaluate.sizing.coefficients import read
-from hourmark_evaluate.sizing.model import Load, Machine, needs
+from hourmark_evaluate.sizing.measurements import read_measurements
+from hourmark_evaluate.sizing.model import Load, Machine, component_needs
 
 _POSITIVE = click.FloatRange(0, min_open=True)
 
 
 @click.command()
-@click.option("--events-per-second", "rate", type=_POSITIVE, required=True, help="At the peak.")
+@click.option("--events-per-second", "rate", type=_POSITIVE, required=True, help="Peak rate.")
 @click.option(
     "--event-bytes",
     type=_POSITIVE,
     default=300.0,
     show_default=True,
-    help="Of a line, with its end.",
+    help="Mean size of a log line, including its line end.",
 )
 @click.option("--types", type=click.IntRange(1), default=10, show_default=True, help="Event types.")
 @click.option("--hosts", type=click.IntRange(1), default=100, show_default=True, help="Log hosts.")
@@ -30,41 +30,61 @@ _POSITIVE = click.FloatRange(0, min_open=True)
     type=click.IntRange(60, 3600),
     default=3600,
     show_default=True,
-    help="As parsing.bucket_seconds.",
+    help="Length of a bucket, as parsing.bucket_seconds.",
 )
 @click.option(
-    "--retention-hours", type=_POSITIVE, default=72.0, show_default=True, help="Of Kafka's topics."
+    "--retention-hours",
+    type=_POSITIVE,
+    default=72.0,
+    show_default=True,
+    help="Retention of Kafka topics.",
 )
-@click.option("--kept-days", type=_POSITIVE, default=365.0, show_default=True, help="Of buckets.")
 @click.option(
-    "--replication", type=click.IntRange(1), default=3, show_default=True, help="Of Kafka and HDFS."
+    "--kept-days",
+    type=_POSITIVE,
+    default=365.0,
+    show_default=True,
+    help="Retention of closed buckets.",
+)
+@click.option(
+    "--replication",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Replication factor of Kafka topics and HDFS.",
 )
 @click.option(
     "--mean-to-peak",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.5,
     show_default=True,
-    help="The day's mean rate, as a part of the peak's: for what is stored.",
+    help="Daily mean rate divided by the peak rate, for disk space.",
 )
 @click.option(
-    "--cores", type=click.IntRange(1), default=16, show_default=True, help="Of a machine."
+    "--cores", type=click.IntRange(1), default=16, show_default=True, help="CPU cores per machine."
 )
 @click.option(
-    "--network-gbit", type=_POSITIVE, default=10.0, show_default=True, help="Of a machine."
+    "--network-gbit",
+    type=_POSITIVE,
+    default=10.0,
+    show_default=True,
+    help="Network bandwidth per machine.",
 )
-@click.option("--disk-tb", type=_POSITIVE, default=20.0, show_default=True, help="Of a machine.")
+@click.option(
+    "--disk-tb", type=_POSITIVE, default=20.0, show_default=True, help="Disk per machine."
+)
 @click.option(
     "--utilisation",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.6,
     show_default=True,
-    help="Of a machine, at the peak.",
+    help="Allowed utilisation of a machine at the peak.",
 )
 @click.option(
     "--measured",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="Measurements of your own, from `hourmark bench size --json`.",
+    help="Your own measurements, from `hourmark bench size --json`.",
 )
 @json_option
 def size(
@@ -84,10 +104,11 @@ def size(
     measured: Path | None,
     as_json: bool,
 ) -> None:
-    """How many machines a load takes, by component, and what bounds each: CPU, network, disk, or that one may be away.
+    """Estimate how many machines a load needs, and what limits each component.
 
-    It rests on measurements of this software: docs/performance.md says which, and how far the model is off for loads that it was
-    not fitted to. Nothing is asked of any server.
+    The limit is CPU, network, disk, or that one machine may fail. The estimate is based on
+    measurements of this software; docs/performance.md describes them and the error of the model for
+    other loads. No server is contacted.
 
     \b
     Examples:
@@ -109,9 +130,9 @@ def size(
     machine = Machine(
         cores=cores, network_gbit=network_gbit, disk_tb=disk_tb, utilisation=utilisation
     )
-    known = read(measured)
-    found = needs(load, machine, known.coefficients)
+    measurements = read_measurements(measured)
+    needs = component_needs(load, machine, measurements.coefficients)
     if as_json:
-        print_json(report.as_object(load, machine, found, known.off()))
+        print_json(report.as_object(load, machine, needs, measurements.model_errors()))
     else:
-        click.echo("\n".join(report.as_text(load, machine, found, known.off())))
+        click.echo("\n".join(report.as_text(load, machine, needs, measurements.model_errors())))

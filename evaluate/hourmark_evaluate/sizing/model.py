@@ -14,9 +14,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-BY_BUCKET: Final = frozenset(
-    ("etl", "hdfs")
-)  # components whose cost per type arises with each of its buckets
+# Components whose cost per type arises with each bucket of the type.
+BY_BUCKET: Final = frozenset(("etl", "hdfs"))
 COMPONENTS: Final = ("tailer", "service", "edge", "mirror", "central", "etl", "hdfs")
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3600
@@ -25,7 +24,7 @@ _KB: Final = 1000.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A load of events; rates are those of the peak hour.
+    """A load of events for which an installation is sized; rates are those of the peak hour.
 
     Attributes:
         events_per_second: Peak rate.
@@ -72,35 +71,34 @@ class Machine:
     utilisation: float = 0.6
 
 
-class Cost(NamedTuple):
-    """The CPU cost of one component, as coefficients in CPU seconds.
+class CpuCost(NamedTuple):
+    """The CPU cost of one component, as coefficients of a linear model.
 
     Attributes:
-        there: CPU seconds per second of one instance without load.
+        constant: CPU seconds per second of one instance without load.
         event: CPU seconds per event.
         kb: CPU seconds per 1,000 bytes of log lines.
         type: CPU seconds per second for each event type.
         bucket: CPU seconds per closed bucket.
     """
 
-    there: float
+    constant: float
     event: float
     kb: float
     type: float = 0.0
     bucket: float = 0.0
 
-    def cores(self, load: Load, times: int = 1) -> float:
+    def predict_cores(self, load: Load, instances: int = 1) -> float:
         """Return the number of CPU cores that a component uses under a load.
 
         Args:
             load: The load.
-            times: Number of instances that each have the constant cost `there`. Use 1 for instances
-                that share the work of one component.
+            instances: Number of instances that each have the constant cost.
         """
         rate = load.events_per_second
         work = rate * self.event + rate * load.event_bytes / _KB * self.kb
         return (
-            times * self.there
+            instances * self.constant
             + work
             + load.types * self.type
             + load.buckets_per_second * self.bucket
@@ -109,7 +107,7 @@ class Cost(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """The measured coefficients of the sizing model.
+    """The coefficients of the sizing model, fitted to measurements.
 
     Attributes:
         costs: CPU cost by component.
@@ -118,13 +116,13 @@ class Coefficients:
         bucket: Bytes in a closed bucket per byte of log line.
     """
 
-    costs: Mapping[str, Cost]
+    costs: Mapping[str, CpuCost]
     sent: float
     topic: float
     bucket: float
 
 
-class Need(NamedTuple):
+class ComponentNeed(NamedTuple):
     """The resources that one component needs at the peak.
 
     Attributes:
@@ -145,7 +143,7 @@ class Need(NamedTuple):
     bound_by: str
 
 
-def needs(load: Load, machine: Machine, measured: Coefficients) -> list[Need]:
+def component_needs(load: Load, machine: Machine, measured: Coefficients) -> list[ComponentNeed]:
     """Return the resources that each component needs, in the order in which an event passes them.
 
     Tailers run on the log hosts, so they need no machines of their own.
@@ -161,30 +159,41 @@ def needs(load: Load, machine: Machine, measured: Coefficients) -> list[Need]:
     return [_need(component, load, machine, measured) for component in COMPONENTS]
 
 
-def _need(component: str, load: Load, machine: Machine, measured: Coefficients) -> Need:
-    cores = measured.costs[component].cores(load, load.hosts if component == "tailer" else 1)
+def _need(component: str, load: Load, machine: Machine, measured: Coefficients) -> ComponentNeed:
+    cores = measured.costs[component].predict_cores(
+        load, load.hosts if component == "tailer" else 1
+    )
     mbit = _network_mbit(component, load, measured)
     disk_tb = _disk_tb(component, load, measured)
     if component == "tailer":
-        return Need(component, cores, mbit, disk_tb, 0, "on each host")
+        return ComponentNeed(component, cores, mbit, disk_tb, 0, "on each host")
     demands = {
         "cpu": cores / (machine.cores * machine.utilisation),
         "network": mbit / (machine.network_gbit * 1000 * machine.utilisation),
         "disk": disk_tb / (machine.disk_tb * machine.utilisation),
-        "one may be away": float(_least(component, load)),
+        "one may be away": float(_machines_min(component, load)),
     }
     bound_by = max(demands, key=lambda name: math.ceil(demands[name]))
-    return Need(component, cores, mbit, disk_tb, math.ceil(demands[bound_by]), bound_by)
+    return ComponentNeed(component, cores, mbit, disk_tb, math.ceil(demands[bound_by]), bound_by)
 
 
-def _least(component: str, load: Load) -> int:
+def _machines_min(component: str, load: Load) -> int:
     if component in ("edge", "central", "hdfs"):
         return load.replication
     return 1 if component == "etl" else 2
 
 
 def _network_mbit(component: str, load: Load, measured: Coefficients) -> float:
-    """Return the traffic of the busier network direction in Mbit/s, all machines together."""
+    """Return the network traffic of one component, all machines together.
+
+    Args:
+        component: Name of the component, one of `COMPONENTS`.
+        load: The load.
+        measured: The measured coefficients.
+
+    Returns:
+        Mbit/s of the busier direction, inbound or outbound.
+    """
     mbit = load.events_per_second * load.event_bytes * 8 / 1e6
     ways = {
         "tailer": measured.sent,
@@ -208,6 +217,6 @@ def _disk_tb(component: str, load: Load, measured: Coefficients) -> float:
     return tb_a_second * measured.bucket * load.kept_days * _DAY_S if component == "hdfs" else 0.0
 
 
-def cores_in_all(found: Sequence[Need]) -> float:
-    """Return the number of CPU cores that all components use together, tailers included."""
-    return sum(need.cores for need in found)
+def total_cores(needs: Sequence[ComponentNeed]) -> float:
+    """Return the number of CPU cores that all components use together, including tailers."""
+    return sum(need.cores for need in needs)

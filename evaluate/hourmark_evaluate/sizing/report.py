@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hourmark_evaluate.sizing.model import Load, Machine, Need, cores_in_all
+from hourmark_evaluate.sizing.model import ComponentNeed, Load, Machine, total_cores
 
 NAMES: Final = {
     "tailer": "File Tailers",
@@ -20,48 +20,57 @@ NAMES: Final = {
 
 
 def as_object(
-    load: Load, machine: Machine, found: Sequence[Need], off: Sequence[Mapping[str, float]]
+    load: Load,
+    machine: Machine,
+    needs: Sequence[ComponentNeed],
+    model_errors: Sequence[Mapping[str, float]],
 ) -> dict[str, Any]:
     """Return the sizing result as a JSON-serializable dict.
 
     Args:
         load: The load.
         machine: Capacity of one machine.
-        found: What each component needs.
-        off: The model's relative errors for loads that it was not fitted to; the result contains
+        needs: What each component needs.
+        model_errors: The model's relative errors for loads that it was not fitted to; the result contains
             the value "all" of each.
     """
     return {
         **dataclasses.asdict(load),
         "machine": dataclasses.asdict(machine),
-        "needs": [need._asdict() for need in found],
-        "cores": cores_in_all(found),
-        "machines": sum(need.machines for need in found),
-        "model_off_by": [one["all"] for one in off],
+        "needs": [need._asdict() for need in needs],
+        "cores": total_cores(needs),
+        "machines": sum(need.machines for need in needs),
+        "model_off_by": [one["all"] for one in model_errors],
     }
 
 
 def as_text(
-    load: Load, machine: Machine, found: Sequence[Need], off: Sequence[Mapping[str, float]]
+    load: Load,
+    machine: Machine,
+    needs: Sequence[ComponentNeed],
+    model_errors: Sequence[Mapping[str, float]],
 ) -> Iterator[str]:
     """Yield the lines of the sizing report: the load, a table of components, and remarks.
 
     Args:
         load: The load.
         machine: Capacity of one machine.
-        found: What each component needs; the tailer must be among them.
-        off: The model's relative errors for loads that it was not fitted to. The report states the
-            value "all" with the largest magnitude; nothing if `off` is empty.
+        needs: What each component needs; the tailer must be among them.
+        model_errors: The model's relative errors for loads that it was not fitted to. The report states the
+            value "all" with the largest magnitude; nothing if `model_errors` is empty.
     """
-    rate, size = f"{load.events_per_second:,.0f} events a second", f"{load.event_bytes:,.0f} bytes"
+    rate, size = (
+        f"{load.events_per_second:,.0f} events per second",
+        f"{load.event_bytes:,.0f} bytes",
+    )
     yield f"{rate} of {size}, {load.types:,} types, {load.hosts:,} hosts"
     yield (
         f"machines of {machine.cores} cores, {machine.network_gbit:g} Gbit/s, "
         f"{machine.disk_tb:g} TB, "
-        f"of which {machine.utilisation:.0%} may be in use"
+        f"used up to {machine.utilisation:.0%}"
     )
-    yield _row("", "cores", "Mbit/s", "TB", "machines", "  because of")
-    for need in found:
+    yield _row("", "cores", "Mbit/s", "TB", "machines", "  limited by")
+    for need in needs:
         machines = "-" if need.component == "tailer" else f"{need.machines:,}"
         cores, mbit, disk_tb = (
             f"{need.cores:,.1f}",
@@ -70,20 +79,20 @@ def as_text(
         )
         yield _row(NAMES[need.component], cores, mbit, disk_tb, machines, f"  {need.bound_by}")
     disk_tb, machines = (
-        f"{sum(need.disk_tb for need in found):,.1f}",
-        f"{sum(need.machines for need in found):,}",
+        f"{sum(need.disk_tb for need in needs):,.1f}",
+        f"{sum(need.machines for need in needs):,}",
     )
-    yield _row("in all", f"{cores_in_all(found):,.1f}", "", disk_tb, machines)
-    share = next(need.cores for need in found if need.component == "tailer") / load.hosts
+    yield _row("total", f"{total_cores(needs):,.1f}", "", disk_tb, machines)
+    share = next(need.cores for need in needs if need.component == "tailer") / load.hosts
     yield (
-        f"On each host a tailer takes {share:.1%} of a core. NameNode, ledger and registry "
-        "come beside these."
+        f"On each host, the tailer uses {share:.1%} of a core. NameNode, ledger and registry are "
+        "not included."
     )
-    if off:
-        worst = max((one["all"] for one in off), key=abs)
+    if model_errors:
+        worst = max((one["all"] for one in model_errors), key=abs)
         yield (
-            f"For loads that it was not fitted to, the model was off by {worst:+.0%} of all "
-            "CPU at most; none was far larger."
+            f"For other loads than those it was fitted to, the model's error was at most "
+            f"{worst:+.0%} of the total CPU; none of these loads was far larger."
         )
 
 

@@ -1,6 +1,20 @@
-"""The trials, in the order of execution: title, precondition and implementation by name.
+"""The trials of `hourmark evaluate`, one module per trial, and the registry `TRIALS`.
 
-Each one repeats a situation in which Kafka failed in earlier systems.
+Each trial repeats a situation in which Kafka failed in earlier systems.
+
+To add a trial:
+
+1. Add a module to this package, named after the trial, with a function
+   `run_trial(environment, name, title) -> TrialResult`. `backlog` is the shortest example. Most
+   trials consist of `start_trial_run`, some calls of `TrialRun.inject_fault`, and
+   `TrialRun.finish` (all in `hourmark_evaluate.execution.trial_run`).
+2. Add an entry to `TRIALS`, at the position where the trial runs, with a precondition.
+3. If the trial needs a new operation on servers, add it to `ServerOperations` and to `OPPOSITES` in
+   `execution.server_operations`, to the local stack in `execution.local_stack`, and as a
+   command-line option to `_COMMANDS` in `cli`.
+4. If the trial observes something new, add a field to `TrialResult` in `results`, a property with
+   its verdict to `verdicts`, and, for the report, text to `report.tables`.
+5. Test the verdict with a planted fault in `tests/unit/evaluate/trials/test_verdicts.py`.
 """
 
 from __future__ import annotations
@@ -8,52 +22,71 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from hourmark_evaluate.results import Trial
-from hourmark_evaluate.trials import backlog, leaders, load, producers, refusing, replaced
-from hourmark_evaluate.world import World
+from hourmark_evaluate.execution import broker_outage
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.results import TrialResult
+from hourmark_evaluate.trials import (
+    backlog,
+    brokers_replaced,
+    leaders,
+    load,
+    mirror_refused,
+    producers,
+)
 
 
-class Play(NamedTuple):
+class TrialDefinition(NamedTuple):
     """A trial that can be run.
 
     Attributes:
         title: Title for the report.
-        why_not: Function that returns why the trial is not possible with these clusters; "" if it
-            is possible.
-        play: Function that runs the trial, given its environment, name and title. The result has a
+        why_unavailable: Function that returns why the trial is not possible with these clusters; ""
+            if it is possible.
+        run: Function that runs the trial, given its environment, name and title. The result has a
             reason in `not_tried` if the trial turns out to be impossible.
     """
 
     title: str
-    why_not: Callable[[World], str]
-    play: Callable[[World, str, str], Trial]
+    why_unavailable: Callable[[TrialEnvironment], str]
+    run: Callable[[TrialEnvironment, str, str], TrialResult]
 
 
+# In the order of execution. Names are values of `--trial` and part of topic names.
 TRIALS: Final = {
-    "load": Play(
+    "load": TrialDefinition(
         "load at 7 to 3 over two topics, a day's curve compressed in time, then a burst",
         lambda _: "",
-        load.play,
+        load.run_trial,
     ),
-    "brokers-replaced": Play(
-        "brokers removed and replaced under load", replaced.why_not, replaced.play
+    "brokers-replaced": TrialDefinition(
+        "brokers removed and replaced under load",
+        brokers_replaced.why_unavailable,
+        brokers_replaced.run_trial,
     ),
-    "backlog": Play("a consumer's backlog under live load", lambda _: "", backlog.play),
-    "mirror-refused": Play("a mirror whose target refuses", refusing.why_not, refusing.play),
-    "leaders": Play(
+    "backlog": TrialDefinition(
+        "a consumer's backlog under live load", lambda _: "", backlog.run_trial
+    ),
+    "mirror-refused": TrialDefinition(
+        "a mirror whose target refuses", mirror_refused.why_unavailable, mirror_refused.run_trial
+    ),
+    "leaders": TrialDefinition(
         "leaders killed and paused, of brokers and of the mirror; its workers killed",
-        leaders.why_not,
-        leaders.play,
+        broker_outage.why_unavailable,
+        leaders.run_trial,
     ),
-    "producers": Play("brokers come and go, one producer stays", producers.why_not, producers.play),
+    "producers": TrialDefinition(
+        "brokers come and go, one producer stays",
+        broker_outage.why_unavailable,
+        producers.run_trial,
+    ),
 }
 
 
-def play(world: World, name: str) -> Trial:
+def run_trial_by_name(environment: TrialEnvironment, name: str) -> TrialResult:
     """Run one trial and return its result.
 
     Args:
-        world: The clusters and the user's options.
+        environment: The clusters, the operations on servers, and the user's options.
         name: Name of the trial, a key of `TRIALS`.
 
     Returns:
@@ -61,10 +94,10 @@ def play(world: World, name: str) -> Trial:
 
     Raises:
         KeyError: There is no trial of this name.
-        NotBack: Servers did not recover from a disturbance, or sent records are unreadable.
+        RecoveryFailed: Servers did not recover from a fault, or sent records are unreadable.
         Unavailable: A cluster does not answer.
     """
-    title, why_not, plays = TRIALS[name]
-    if reason := why_not(world):
-        return Trial(name=name, title=title, not_tried=reason)
-    return plays(world, name, title)
+    title, why_unavailable, run = TRIALS[name]
+    if reason := why_unavailable(environment):
+        return TrialResult(name=name, title=title, not_tried=reason)
+    return run(environment, name, title)

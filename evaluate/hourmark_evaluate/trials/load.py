@@ -1,26 +1,26 @@
-"""A daily load curve, compressed in time, over two topics with shares of 7 to 3; then a burst.
+"""Trial `load`: a daily load curve, compressed in time, over two topics; then a burst.
 
-The shares are those of the largest event types of one published system. The cost of an event is
-measured in the burst: under a paced load, librdkafka's threads wait actively, and the more so the
-lower the load is.
+The topics have shares of 7 to 3, those of the largest event types of one published system. The cost of an event is
+measured in the burst: under a paced load, the threads of librdkafka wait actively, and the lower
+the load, the more CPU time they use for it.
 """
 
 from __future__ import annotations
 
 import math
 
-from hourmark_evaluate.load import Rate
-from hourmark_evaluate.results import Trial
-from hourmark_evaluate.stage import on_stage
-from hourmark_evaluate.world import World
+from hourmark_evaluate.clients.load_producer import Rate
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.execution.trial_run import start_trial_run
+from hourmark_evaluate.results import TrialResult
 
 SHARES = (7, 3)
 NIGHT = 0.2  # fraction of the peak
 BURST = 1e6  # events per second
 
 
-def day(peak: float, seconds: float) -> Rate:
-    """Return a rate that rises from the night rate to the peak and falls back, periodically.
+def daily_curve(peak: float, seconds: float) -> Rate:
+    """Return a load curve that rises from a night rate to the peak and falls back, periodically.
 
     Args:
         peak: Peak rate, in events per second. The night rate is a fifth of it.
@@ -33,8 +33,8 @@ def day(peak: float, seconds: float) -> Rate:
     return lambda now_s: peak * (middle - swing * math.cos(2 * math.pi * now_s / seconds))
 
 
-def day_and_burst(peak: float, seconds: float) -> Rate:
-    """Return a rate that follows one daily curve and then exceeds what a client can send.
+def daily_curve_then_burst(peak: float, seconds: float) -> Rate:
+    """Return a load curve of one day, followed by a rate that exceeds what a client can send.
 
     Args:
         peak: Peak rate of the curve, in events per second.
@@ -43,31 +43,39 @@ def day_and_burst(peak: float, seconds: float) -> Rate:
     Returns:
         The rate in events per second as a function of the seconds since the start.
     """
-    by_day = day(peak, seconds)
-    return lambda now_s: by_day(now_s) if now_s < seconds else BURST
+    curve = daily_curve(peak, seconds)
+    return lambda now_s: curve(now_s) if now_s < seconds else BURST
 
 
-def play(world: World, name: str, title: str) -> Trial:
+def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial without faults: measure the cost of an event and compare the brokers' counts.
 
     Args:
-        world: The clusters and the user's options.
+        environment: The clusters and the user's options.
         name: Name of the trial.
         title: Title for the report.
 
     Raises:
-        NotBack: The sent records cannot be read back.
+        RecoveryFailed: The sent records cannot be read back.
         Unavailable: A cluster does not answer.
     """
-    wish = world.wish
-    with on_stage(
-        world, name, title, day_and_burst(wish.rate, wish.seconds), shares=SHARES
-    ) as stage:
-        stage.pause(wish.seconds)
-        if not wish.burst:
-            stage.notes.append("no burst, so what an event costs was not measured (--burst)")
-            return stage.conclude()
-        stage.say(f"a day has passed with {stage.load.sent:,} records; now as fast as it goes")
-        stage.meter()
-        stage.pause(wish.away_s)
-        return stage.conclude()
+    options = environment.options
+    with start_trial_run(
+        environment,
+        name,
+        title,
+        daily_curve_then_burst(options.rate, options.seconds),
+        shares=SHARES,
+    ) as trial:
+        trial.wait_under_load(options.seconds)
+        if not options.burst:
+            trial.notes.append(
+                "the CPU time per event was not measured, because there was no burst (--burst)"
+            )
+            return trial.finish()
+        trial.report_progress(
+            f"the daily curve ended after {trial.load.sent:,} records; now at the maximum rate"
+        )
+        trial.start_cpu_measurement()
+        trial.wait_under_load(options.away_s)
+        return trial.finish()

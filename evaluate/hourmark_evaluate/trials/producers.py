@@ -1,34 +1,35 @@
-"""One producer, never restarted, while brokers stop and start, at the end all of them at once."""
+"""Trial `producers`: one producer keeps running while brokers stop and start."""
 
 from __future__ import annotations
 
-from hourmark_evaluate.load import steady
-from hourmark_evaluate.results import Trial
-from hourmark_evaluate.stage import on_stage
-from hourmark_evaluate.trials.outage import away
-from hourmark_evaluate.trials.outage import why_not as why_not
-from hourmark_evaluate.world import World
+from hourmark_evaluate.clients.load_producer import constant_rate
+from hourmark_evaluate.execution.broker_outage import stop_brokers_for_a_while
+from hourmark_evaluate.execution.environment import TrialEnvironment
+from hourmark_evaluate.execution.trial_run import start_trial_run
+from hourmark_evaluate.results import TrialResult
 
 
-def play(world: World, name: str, title: str) -> Trial:
+def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which one producer keeps running while brokers stop and start.
 
     Each broker is stopped alone, then two brokers at once, then all.
 
     Args:
-        world: The clusters, which must allow brokers to be stopped and started.
+        environment: The clusters, which must allow brokers to be stopped and started.
         name: Name of the trial.
         title: Title for the report.
 
     Raises:
-        NotBack: The brokers did not recover, or the sent records cannot be read back.
+        RecoveryFailed: The brokers did not recover, or the sent records cannot be read back.
         Unavailable: The edge cluster does not answer.
     """
-    ids = world.edge.ids
-    with on_stage(world, name, title, steady(world.wish.steady_rate)) as stage:
-        stage.pause(1.0)
+    ids = environment.edge.ids
+    with start_trial_run(
+        environment, name, title, constant_rate(environment.options.steady_rate)
+    ) as trial:
+        trial.wait_under_load(1.0)
         for broker in ids:
-            away(stage, [broker], f"broker {broker} away")
-        away(stage, ids[:2], f"brokers {ids[0]} and {ids[1]} away at once")
-        away(stage, ids, f"all {len(ids)} brokers away at once")
-        return stage.conclude()
+            stop_brokers_for_a_while(trial, [broker], f"broker {broker} away")
+        stop_brokers_for_a_while(trial, ids[:2], f"brokers {ids[0]} and {ids[1]} away at once")
+        stop_brokers_for_a_while(trial, ids, f"all {len(ids)} brokers away at once")
+        return trial.finish()

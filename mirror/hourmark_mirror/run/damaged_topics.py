@@ -76,37 +76,39 @@ class DamagedTopics:
         positions, partitions = self._positions.refresh(), self._sites.partitions()
         ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
         still = [
-            of
-            for of in self._progress.stalled_partitions(now_s, ends, starts, positions)
-            if of.partition.topic not in self.excluded
+            entry
+            for entry in self._progress.stalled_partitions(now_s, ends, starts, positions)
+            if entry.partition.topic not in self.excluded
         ]
         for error in find_damaged_batches(self._sites.edge.settings, _sample(still), starts):
             self.excluded[error.partition.topic] = error.partition, str(error)
-            why = f"{error}; the topic is left out, all others are copied: docs/mirror.md"
+            why = f"{error}; the topic is excluded, all others are copied: docs/mirror.md"
             self._changes.append(TaskFailure(error.partition.topic, why))
         if self.excluded and now_s - self._tried_s >= AGAIN_S:
             self._tried_s = now_s
-            self._take_in([*_left_out(self.excluded, ends, positions)], starts, partitions)
+            self._include_repaired(
+                [*_excluded_partitions(self.excluded, ends, positions)], starts, partitions
+            )
 
-    def _take_in(
+    def _include_repaired(
         self,
-        left_out: list[PartitionBehind],
+        excluded: list[PartitionBehind],
         starts: Mapping[Partition, int],
-        there: Collection[Partition],
+        existing: Collection[Partition],
     ) -> None:
         bad = {
             error.partition.topic
-            for error in find_damaged_batches(self._sites.edge.settings, left_out, starts)
+            for error in find_damaged_batches(self._sites.edge.settings, excluded, starts)
         }
         for topic in sorted(self.excluded.keys() - bad):
             partition, _ = self.excluded.pop(topic)
-            gone = "" if partition in there else ", which is gone"
+            gone = "" if partition in existing else " (the partition no longer exists)"
             self._changes.append(
-                TaskFailure(topic, f"it can be read again{gone}; it is copied from now on")
+                TaskFailure(topic, f"the topic can be read again{gone} and is copied again")
             )
 
 
-def _left_out(
+def _excluded_partitions(
     excluded: Mapping[str, tuple[Partition, str]],
     ends: Mapping[Partition, int],
     positions: Mapping[Partition, int],
@@ -123,7 +125,7 @@ def _sample(still: list[PartitionBehind]) -> list[PartitionBehind]:
 def find_damaged_batches(
     edge: KafkaCluster, behind: Collection[PartitionBehind], starts: Mapping[Partition, int]
 ) -> list[PartitionError]:
-    """Return the errors of partitions whose next batch to copy is damaged.
+    """Read the next batch to copy of each partition, and return the errors of damaged ones.
 
     Args:
         edge: Settings of the edge cluster.
@@ -138,10 +140,10 @@ def find_damaged_batches(
     """
     found: list[PartitionError] = []
     spans = {}
-    for of in behind:
-        start = max(of.position or 0, starts.get(of.partition, 0))
-        if start < of.cut:
-            spans[of.partition] = (start, start + 1)
+    for entry in behind:
+        start = max(entry.position or 0, starts.get(entry.partition, 0))
+        if start < entry.cut:
+            spans[entry.partition] = (start, start + 1)
     if spans:
         with _reader(edge) as reader:
             for _ in reader.read(spans, on_error=found.append):

@@ -76,7 +76,7 @@ class MirrorMakerProcess:
 
         Args:
             config: Configuration with both clusters and the group `mirror`.
-            excluded: Edge topics that are not copied.
+            excluded: Names of edge topics that are not copied.
 
         Raises:
             ConfigError: A setting is invalid, or `mirror.java` cannot be started.
@@ -142,13 +142,13 @@ def _jars(part: str) -> Iterable[Path]:
 
 
 def prepare_command(config: Config, excluded: Collection[str] = ()) -> list[str]:
-    """Write the files generated for MirrorMaker 2 and return the command that starts it.
+    """Write the configuration files of MirrorMaker 2, and return the command that starts it.
 
-    The files are in `mirror.work_dir`.
+    The files are written to `mirror.work_dir`.
 
     Args:
         config: Configuration with both clusters and the group `mirror`.
-        excluded: Edge topics that are not copied.
+        excluded: Names of edge topics that are not copied.
 
     Raises:
         ConfigError: A setting is invalid, or a private key cannot be used by Java.

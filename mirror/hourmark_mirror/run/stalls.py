@@ -91,7 +91,7 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 
 
 class StallTracker:
-    """Tracker of how long each partition that is behind has not moved. Performs no I/O.
+    """Tracker of how long the mirror's position has not moved in each partition that is behind.
 
     Attributes:
         last_progress_s: Monotonic seconds at the last update in which any position had changed.
@@ -182,8 +182,8 @@ class StallDetector:
         before, self._ahead = self._ahead, {*partitions_ahead(ends, positions)}
         for partition in sorted(self._ahead - before):  # once; a restart would not help
             _LOG.error(
-                "%s: the mirror stands at %d, past the edge's end %d: stale, or "
-                "recreated; docs/runbooks/mirror-stale-offsets.md",
+                "%s: the mirror's position %d is past the edge's log end %d: the position is stale "
+                "or the topic was recreated; see docs/runbooks/mirror-stale-offsets.md",
                 partition,
                 positions[partition],
                 ends[partition],

@@ -104,27 +104,27 @@ class TaskFailureDetector:
 
 
 @dataclasses.dataclass
-class _ErrorTolerantDetector:
+class _RetryingDetector:
     """Failure detector that logs errors of another detector once and retries it with backoff.
 
     Attributes:
-        watch: Detector to call.
+        detector: The detector to call.
         clock: Source of monotonic time.
         pause_s: Current pause after an error, in seconds.
-        again_s: Monotonic time before which the detector is not called.
+        retry_s: Monotonic time before which the detector is not called.
     """
 
-    watch: FailureDetector
+    detector: FailureDetector
     clock: Clock
     pause_s: float = DETECT_INTERVAL_S
-    again_s: float = -math.inf
+    retry_s: float = -math.inf
 
     def start_run(self) -> None:
-        self._call(self.watch.start_run)
+        self._call(self.detector.start_run)
 
     def failures(self) -> list[TaskFailure]:
         return (
-            self._call(self.watch.failures) if self.clock.monotonic_s() >= self.again_s else None
+            self._call(self.detector.failures) if self.clock.monotonic_s() >= self.retry_s else None
         ) or []
 
     def _call(self, poll: Callable[[], _Found]) -> _Found | None:
@@ -132,12 +132,12 @@ class _ErrorTolerantDetector:
             found = poll()
         except (HourmarkError, KafkaException) as error:
             if self.pause_s == DETECT_INTERVAL_S:
-                _LOG.warning("whether MirrorMaker 2 works cannot be told for now: %s", error)
-            self.again_s = self.clock.monotonic_s() + self.pause_s
+                _LOG.warning("cannot determine whether MirrorMaker 2 works, will retry: %s", error)
+            self.retry_s = self.clock.monotonic_s() + self.pause_s
             self.pause_s = min(2 * self.pause_s, BACKOFF_S[1])
             return None
         if self.pause_s > DETECT_INTERVAL_S:
-            _LOG.info("whether MirrorMaker 2 works can be told again")
+            _LOG.info("MirrorMaker 2 can be checked again")
         self.pause_s = DETECT_INTERVAL_S
         return found
 
@@ -148,14 +148,14 @@ class MirrorSupervisor:
 
     Attributes:
         start_process: Starts a new process and returns it.
-        watches: Failure detectors, polled every 2 seconds.
+        detectors: Failure detectors, polled every 2 seconds.
         clock: Source of monotonic time and sleep.
         stopping: Event that ends `run`.
         restart: Whether to restart the process after a failure.
     """
 
     start_process: Callable[[], SupervisedProcess]
-    watches: Sequence[FailureDetector]
+    detectors: Sequence[FailureDetector]
     clock: Clock
     stopping: threading.Event
     restart: bool
@@ -172,11 +172,11 @@ class MirrorSupervisor:
             OSError: The first process cannot be started.
         """
         pause_s = BACKOFF_S[0]
-        watches = [_ErrorTolerantDetector(watch, self.clock) for watch in self.watches]
+        detectors = [_RetryingDetector(detector, self.clock) for detector in self.detectors]
         process: SupervisedProcess | None = None
         while not self.stopping.is_set():
-            for watch in watches:
-                watch.start_run()
+            for detector in detectors:
+                detector.start_run()
             started_s = self.clock.monotonic_s()
             try:
                 process = self.start_process()
@@ -185,7 +185,7 @@ class MirrorSupervisor:
                     raise
                 _LOG.error("MirrorMaker 2 could not be started: %s", error)
             else:
-                code, reason = self._supervise(process, watches)
+                code, reason = self._supervise(process, detectors)
                 if reason is None:
                     return 0
                 _LOG.error("%s", reason)
@@ -193,22 +193,22 @@ class MirrorSupervisor:
                     return code
             if self.clock.monotonic_s() - started_s >= HEALTHY_S:
                 pause_s = BACKOFF_S[0]
-            _LOG.warning("MirrorMaker 2 is started again in %g s", pause_s)
+            _LOG.warning("restarting MirrorMaker 2 in %g s", pause_s)
             self._wait(pause_s)
             pause_s = min(2 * pause_s, BACKOFF_S[1])
         return 0
 
     def _supervise(
-        self, process: SupervisedProcess, watches: Sequence[_ErrorTolerantDetector]
+        self, process: SupervisedProcess, detectors: Sequence[_RetryingDetector]
     ) -> tuple[int, str | None]:
         _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
         try:
-            return self._until_failure(process, watches)
+            return self._until_failure(process, detectors)
         finally:
             process.stop()
 
     def _until_failure(
-        self, process: SupervisedProcess, watches: Sequence[FailureDetector]
+        self, process: SupervisedProcess, detectors: Sequence[FailureDetector]
     ) -> tuple[int, str | None]:
         polled_s = self.clock.monotonic_s()
         failed_since_s: float | None = None
@@ -218,14 +218,14 @@ class MirrorSupervisor:
                 how = f"signal {-code}" if code < 0 else f"exit code {code}"
                 return (
                     128 - code if code < 0 else code
-                ), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
+                ), f"MirrorMaker 2 (pid {process.pid}) exited unexpectedly: {how}"
             now_s = self.clock.monotonic_s()
             if now_s - polled_s >= DETECT_INTERVAL_S:
                 polled_s = now_s
-                failed = [failure for watch in watches for failure in watch.failures()]
+                failed = [failure for detector in detectors for failure in detector.failures()]
                 failed_since_s = (failed_since_s or now_s) if failed else None
                 if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
-                    return 1, "MirrorMaker 2 stands still: " + "; ".join(
+                    return 1, "MirrorMaker 2 has stalled: " + "; ".join(
                         f"{f.name} failed: {f.cause}" for f in failed
                     )
             self._wait(POLL_S)

@@ -23,7 +23,7 @@ CAUSE_LENGTH_MAX: Final = 500
 
 
 class TaskFailure(NamedTuple):
-    """Failed connector or task.
+    """A failed connector or task of MirrorMaker 2.
 
     Attributes:
         name: Connector or task name, such as `MirrorSourceConnector-0`.
@@ -40,7 +40,7 @@ def status_topic(edge_alias: str) -> str:
 
 
 class TaskState(NamedTuple):
-    """Last state reported for a connector or task.
+    """The last state that a worker of MirrorMaker 2 reported for a connector or task.
 
     Attributes:
         state: State of Kafka Connect, such as `RUNNING` or `FAILED`.
@@ -58,7 +58,7 @@ class TaskState(NamedTuple):
 
 
 class TaskStates:
-    """Last known state of every connector and task of one mirror.
+    """The last known state of every connector and task of one mirror.
 
     A worker that was paused or disconnected may report a failure of a task that runs elsewhere by
     now. Such a report has an older group generation than that of the running task, and is ignored.

@@ -21,7 +21,7 @@ _KEY: Final = f"connector-{CONNECTOR}".encode()
 
 
 class WorkerGroup(NamedTuple):
-    """Members of one mirror's Connect group, and what they run.
+    """Workers of one mirror's Kafka Connect group, with task states and connector settings.
 
     Attributes:
         workers: Hosts in the group and its leader.
@@ -54,7 +54,14 @@ def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
 
 
 def read_connector_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:
-    """Return the settings that the connector last ran with; empty if it never ran.
+    """Read the settings with which the connector of one edge's mirror last ran.
+
+    Args:
+        central: Settings of the central cluster.
+        edge_alias: Alias of the edge cluster.
+
+    Returns:
+        Setting values by name; empty if the connector never ran.
 
     Raises:
         Unavailable: The central cluster does not answer.

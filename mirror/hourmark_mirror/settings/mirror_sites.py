@@ -17,7 +17,7 @@ _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
 
 
 class MirrorSites:
-    """Edge and central cluster of one mirror.
+    """Clients of the edge (source) cluster and the central (target) cluster of one mirror.
 
     Attributes:
         alias: Alias of the edge cluster, which prefixes the names of remote topics.
@@ -27,6 +27,9 @@ class MirrorSites:
 
     def __init__(self, config: Config) -> None:
         """Create clients for both clusters.
+
+        Args:
+            config: Configuration with both clusters.
 
         Raises:
             ConfigError: No separate central cluster is configured.
@@ -45,8 +48,8 @@ class MirrorSites:
         found = self.edge.topics(names)
         if unsure := [n for n in names if n not in found]:
             raise Unavailable(
-                "topics of the edge cluster were listed, and then not known: "
-                f"{', '.join(unsure)}; are they being deleted?"
+                "the edge cluster listed these topics but does not know them: "
+                f"{', '.join(unsure)}; check whether they are being deleted"
             )
         return list(found.values())
 
@@ -97,8 +100,7 @@ class MirrorSites:
 
         Returns:
             Pairs of the edge topic name and a description of the remote topic or topic-partition,
-            such
-            as `("events.click", "topic edge.events.click")`; empty if there are none.
+            such as `("events.click", "topic edge.events.click")`; empty if there are none.
 
         Raises:
             Unavailable: A cluster does not answer.

@@ -50,7 +50,7 @@ _KEYS_OF_JAVA: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRI
 
 
 def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
-    """Return the security properties of one cluster under Java names, without secrets.
+    """Translate the security settings of one cluster to Java's names, without secrets.
 
     Secrets and contents of PEM files are replaced with references (KIP-297).
 
@@ -81,7 +81,7 @@ def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dic
     if "ssl.ca.location" in given:
         values["ssl.truststore.type"] = "PEM"
     if values.get("ssl.endpoint.identification.algorithm") == "none":
-        values["ssl.endpoint.identification.algorithm"] = ""  # Java's word for it
+        values["ssl.endpoint.identification.algorithm"] = ""  # Java's value for "none"
     values = {f"{alias}.{name}": value for name, value in values.items()}
     return values | {
         name: _reference("file", secrets_file, name) for name in secret_settings(alias, cluster)
@@ -108,7 +108,7 @@ def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
 
 
 def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
-    """Raise ConfigError if a bootstrap address contains a user name.
+    """Check that the bootstrap addresses of a cluster contain no user name.
 
     Java rejects such an address, and its log would show the password.
 
@@ -128,7 +128,7 @@ def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
 
 
 def check_private_key(alias: str, cluster: KafkaCluster) -> None:
-    """Raise ConfigError if Java cannot read the private key of a cluster's settings.
+    """Check that Java can read the private key of a cluster's settings.
 
     Java accepts only PKCS #8 in PEM, and would otherwise log an error for every connection. Does
     nothing if no key is configured.
@@ -151,9 +151,9 @@ def check_private_key(alias: str, cluster: KafkaCluster) -> None:
         ) from error
     if not any(begin in text for begin in _KEYS_OF_JAVA):
         raise ConfigError(
-            f"kafka properties: ssl.key.location = {file!r} of cluster {alias!r} is no key in "
-            "PKCS #8 (BEGIN PRIVATE KEY), which "
-            "MirrorMaker 2 needs; make one with `openssl pkcs8 -topk8`, for all rooms"
+            f"kafka properties: ssl.key.location = {file!r} of cluster {alias!r} is not a "
+            "PKCS #8 key (BEGIN PRIVATE KEY), which MirrorMaker 2 needs; convert it with `openssl "
+            "pkcs8 -topk8`, which all components accept"
         )
 
 

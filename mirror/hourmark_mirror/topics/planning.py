@@ -15,7 +15,7 @@ from hourmark.config.redaction import redact_setting
 from hourmark.kafka.clients import TopicInfo
 from hourmark.kafka.topic_setup import TopicSpec
 
-_ANY_BROKER: Final = "bootstrap.servers"  # whichever brokers are known at a start
+_ANY_BROKER: Final = "bootstrap.servers"  # depends on the brokers known at startup
 _MADE_BY_MIRROR_MAKER: Final = (
     "name",
     "connector.class",
@@ -25,7 +25,7 @@ _MADE_BY_MIRROR_MAKER: Final = (
 
 
 class DifferenceKind(StrEnum):
-    """Action that resolves a difference.
+    """Action that resolves a difference between a mirror and its configuration.
 
     `mirror apply` performs CREATE, ADD_PARTITIONS and SET. It never restarts workers or removes
     partitions.
@@ -74,7 +74,7 @@ class MirrorDifference(NamedTuple):
 
     def __str__(self) -> str:
         if self.kind is DifferenceKind.CREATE:
-            return f"{self.subject}: is to be created, with {self.wanted} partitions"
+            return f"{self.subject}: to be created with {self.wanted} partitions"
         now, wanted = (
             "absent" if v is None else redact_setting(v, self.setting)
             for v in (self.now, self.wanted)
@@ -84,23 +84,23 @@ class MirrorDifference(NamedTuple):
 
 def topic_differences(
     wanted: Sequence[TopicSpec],
-    there: Mapping[str, TopicInfo],
+    existing: Mapping[str, TopicInfo],
     settings: Mapping[str, Mapping[str, str]],
 ) -> Iterator[MirrorDifference]:
     """Yield the differences between expected and existing remote topics.
 
     Args:
         wanted: Expected remote topics.
-        there: Existing remote topics by name.
+        existing: Existing remote topics by name.
         settings: Current settings of the existing topics, by topic name.
     """
     for topic in wanted:
-        if topic.name not in there:
+        if topic.name not in existing:
             yield MirrorDifference(
                 DifferenceKind.CREATE, topic.name, "partitions", None, str(topic.partitions)
             )
             continue
-        count = len(there[topic.name].partitions)
+        count = len(existing[topic.name].partitions)
         if count != topic.partitions:
             kind = (
                 DifferenceKind.ADD_PARTITIONS
@@ -119,7 +119,7 @@ def topic_differences(
 def connector_differences(
     wanted: Mapping[str, str], running: Mapping[str, str]
 ) -> Iterator[MirrorDifference]:
-    """Yield the connector settings that differ between configuration and running workers.
+    """Yield the connector settings that differ between the configuration and running workers.
 
     Ignores bootstrap servers and settings that MirrorMaker 2 adds itself.
 

@@ -120,7 +120,7 @@ def ensure_remote_topics(config: Config, sites: MirrorSites) -> list[str]:
             missing.append(difference.subject)
         else:
             _LOG.warning(
-                "%s; `hourmark mirror apply` makes remote topics as they are at the edge",
+                "%s; `hourmark mirror apply` updates remote topics to match the edge",
                 difference,
             )
     create_topics(sites.central, [t for t in wanted if t.name in missing])

@@ -27,7 +27,7 @@ FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FaultSpan:
-    """Range of adjacent records with the same fault. Offsets are inclusive.
+    """A range of adjacent records with the same fault in one topic-partition; offsets are inclusive.
 
     Attributes:
         kind: `missing`, `doubled`, `foreign` or `altered`.
@@ -59,7 +59,7 @@ class FaultSpan:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class RecordComparison:
-    """Result of comparing one topic-partition.
+    """Result of comparing the records of one topic-partition on both clusters.
 
     Attributes:
         matched: Number of equal records.
@@ -99,11 +99,8 @@ class RecordComparison:
             )
 
 
-class _Side:
-    """Record iterator with a look-ahead window, for one side of a comparison.
-
-    The window holds the next records in offset order, at most as many as the constructor states.
-    """
+class _LookaheadReader:
+    # An iterator over the records of one cluster with a window of the next records.
 
     def __init__(self, records: Iterator[RecordDigest], window: int) -> None:
         self._records = records
@@ -123,25 +120,29 @@ class _Side:
             del self._digests[record.digest]
 
     def contains(self, digest: bytes) -> bool:
-        """Return whether the window contains a record with this digest."""
         self._take(self._window)
         return digest in self._digests
 
-    def first(self, count: int, below: int) -> list[bytes]:
-        """Return the digests of the next `count` records, without those at or after offset `below`."""
+    def next_digests(self, count: int, end: int) -> list[bytes]:
+        """Return the digests of at most `count` next records with offsets below `end`."""
         self._take(count)
         return [
-            record.digest
-            for record in itertools.islice(self._ahead, count)
-            if record.offset < below
+            record.digest for record in itertools.islice(self._ahead, count) if record.offset < end
         ]
 
-    def find(self, run: list[bytes]) -> int | None:
-        """Return how many records precede this run of digests in the window; None if it is absent."""
+    def find_run(self, digests: list[bytes]) -> int | None:
+        """Find consecutive records in the window by their digests.
+
+        Args:
+            digests: Digests of the records, in order; an empty list is never found.
+
+        Returns:
+            Number of records in the window before the first match; None if there is no match.
+        """
         self._take(self._window)
-        digests = [record.digest for record in self._ahead]
-        starts = (at for at, digest in enumerate(digests) if run and digest == run[0])
-        return next((at for at in starts if digests[at : at + len(run)] == run), None)
+        window = [record.digest for record in self._ahead]
+        starts = (at for at, digest in enumerate(window) if digests and digest == digests[0])
+        return next((at for at in starts if window[at : at + len(digests)] == digests), None)
 
     def _take(self, count: int) -> None:
         while len(self._ahead) < count:
@@ -162,7 +163,7 @@ def compare_records(
     expired_before_ms: int = 0,
     window: int = WINDOW,
 ) -> RecordComparison:
-    """Compare the records of an edge topic-partition with its copy on the target.
+    """Compare the records of an edge topic-partition with its copy on the target cluster.
 
     Every edge record below `cut` must be on the target, once and unaltered, and the target must
     hold nothing else. Records at or after `cut` may be on the target but need not be, so `edge`
@@ -184,7 +185,7 @@ def compare_records(
         Counts and fault spans.
     """
     result = RecordComparison()
-    source, target = _Side(edge, window), _Side(central, window)
+    source, target = _LookaheadReader(edge, window), _LookaheadReader(central, window)
     recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
     if edge_was_trimmed:
         result.older = _skip_older(source, target, cut, begins_later=target_was_trimmed)
@@ -224,12 +225,20 @@ def compare_records(
                 result.add("missing", a.offset, None)
 
 
-def _skip_older(source: _Side, target: _Side, cut: int, *, begins_later: bool) -> int:
-    """Skip the target records from before the edge's first record, and return how many they are.
+def _skip_older(
+    source: _LookaheadReader, target: _LookaheadReader, cut: int, *, begins_later: bool
+) -> int:
+    """Skip the target's records that precede the edge's first record, and return their number.
 
     A record may occur twice at the edge and be deleted once, so a single match does not mark the
-    beginning; a run of matching records does. If the target begins later than the edge
-    (`begins_later`), timestamps decide, which are equal on both sides and nearly in order.
+    beginning; several consecutive matches do.
+
+    Args:
+        source: Records of the edge.
+        target: Records of the target; its position is advanced.
+        cut: Edge offset up to which the mirror has copied.
+        begins_later: Whether the target's retention deleted records of its own. Timestamps then
+            limit the skipped records; they are equal on both sides and nearly in order.
     """
     older, begin = 0, source.head()
     while (first := target.head()) is not None and not source.contains(first.digest):
@@ -237,7 +246,7 @@ def _skip_older(source: _Side, target: _Side, cut: int, *, begins_later: bool) -
             break
         older += 1
         target.pop()
-    more = target.find(source.first(RUN, cut)) or 0
+    more = target.find_run(source.next_digests(RUN, cut)) or 0
     for _ in range(more):
         target.pop()
     return older + more

@@ -13,7 +13,7 @@ from hourmark.kafka.clients import Partition
 from hourmark_mirror.record_digests import open_reader, read_digests
 from hourmark_mirror.settings.mirror_sites import MirrorSites
 from hourmark_mirror.verify.comparison import RecordComparison, compare_records
-from hourmark_mirror.watch.observer import CLOCKS_APART_MS
+from hourmark_mirror.watch.observer import CLOCK_SKEW_MAX_MS
 
 _LOG: Final = logging.getLogger(__name__)
 COMMIT_S: Final = 90.0  # time for a transaction to end: brokers abort it after a minute
@@ -22,7 +22,7 @@ ATTEMPTS_MAX: Final = 3  # comparisons of a partition whose log start moves mean
 
 
 class ComparedPartition(NamedTuple):
-    """Comparison of one edge topic-partition with its copy.
+    """Comparison of one edge topic-partition with its copy on the central cluster.
 
     Attributes:
         partition: Topic-partition at the edge.
@@ -98,23 +98,24 @@ class ContentComparer:
         return [compared._replace(settled=p not in left) for p, compared in found.items()]
 
     def _committed_ends(self) -> Mapping[Partition, int]:
-        """Return the target's end offsets once no transaction below them is open.
-
-        A position may become visible before the records of its transaction.
-        """
-        there, central = list(self._remotes.values()), self._sites.central
-        ends, give_up_s = central.ends(there, committed=False), self._clock.monotonic_s() + COMMIT_S
-        while open_ := [p for p, end in central.ends(there).items() if end < ends[p]]:
+        # The mirror's position may become visible before the records of its transaction, so wait
+        # until no transaction below the target's end offsets is open.
+        remotes, central = list(self._remotes.values()), self._sites.central
+        ends, give_up_s = (
+            central.ends(remotes, committed=False),
+            self._clock.monotonic_s() + COMMIT_S,
+        )
+        while open_ := [p for p, end in central.ends(remotes).items() if end < ends[p]]:
             if self._clock.monotonic_s() >= give_up_s:
                 raise Unavailable(
-                    f"a transaction on {open_[0]} of the central cluster does not end; "
-                    "check which other client writes there"
+                    f"a transaction on {open_[0]} of the central cluster did not end within "
+                    f"{COMMIT_S:.0f} s; check which other client writes there"
                 )
             self._clock.sleep(POLL_S)
         return ends
 
     def _starts(self, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
-        """Return the log start offsets of each partition, at the edge and on the target."""
+        """Return the log start offsets at the edge and on the target, by edge topic-partition."""
         edge = self._sites.edge.starts(partitions)
         central = self._sites.central.starts([self._remotes[p] for p in partitions])
         return {p: (edge[p], central[self._remotes[p]]) for p in partitions}
@@ -128,9 +129,8 @@ class ContentComparer:
         cut: Mapping[Partition, int],
         positions: Mapping[Partition, int],
     ) -> list[tuple[Partition, RecordComparison]]:
-        now_ms = (
-            self._clock.now_ms()
-        )  # read after the log starts: what the target lacks had expired by then
+        # Read after the log starts: what the target lacks had expired by then.
+        now_ms = self._clock.now_ms()
         at_edge = self._sites.edge.topic_configs({p.topic for p in partitions})
         on_target = self._sites.central.topic_configs({self._remotes[p].topic for p in partitions})
         compared = []
@@ -170,4 +170,4 @@ def _expired_before_ms(now_ms: int, kept_ms: Sequence[int]) -> int:
     Returns:
         0 if either topic has unlimited retention.
     """
-    return 0 if min(kept_ms) < 0 else now_ms - max(kept_ms) + CLOCKS_APART_MS
+    return 0 if min(kept_ms) < 0 else now_ms - max(kept_ms) + CLOCK_SKEW_MAX_MS

@@ -10,23 +10,23 @@ from hourmark_mirror.verify.content_comparison import ComparedPartition
 from hourmark_mirror.verify.verification import VerificationResult
 
 
-def result_to_json(verdict: VerificationResult) -> dict[str, Any]:
+def result_to_json(result: VerificationResult) -> dict[str, Any]:
     """Return a verification result as a JSON-serializable dict.
 
     Args:
-        verdict: Result to convert.
+        result: Result to convert.
 
     Returns:
         Keys `ok`, `alarms` (texts), `named` (alarms as dicts), `behind` (texts), `left_out` (count)
         and `partitions`, whose items have counts and `faults` (spans).
     """
     return {
-        "ok": verdict.ok,
-        "alarms": [alarm.seen for alarm in verdict.alarms],
-        "named": [alarm.as_object() for alarm in verdict.alarms],
-        "behind": verdict.behind,
-        "left_out": verdict.left_out,
-        "partitions": [_partition(compared) for compared in verdict.compared],
+        "ok": result.ok,
+        "alarms": [alarm.seen for alarm in result.alarms],
+        "named": [alarm.as_object() for alarm in result.alarms],
+        "behind": result.behind,
+        "left_out": result.left_out,
+        "partitions": [_partition(compared) for compared in result.compared],
     }
 
 
@@ -44,46 +44,44 @@ def _partition(compared: ComparedPartition) -> dict[str, Any]:
     }
 
 
-def format_result(verdict: VerificationResult) -> list[str]:
+def format_result(result: VerificationResult) -> list[str]:
     """Return a verification result as lines of text.
 
     Args:
-        verdict: Result to format.
+        result: Result to format.
 
     Returns:
         One line for each finding, then a summary line.
     """
-    lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [
-        f"BEHIND {behind}" for behind in verdict.behind
+    lines = [f"ALARM {alarm}" for alarm in result.alarms] + [
+        f"BEHIND {behind}" for behind in result.behind
     ]
-    for compared in verdict.compared:
+    for compared in result.compared:
         spans = compared.comparison.spans
         lines += [f"{span.kind.upper()} {_span(compared, span)}" for span in spans]
         if unnamed := compared.comparison.faults.total() - sum(span.count for span in spans):
             lines.append(f"MORE {compared.partition}: {unnamed} further faulty records")
     lines += (
         []
-        if verdict.compared
-        else [
-            "ALARM nothing was compared: there is no mirrored topic, or none that both sides have"
-        ]
+        if result.compared
+        else ["ALARM nothing was compared: no mirrored topic exists on both clusters"]
     )
-    return [*lines, _sum(verdict)]
+    return [*lines, _summary(result)]
 
 
-def _sum(verdict: VerificationResult) -> str:
-    count, left_out = len(verdict.compared), verdict.left_out
-    matched = sum(compared.comparison.matched for compared in verdict.compared)
-    expired = sum(compared.comparison.expired for compared in verdict.compared)
+def _summary(result: VerificationResult) -> str:
+    count, left_out = len(result.compared), result.left_out
+    matched = sum(compared.comparison.matched for compared in result.compared)
+    expired = sum(compared.comparison.expired for compared in result.compared)
     partitions = f"{count} of {count + left_out}" if left_out else f"{count}"
     deleted = f", {expired} deleted by the target's retention" if expired else ""
-    well = (
-        f"what was compared is equal on both sides{', but for those' if expired else ''}"
+    equal = (
+        f"the compared records are equal on both sides{', except for those' if expired else ''}"
         if left_out
         else f"the target holds {'the rest of ' if expired else ''}what the source holds"
     )
-    word = well if verdict.ok else "NOT as it must be"
-    return f"{partitions} topic-partitions compared, {matched} records equal{deleted}: {word}"
+    conclusion = equal if result.ok else "FAILED"
+    return f"{partitions} topic-partitions compared, {matched} records equal{deleted}: {conclusion}"
 
 
 def _span(compared: ComparedPartition, span: FaultSpan) -> str:

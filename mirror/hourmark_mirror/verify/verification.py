@@ -38,7 +38,7 @@ _HOLDING = (
 
 
 class VerificationResult(NamedTuple):
-    """Findings of one verification.
+    """Findings of one verification of a mirror.
 
     Attributes:
         alarms: New findings other than contents, and earlier ones that were not accepted.
@@ -54,7 +54,7 @@ class VerificationResult(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Return whether at least one partition was compared and nothing was found."""
+        """Return whether at least one topic-partition was compared and there are no findings."""
         return not (
             self.alarms or self.behind or any(c.comparison.faults for c in self.compared)
         ) and bool(self.compared)
@@ -96,7 +96,7 @@ class Verification:
         ):
             raise UsageError(
                 f"no mirrored topic at the edge is named {', '.join(topics)}; `hourmark "
-                "mirror lag` lists them"
+                "mirror lag` lists the mirrored topics"
             )
 
     def _selected(self, topic: str) -> bool:
@@ -149,15 +149,15 @@ class Verification:
             cut, positions
         )
         found += [alarm for one in compared for alarm in _faults(one)]
-        found += self._changed_meanwhile()
+        found += self._recreated_meanwhile()
         alarms = [
             *self._missing(trusted, remotes),
             *self._update_state(found, {**starts, **positions}),
         ]
-        verdict = VerificationResult(alarms, behind, compared, len(remotes) - len(chosen))
-        report(verdict)
+        result = VerificationResult(alarms, behind, compared, len(remotes) - len(chosen))
+        report(result)
         self._checks.save()
-        return verdict
+        return result
 
     def _known_ids(self) -> dict[str, str]:
         return {
@@ -171,7 +171,7 @@ class Verification:
         known = ", ".join(f"{topic}-{p} up to {offset}" for p, offset in positions) or "nothing"
         return (
             f"topic {topic} {what} at the edge since the last check; the mirror had copied: "
-            f"{known}; what came after may be lost"
+            f"{known}; later records may be lost"
         )
 
     def _wait(
@@ -202,7 +202,10 @@ class Verification:
         self, partitions: Sequence[Partition], positions: Mapping[Partition, int]
     ) -> list[Alarm]:
         ends = self._edge.ends(partitions)
-        text = "{}: the mirror stands at {}, past the edge's end {}: stale, so nothing is copied"
+        text = (
+            "{}: the mirror's position {} is stale: it is past the edge's log end {}, so nothing is "
+            "copied"
+        )
         stale = partitions_ahead(ends, positions)
         return [
             Alarm(AlarmName.STALE_OFFSETS, str(p), text.format(p, positions[p], ends[p]), p.topic)
@@ -226,7 +229,7 @@ class Verification:
 
     def _only_central(self) -> list[Alarm]:
         text = (
-            "{} is on the central cluster and not at the edge: the mirror did not make it, "
+            "{} exists on the central cluster but not at the edge: the mirror did not create it, "
             "or it was deleted at the edge"
         )
         found = [
@@ -241,7 +244,7 @@ class Verification:
     def _without_reported(self, found: Sequence[Alarm]) -> list[Alarm]:
         return [alarm for alarm in found if not (self._accept and alarm in self._checks.alarms)]
 
-    def _changed_meanwhile(self) -> list[Alarm]:
+    def _recreated_meanwhile(self) -> list[Alarm]:
         """Return an alarm for each topic deleted or recreated since this verification began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
         changed = recreated_topics({name: t.topic_id for name, t in self._topics.items()}, ids)
@@ -253,7 +256,9 @@ class Verification:
     def _update_state(
         self, found: Sequence[Alarm], offsets: Mapping[Partition, int]
     ) -> list[Alarm]:
-        """Update the state and return the alarms to report, except faults reported by record.
+        """Update the stored state and return the alarms to report.
+
+        Alarms about contents are not returned, because each faulty record is reported by itself.
 
         Args:
             found: Alarms of this verification.
@@ -270,9 +275,8 @@ class Verification:
             active = [
                 alarm for alarm in self._checks.raise_alarms(found) if self._selected(alarm.topic)
             ]
-        holding = (
-            (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING
-        )  # a gap can be accepted; a stale position remains an error
+        # A gap can be accepted; a stale position remains an error.
+        holding = (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING
         held = {alarm.topic for alarm in active if alarm.name in holding}
         for name in self._topics.keys() - held:
             info = self._topics[name]
@@ -300,7 +304,7 @@ def _faults(compared: ComparedPartition) -> list[Alarm]:
             Alarm(
                 AlarmName.NOT_COMPARED,
                 str(p),
-                f"{p}: a log start moved each time it was compared",
+                f"{p}: not compared, because a log start moved during each attempt",
                 p.topic,
             )
         ]
@@ -309,7 +313,6 @@ def _faults(compared: ComparedPartition) -> list[Alarm]:
     first = next((span.edge_first for span in spans if span.edge_first is not None), None)
     what = ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items()))
     text = (
-        f"{p}: {what}, the first at edge offset {first}; found before, and not accepted "
-        "(--accept) since"
+        f"{p}: {what}, the first at edge offset {first}; found earlier and not accepted (--accept)"
     )
     return [Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)]

@@ -43,7 +43,7 @@ class TopicCheckpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _StoredChecks:
-    """Content of the state file.
+    """Content of the file that stores the state of verifications.
 
     Attributes:
         edge_cluster_id: Kafka cluster id of the edge.
@@ -106,9 +106,9 @@ class VerificationState:
             ) from error
         except ValidationError as error:
             raise UsageError(
-                f"{self._path} is damaged ({error}); what it remembered is lost: remove it, and "
-                "the next check alarms "
-                "for every topic whose beginning was deleted by retention"
+                f"{self._path} is damaged ({error}), and its state is lost: remove it; the next "
+                "check then raises alarms for every topic whose oldest records were deleted by "
+                "retention"
             ) from error
 
     @property
@@ -126,7 +126,7 @@ class VerificationState:
         }
 
     def lower_positions(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
-        """Lower the stored positions of topics that are copied again from an earlier offset.
+        """Lower the stored positions of topics that the mirror copies again from an earlier offset.
 
         Topics whose id differs keep their entry, which records how far the old topic was copied.
 
@@ -169,16 +169,16 @@ class VerificationState:
         """
         mine = _StoredChecks(self._cluster_id, self.topics, self.alarms, [*self.accepted])
         with exclusive_lock(self._path):
-            every = _merged(self._known, mine, self._read())
+            merged = _merged(self._known, mine, self._read())
             try:
-                write_durably(self._path, _CONTENT.dump_json(every, indent=1))
+                write_durably(self._path, _CONTENT.dump_json(merged, indent=1))
             except OSError as error:
                 raise UsageError(
                     f"{self._path} cannot be written: {error.strerror}; the next verification will not "
                     "know these findings: make the file "
                     "writable or free disk space, then verify again"
                 ) from error
-        self._take(every)
+        self._take(merged)
 
 
 def _merged(known: _StoredChecks, mine: _StoredChecks, theirs: _StoredChecks) -> _StoredChecks:

@@ -38,15 +38,14 @@ LOSSES: Final = (
     AlarmName.CONTENTS_DIFFER,
 )
 # time without progress: with an observation every ten seconds, the alarm comes within a minute
-STILL_MS: Final = 40_000
-FEW_MS: Final = 20_000  # longer than the restart of a worker takes
-BLIND_MS: Final = (
-    60_000  # observations further apart do not show whether a position moved in between
-)
+STALL_MS: Final = 40_000
+MISSING_WORKER_MS: Final = 20_000  # longer than the restart of a worker takes
+# Observations further apart do not show whether a position moved in between.
+BLIND_MS: Final = 60_000
 
 
 class AlarmLimits(NamedTuple):
-    """Thresholds of the alarms.
+    """Thresholds of the alarms of a mirror watch.
 
     Attributes:
         retention_hours: Alarm if retention may delete an uncopied record within this time; at most
@@ -61,7 +60,7 @@ class AlarmLimits(NamedTuple):
 
 
 class TopicVerification(NamedTuple):
-    """Extent to which samples have verified one topic.
+    """How much of one topic the samples of a mirror watch have verified.
 
     Attributes:
         through_ms: Unix milliseconds; records written before were copied.
@@ -75,7 +74,7 @@ class TopicVerification(NamedTuple):
 
 
 class UnverifiedReason(StrEnum):
-    """Reason why samples have not verified a topic."""
+    """Reason why the samples of a mirror watch have not verified a topic."""
 
     LOSS = "a loss of it stands"
     NO_REMOTE = "it has no remote topic"
@@ -84,7 +83,9 @@ class UnverifiedReason(StrEnum):
 
 
 class WatchResult(NamedTuple):
-    """Result of evaluating one observation. Each topic is in either `verified` or `unverified`.
+    """Alarms and verified topics after one observation of a mirror.
+
+    Each topic is either in `verified` or in `unverified`.
 
     Attributes:
         alarms: All active alarms, including earlier losses that were not accepted.
@@ -102,7 +103,7 @@ class WatchResult(NamedTuple):
 def evaluate_alarms(
     observation: MirrorObservation, before: WatchState, limits: AlarmLimits, *, accept: bool = False
 ) -> WatchResult:
-    """Return the active alarms after an observation, and the watch state for the next one.
+    """Derive the active alarms from an observation, and the watch state for the next one.
 
     Args:
         observation: Current observation.
@@ -113,7 +114,7 @@ def evaluate_alarms(
     """
     still, few_since_ms = (
         stalled_partitions(observation, before),
-        _few_since_ms(observation, before, limits),
+        _workers_missing_since_ms(observation, before, limits),
     )
     checks: tuple[Callable[[], Iterator[Alarm]], ...] = (
         lambda: _recreated(observation, before),
@@ -130,7 +131,7 @@ def evaluate_alarms(
     )
     found = {(a.name, a.subject): a for check in checks for a in check()}
     if accept:
-        known = _known_gaps(observation, before)
+        known = _passed_gap_alarms(observation, before)
         found, before = (
             {key: a for key, a in found.items() if a not in known},
             dataclasses.replace(before, standing=()),
@@ -145,7 +146,7 @@ def evaluate_alarms(
     every = {**found, **kept}
     standing = tuple(alarm for alarm in every.values() if alarm.name in LOSSES)
     state = dataclasses.replace(
-        _remembered(observation, before, standing), few_since_ms=few_since_ms
+        _next_state(observation, before, standing), few_since_ms=few_since_ms
     )
     alarms = sorted(every.values(), key=lambda a: (a.name, a.subject))
     return WatchResult(
@@ -222,11 +223,11 @@ def _sampling_results(
                 for p in observation.ends
                 if p.topic == name and (known := state.partition_state(p)) is not None
             ]
-            found[name] = _of_parts(observation, parts)
+            found[name] = _topic_result(observation, parts)
     return found
 
 
-def _of_parts(
+def _topic_result(
     observation: MirrorObservation, parts: list[tuple[Partition, PartitionState]]
 ) -> TopicVerification | UnverifiedReason:
     left = [known for p, known in parts if known.sampled < observation.ends[p]]
@@ -259,11 +260,11 @@ def unsampled_ranges(
     found = {}
     for p, end in observation.ends.items():
         if (known := before.partition_state(p)) is not None and _same_topic(observation, before, p):
-            stretch = UnsampledRange(
+            copied = UnsampledRange(
                 max(known.sampled, observation.starts[p]), min(observation.positions.get(p, 0), end)
             )
-            if stretch.first < stretch.end:
-                found[p] = stretch
+            if copied.first < copied.end:
+                found[p] = copied
     return found
 
 
@@ -305,7 +306,8 @@ def stalled_partitions(observation: MirrorObservation, before: WatchState) -> li
         )
         if (known := before.partition_state(p)) is not None
         and known.position == observation.positions.get(p)
-        and observation.now_ms - _shifted_ms(observation, before, known.since_ms) >= STILL_MS
+        and observation.now_ms - _correct_for_clock_change(observation, before, known.since_ms)
+        >= STALL_MS
     ]
 
 
@@ -313,7 +315,7 @@ def _recreated(observation: MirrorObservation, before: WatchState) -> Iterator[A
     for topic in recreated_topics(
         {name: known.topic_id for name, known in before.topics.items()}, observation.ids
     ):
-        what = "deleted and made again" if topic in observation.ids else "deleted"
+        what = "deleted and recreated" if topic in observation.ids else "deleted"
         stood = {
             n: p.position
             for n, p in sorted(before.topics[topic].partitions.items())
@@ -323,14 +325,14 @@ def _recreated(observation: MirrorObservation, before: WatchState) -> Iterator[A
             ", ".join(f"{topic}-{n} up to {position}" for n, position in stood.items()) or "nothing"
         )
         seen_text = (
-            f"topic {topic} was {what} at the edge; the mirror had copied: {known}; what came "
-            "after may be lost"
+            f"topic {topic} was {what} at the edge; the mirror had copied: {known}; later records "
+            "may be lost"
         )
         yield Alarm(AlarmName.TOPIC_RECREATED, topic, seen_text, topic)
 
 
-def _known_gaps(observation: MirrorObservation, before: WatchState) -> list[Alarm]:
-    """Return the stored gap alarms whose gap the mirror has already passed.
+def _passed_gap_alarms(observation: MirrorObservation, before: WatchState) -> list[Alarm]:
+    """Return the unaccepted alarms about gaps that the mirror has already passed.
 
     Such a gap is found again on each observation until it is accepted, because the state keeps the
     offset before it.
@@ -363,8 +365,8 @@ def _overtaken(observation: MirrorObservation, before: WatchState) -> Iterator[A
 def _stale(observation: MirrorObservation) -> Iterator[Alarm]:
     for p in partitions_ahead(observation.ends, observation.positions):
         text = (
-            f"{p}: the mirror stands at {observation.positions[p]}, past the edge's end "
-            f"{observation.ends[p]}: stale, so nothing is copied"
+            f"{p}: the mirror's position {observation.positions[p]} is stale: it is past the edge's "
+            f"log end {observation.ends[p]}, so nothing is copied"
         )
         yield Alarm(AlarmName.STALE_OFFSETS, str(p), text, p.topic)
 
@@ -376,8 +378,8 @@ def _truncated(observation: MirrorObservation, before: WatchState) -> Iterator[A
             and observation.remote_ids.get(topic, known.remote_id) != known.remote_id
         ):
             text = (
-                f"the target's topic of {topic} was deleted and made again; the mirror does "
-                "not copy again what it held"
+                f"the remote topic of {topic} was deleted and recreated; the mirror does not copy its "
+                "records again"
             )
             yield Alarm(AlarmName.TARGET_TRUNCATED, topic, text, topic)
     for p, end in observation.remote_ends.items():
@@ -413,8 +415,8 @@ def _different(observation: MirrorObservation) -> Iterator[Alarm]:
 def _missing(observation: MirrorObservation) -> Iterator[Alarm]:
     for topic in sorted(observation.ids.keys() - observation.remote_ids.keys()):
         text = (
-            f"topic {topic} has no remote topic on the central cluster: nothing of it is "
-            "copied as it must be"
+            f"topic {topic} has no remote topic on the central cluster: its records are not copied "
+            "correctly"
         )
         yield Alarm(AlarmName.REMOTE_MISSING, topic, text, topic)
 
@@ -423,9 +425,9 @@ def _near(observation: MirrorObservation, limits: AlarmLimits) -> Iterator[Alarm
     for p, left_s in retention_left_s(observation).items():
         if left_s < min(limits.retention_hours * 3600, observation.retention_ms[p.topic] / 2000):
             text = (
-                f"{p}: retention may delete the first record that is not copied, offset "
-                f"{_uncopied(observation, p)} of "
-                f"{_at(observation.uncopied_ms[p])}, in {max(left_s, 0) / 3600:.1f} hours"
+                f"{p}: retention may delete the first uncopied record, offset "
+                f"{_uncopied(observation, p)} of {_at(observation.uncopied_ms[p])}, in "
+                f"{max(left_s, 0) / 3600:.1f} hours"
             )
             yield Alarm(AlarmName.RETENTION_NEAR, str(p), text, p.topic)
 
@@ -434,9 +436,9 @@ def _blocked(observation: MirrorObservation, still: list[Partition]) -> Iterator
     for p, record in observation.blocking.items():
         if p in still:
             text = (
-                f"{p}: stands still at {_uncopied(observation, p)}; the record at offset "
-                f"{record.offset} has {record.bytes} bytes, and "
-                f"the target takes {record.limit}"
+                f"{p}: copying has stopped at offset {_uncopied(observation, p)}; the record at "
+                f"offset {record.offset} has {record.bytes} bytes, and the target accepts at most "
+                f"{record.limit}"
             )
             yield Alarm(AlarmName.RECORD_BLOCKS, str(p), text, p.topic)
 
@@ -451,13 +453,13 @@ def _stopped(observation: MirrorObservation, still: list[Partition]) -> Iterator
         first = unexplained[0]
         text = (
             f"{len(unexplained)} topic-partitions that are behind have not moved for "
-            f"{STILL_MS // 1000} s, such as {first} at "
+            f"{STALL_MS // 1000} s, such as {first} at "
             f"{observation.positions.get(first, 'its beginning')} of {observation.ends[first]}"
         )
         yield Alarm(AlarmName.TASK_STOPPED, CONNECTOR, text)
 
 
-def _few_since_ms(
+def _workers_missing_since_ms(
     observation: MirrorObservation, before: WatchState, limits: AlarmLimits
 ) -> int | None:
     if observation.workers is None or observation.workers >= limits.workers:
@@ -465,15 +467,18 @@ def _few_since_ms(
     return (
         observation.now_ms
         if before.few_since_ms is None
-        else _shifted_ms(observation, before, before.few_since_ms)
+        else _correct_for_clock_change(observation, before, before.few_since_ms)
     )
 
 
 def _few(
     observation: MirrorObservation, since_ms: int | None, limits: AlarmLimits
 ) -> Iterator[Alarm]:
-    if since_ms is not None and observation.now_ms - since_ms >= FEW_MS:
-        text = f"{observation.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
+    if since_ms is not None and observation.now_ms - since_ms >= MISSING_WORKER_MS:
+        text = (
+            f"only {observation.workers} of {limits.workers} workers of this mirror have run since "
+            f"{_at(since_ms)}"
+        )
         yield Alarm(AlarmName.WORKER_MISSING, "mirror", text)
 
 
@@ -482,22 +487,22 @@ def _quiet(observation: MirrorObservation, limits: AlarmLimits) -> Iterator[Alar
         newest_ms = observation.newest_ms.get(topic)
         age_s = None if newest_ms is None else (observation.now_ms - newest_ms) / 1000
         if age_s is None or age_s > expected_s:
-            came = (
-                "no record is there"
+            newest = (
+                "the topic has no records"
                 if newest_ms is None
-                else f"the newest record came {_at(newest_ms)}, {age_s:.0f} s ago"
+                else f"the newest record is of {_at(newest_ms)}, {age_s:.0f} s ago"
             )
-            text = f"{topic}: {came}; one each {expected_s:g} s is expected"
+            text = f"{topic}: {newest}; one record every {expected_s:g} s is expected"
             yield Alarm(AlarmName.NO_TRAFFIC, topic, text, topic)
 
 
-def _remembered(
+def _next_state(
     observation: MirrorObservation, before: WatchState, standing: tuple[Alarm, ...]
 ) -> WatchState:
     overtaken = {a.subject for a in standing if a.name == AlarmName.OVERTAKEN}
     parts: dict[str, dict[int, PartitionState]] = {name: {} for name in observation.ids}
     for p in observation.ends:
-        parts[p.topic][p.partition] = _known(
+        parts[p.topic][p.partition] = _next_partition_state(
             observation, before, p, keep_covered=str(p) in overtaken
         )
     remote_ids = {name: known.remote_id for name, known in before.topics.items()} | dict(
@@ -510,7 +515,7 @@ def _remembered(
     return WatchState(looked_ms=observation.now_ms, topics=topics, standing=standing)
 
 
-def _known(
+def _next_partition_state(
     observation: MirrorObservation, before: WatchState, p: Partition, *, keep_covered: bool
 ) -> PartitionState:
     known, position = (
@@ -558,7 +563,7 @@ def _known(
         end=observation.ends[p],
         since_ms=observation.now_ms
         if known is None or moved or caught_up
-        else _shifted_ms(observation, before, known.since_ms),
+        else _correct_for_clock_change(observation, before, known.since_ms),
         remote_start=observation.remote_starts.get(p)
         if p not in observation.unread
         else None
@@ -568,10 +573,17 @@ def _known(
     )
 
 
-def _shifted_ms(observation: MirrorObservation, before: WatchState, since_ms: int) -> int:
-    """Return an earlier time, shifted back by as much as the clock was set back since then.
+def _correct_for_clock_change(
+    observation: MirrorObservation, before: WatchState, since_ms: int
+) -> int:
+    """Return an earlier time, shifted back if the clock was set back since the last observation.
 
-    Durations measured from it therefore do not shrink.
+    Durations measured from the result therefore do not shrink.
+
+    Args:
+        observation: Current observation.
+        before: Watch state after the previous observation.
+        since_ms: The earlier time in Unix milliseconds.
     """
     return since_ms - max(0, before.looked_ms - observation.now_ms)
 

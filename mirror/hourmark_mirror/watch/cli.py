@@ -72,7 +72,7 @@ def watch(
         events_topic(name): seconds for name, seconds in config.mirror.traffic_seconds.items()
     }
     workers, max_bytes = config.mirror.workers, config.kafka.max_message_bytes
-    looker = MirrorObserver(
+    observer = MirrorObserver(
         MirrorSites(config),
         clock,
         max_message_bytes=max_bytes,
@@ -81,9 +81,9 @@ def watch(
     )
     limits = AlarmLimits(config.mirror.retention_alarm_hours, expected, workers)
     watching = MirrorWatcher(
-        looker, WatchStateStore(config.mirror.work_dir), limits, metrics, clock
+        observer, WatchStateStore(config.mirror.work_dir), limits, metrics, clock
     )
-    with contextlib.closing(looker):
+    with contextlib.closing(observer):
         if once:
             sys.exit(_once(watching, config.kafka.edge_alias, accept=accept, as_json=as_json))
         stopping = threading.Event()
@@ -98,52 +98,52 @@ def watch(
 
 
 def _once(watching: MirrorWatcher, site: str, *, accept: bool, as_json: bool) -> int:
-    found = watching.observe(accept=accept)
+    result = watching.observe(accept=accept)
     if as_json:
-        print_json(watch_result_to_json(site, found))
+        print_json(watch_result_to_json(site, result))
     else:
-        click.echo("\n".join(format_watch_result(site, found)))
-    return 1 if found.alarms else 0
+        click.echo("\n".join(format_watch_result(site, result)))
+    return 1 if result.alarms else 0
 
 
-def watch_result_to_json(site: str, found: WatchResult) -> dict[str, object]:
+def watch_result_to_json(site: str, result: WatchResult) -> dict[str, object]:
     """Return the result of one observation as a JSON-serializable dict.
 
     Args:
         site: Alias of the edge cluster.
-        found: Alarms and verification by topic.
+        result: Alarms and verification by topic.
     """
     return {
-        "ok": not found.alarms,
-        "alarms": [alarm.as_object() for alarm in found.alarms],
+        "ok": not result.alarms,
+        "alarms": [alarm.as_object() for alarm in result.alarms],
         "site": site,
-        "verified": {topic: v._asdict() for topic, v in found.verified.items()},
-        "unverified": dict(found.unverified),
+        "verified": {topic: v._asdict() for topic, v in result.verified.items()},
+        "unverified": dict(result.unverified),
     }
 
 
-def format_watch_result(site: str, found: WatchResult) -> Iterator[str]:
+def format_watch_result(site: str, result: WatchResult) -> Iterator[str]:
     """Yield the result of one observation as lines of text, ending with a summary.
 
     Args:
         site: Alias of the edge cluster.
-        found: Alarms and verification by topic.
+        result: Alarms and verification by topic.
     """
-    for topic, v in found.verified.items():
+    for topic, v in result.verified.items():
         at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)
         yield (
             f"{site} {topic:<40} verified through {at:%Y-%m-%dT%H:%M:%SZ}, by {v.compared} of "
             f"{v.passed} records"
         )
-    for topic, why in found.unverified.items():
+    for topic, why in result.unverified.items():
         yield f"{site} {topic:<40} not verified: {why}"
-    yield from (f"ALARM {alarm}" for alarm in found.alarms)
+    yield from (f"ALARM {alarm}" for alarm in result.alarms)
     verified = (
-        f"{len(found.verified)} topics of site {site}"
-        if found.verified
-        else f"nothing of site {site} is"
+        f"{len(result.verified)} topics of site {site}"
+        if result.verified
+        else f"no topic of site {site}"
     )
     yield (
-        f"{verified} verified by samples{'' if found.verified else ' yet'}, "
-        f"{len(found.alarms)} alarms"
+        f"{verified} verified by samples{'' if result.verified else ' yet'}, "
+        f"{len(result.alarms)} alarms"
     )

@@ -17,7 +17,7 @@ WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LA
 
 
 class MirrorMetrics:
-    """Prometheus metrics of a watch, in a registry of their own.
+    """Prometheus metrics of a mirror watch, in a separate registry.
 
     Metrics have no topic label, because a thousand topics would create a thousand series.
 
@@ -35,54 +35,55 @@ class MirrorMetrics:
         )
         self._observed = Gauge(
             "hourmark_mirror_last_look_timestamp_seconds",
-            "Unix time of the last look that succeeded.",
+            "Unix time of the last successful observation of the mirror.",
             registry=self.registry,
         )
         self._lag = Gauge(
             "hourmark_mirror_lag_records",
-            "Records of the edge that are not copied yet.",
+            "Number of edge records that are not copied yet.",
             registry=self.registry,
         )
         self._left = Gauge(
             "hourmark_mirror_retention_left_seconds",
-            "Until the edge's retention may delete the first record that is not copied, "
-            "of all topic-partitions the least.",
+            "Seconds until the edge's retention may delete the first uncopied record, "
+            "minimum over all topic-partitions.",
             registry=self.registry,
         )
         self._verified = Gauge(
             "hourmark_mirror_verified_lag_seconds",
-            "How far behind now samples have verified the target, of all topics the most.",
+            "Seconds by which verification by samples is behind, maximum over all topics.",
             registry=self.registry,
         )
         self._compared = Gauge(
             "hourmark_mirror_sampled_records",
-            "Records compared by samples since the watch's first look.",
+            "Records compared by samples since the first observation.",
             registry=self.registry,
         )
         self._verified.set(math.nan)  # also before the first observation
         self.record_alarms([])
 
-    def record_observation(self, observation: MirrorObservation, found: WatchResult) -> None:
+    def record_observation(self, observation: MirrorObservation, result: WatchResult) -> None:
         """Set the lag, retention and sampling metrics after an observation.
 
         Args:
             observation: Current observation.
-            found: Result of evaluating it.
+            result: Result of evaluating it.
         """
-        behind_s = [(observation.now_ms - v.through_ms) / 1000 for v in found.verified.values()]
-        endless = [math.inf] if UnverifiedReason.NOT_COMPARED in found.unverified.values() else []
+        behind_s = [(observation.now_ms - v.through_ms) / 1000 for v in result.verified.values()]
+        endless = [math.inf] if UnverifiedReason.NOT_COMPARED in result.unverified.values() else []
         self._verified.set(max([*behind_s, *endless], default=math.nan))
-        self._compared.set(sum(v.compared for v in found.verified.values()))
+        self._compared.set(sum(v.compared for v in result.verified.values()))
         self._observed.set(observation.now_ms / 1000)
         offsets = (
             (end, max(observation.positions.get(p, 0), observation.starts[p]))
             for p, end in observation.ends.items()
         )
         self._lag.set(sum(max(0, end - at) for end, at in offsets))
-        whole = (
-            ms / 1000 for ms in observation.retention_ms.values() if ms >= 0
-        )  # nothing waits: the whole retention is left
-        self._left.set(min([*retention_left_s(observation).values(), *whole], default=math.inf))
+        # Where nothing waits to be copied, the whole retention is left.
+        retentions = (ms / 1000 for ms in observation.retention_ms.values() if ms >= 0)
+        self._left.set(
+            min([*retention_left_s(observation).values(), *retentions], default=math.inf)
+        )
 
     def record_alarms(self, alarms: Sequence[Alarm]) -> None:
         """Set the number of active alarms for each alarm name, 0 if there are none."""

@@ -12,7 +12,7 @@ from hourmark_mirror.run.task_status import TaskFailure
 
 
 class OversizedRecord(NamedTuple):
-    """Edge record that is too large for the target.
+    """An edge record that is too large for the target cluster.
 
     Attributes:
         offset: Offset at the edge.
@@ -26,7 +26,7 @@ class OversizedRecord(NamedTuple):
 
 
 class UnsampledRange(NamedTuple):
-    """Range of edge offsets that were copied but not sampled yet.
+    """A range of edge offsets that were copied but not sampled yet.
 
     Attributes:
         first: First offset.
@@ -38,7 +38,7 @@ class UnsampledRange(NamedTuple):
 
 
 class SampleResult(NamedTuple):
-    """Comparison of sampled records in one range of a partition.
+    """Result of comparing sampled records in one range of a partition on both clusters.
 
     Attributes:
         covered: Range that the sample covers.
@@ -55,7 +55,7 @@ class SampleResult(NamedTuple):
 
 
 class TruncatedRecord(NamedTuple):
-    """Edge record that is missing on the target although its retention cannot have deleted it yet.
+    """An edge record that is missing on the target although its retention cannot have deleted it yet.
 
     Attributes:
         offset: Offset at the edge.
@@ -117,7 +117,7 @@ class MirrorObservation:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """State of one edge topic-partition after an observation.
+    """What a mirror watch knows about one edge topic-partition after an observation.
 
     Attributes:
         covered: Offset below which everything was copied, or deleted before the first observation.
@@ -146,7 +146,7 @@ class PartitionState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicState:
-    """State of one edge topic after an observation.
+    """What a mirror watch knows about one edge topic after an observation.
 
     Attributes:
         topic_id: Topic id at the edge.
@@ -161,7 +161,7 @@ class TopicState:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WatchState:
-    """State of a watch that is kept from one observation to the next.
+    """State that a mirror watch keeps from one observation to the next.
 
     Attributes:
         looked_ms: Unix milliseconds of the last observation; 0 before the first.

@@ -42,7 +42,7 @@ PARTITIONS_READ_MAX: Final = 100  # partitions read per observation
 
 
 class UncopiedTimestamps:
-    """Cache of the timestamps of first uncopied records, by partition.
+    """Cache of the timestamp of the first uncopied record of each partition.
 
     Limits the number of reads per observation and prefers partitions that were read longest ago.
     """
@@ -51,7 +51,7 @@ class UncopiedTimestamps:
         self._read: dict[Partition, tuple[int, int | None]] = {}
 
     def select_reads(self, behind: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return the partitions whose first uncopied record must be read now, at most 100.
+        """Select at most 100 partitions whose first uncopied record must be read now.
 
         Partitions that were never read come first, then those whose offset changed, least recently
         read first. Forgets partitions that are no longer behind.
@@ -70,7 +70,7 @@ class UncopiedTimestamps:
     def record_reads(
         self, offsets: Mapping[Partition, int], times_ms: Mapping[Partition, int]
     ) -> dict[Partition, int]:
-        """Store what was read and return all known timestamps of partitions that are behind.
+        """Store the timestamps that were read, and return all known ones of partitions that are behind.
 
         Args:
             offsets: Partitions and offsets from `select_reads`.
@@ -85,16 +85,15 @@ class UncopiedTimestamps:
         return {p: time_ms for p, (_, time_ms) in self._read.items() if time_ms is not None}
 
 
-BLOCKING_MAX: Final = (
-    5000  # records searched for an oversized one: as many as a transaction of the mirror holds
-)
+# Records searched for an oversized one: as many as a transaction of the mirror holds.
+BLOCKING_MAX: Final = 5000
 # target records searched for one of the edge, because timestamps are not strictly in order
 NEIGHBOURS: Final = 200
-CLOCKS_APART_MS: Final = 300_000  # maximum difference between this clock and that of a broker
+CLOCK_SKEW_MAX_MS: Final = 300_000  # maximum difference between this clock and that of a broker
 
 
 class MirrorObserver:
-    """Observer that reads the current state of both clusters of a mirror. Not thread-safe.
+    """Reader of the current state of both clusters of a mirror. Not thread-safe.
 
     Keeps clients and readers open; the caller must close it.
     """
@@ -151,12 +150,12 @@ class MirrorObserver:
         positions = self._positions.refresh()
         starts, ends = sites.edge.starts(partitions), sites.edge.ends(partitions)
         remotes = sites.existing_remotes(partitions)
-        there = list(remotes.values())
+        remote_partitions = list(remotes.values())
         remote_starts, remote_ends = (
-            sites.central.starts(there),
-            sites.central.ends(there, committed=False),
+            sites.central.starts(remote_partitions),
+            sites.central.ends(remote_partitions, committed=False),
         )
-        ids = sites.central.topics({r.topic for r in there})
+        ids = sites.central.topics({r.topic for r in remote_partitions})
         configs = sites.edge.topic_configs(t.name for t in topics)
         observation = MirrorObservation(
             now_ms=self._clock.now_ms(),
@@ -206,9 +205,9 @@ class MirrorObserver:
         ):
             self._uncopied = UncopiedTimestamps()  # an offset may hold another record now
         behind = {
-            p: _next(observation, p)
+            p: _next_uncopied(observation, p)
             for p, end in observation.ends.items()
-            if end > _next(observation, p) and _was_behind(observation, before, p)
+            if end > _next_uncopied(observation, p) and _was_behind(observation, before, p)
         }
         first = self._uncopied.select_reads(
             dict(sorted(behind.items(), key=lambda entry: entry[1] - observation.ends[entry[0]]))
@@ -224,14 +223,14 @@ class MirrorObserver:
             return dataclasses.replace(
                 observation,
                 uncopied_ms=self._uncopied.record_reads(first, _first_times(edge, first)),
-                blocking=self._blocking(edge, observation, remotes, still),
-                cut_off=self._cut_off(
+                blocking=self._find_oversized(edge, observation, remotes, still),
+                cut_off=self._find_truncated(
                     edge, central, observation, {p: remotes[p] for p in moved[:PARTITIONS_READ_MAX]}
                 ),
                 unread=frozenset(moved[PARTITIONS_READ_MAX:]),
             )
 
-    def _blocking(
+    def _find_oversized(
         self,
         edge: CommittedReader,
         observation: MirrorObservation,
@@ -244,7 +243,8 @@ class MirrorObserver:
         for p in there:
             limit = min(int(configs[remotes[p].topic]["max.message.bytes"]), 2 * self._max_bytes)
             for message in itertools.islice(
-                _messages(edge, p, _next(observation, p), observation.ends[p]), BLOCKING_MAX
+                _messages(edge, p, _next_uncopied(observation, p), observation.ends[p]),
+                BLOCKING_MAX,
             ):
                 size, offset = (
                     len(message.key() or b"") + len(message.value() or b""),
@@ -255,7 +255,7 @@ class MirrorObserver:
                     break
         return found
 
-    def _cut_off(
+    def _find_truncated(
         self,
         edge: CommittedReader,
         central: CommittedReader,
@@ -268,7 +268,7 @@ class MirrorObserver:
             kept_ms = int(configs[remote.topic]["retention.ms"])
             if int(configs[remote.topic].get("retention.bytes", "-1")) >= 0:
                 continue  # deletion by size may affect records of any age
-            young_ms = observation.now_ms - kept_ms + CLOCKS_APART_MS if kept_ms >= 0 else 0
+            young_ms = observation.now_ms - kept_ms + CLOCK_SKEW_MAX_MS if kept_ms >= 0 else 0
             at_edge = self._sites.edge.at_time([p], young_ms)[p]
             copied = min(observation.positions.get(p, 0), observation.ends[p])
             first = _first_since(edge, p, at_edge, copied, young_ms)
@@ -286,13 +286,13 @@ class MirrorObserver:
         return found
 
 
-def _next(observation: MirrorObservation, p: Partition) -> int:
+def _next_uncopied(observation: MirrorObservation, p: Partition) -> int:
     return max(observation.positions.get(p, 0), observation.starts[p])
 
 
 def _was_behind(observation: MirrorObservation, before: WatchState, p: Partition) -> bool:
     known = before.partition_state(p)
-    return known is None or _next(observation, p) < known.end
+    return known is None or _next_uncopied(observation, p) < known.end
 
 
 def _first_times(reader: CommittedReader, begins: Mapping[Partition, int]) -> dict[Partition, int]:

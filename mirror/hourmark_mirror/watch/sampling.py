@@ -32,12 +32,12 @@ from hourmark_mirror.watch.observation import SampleResult, UnsampledRange
 WINDOW: Final = 20  # records in each of the two windows
 # partitions sampled per observation: with one every ten seconds, about sixteen records a second
 # are read on each side
-AT_ONCE: Final = 4
+PARTITIONS_SAMPLED_MAX: Final = 4
 BEFORE_MAX: Final = 5000  # target records read to find the first one of the window
 
 
 def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> int | None:
-    """Return the first edge offset of a window whose record is not in its place on the target.
+    """Compare adjacent edge records with the target, and return the first edge offset that differs.
 
     If the first record occurs several times on the target, the best match counts.
 
@@ -46,7 +46,8 @@ def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest
         target: Records of the target, beginning at or before the first record of the window.
 
     Returns:
-        None if the target has all records of the window, in order.
+        The first offset whose record is missing or out of order on the target; None if the target
+        has all records of `edge` in order, with no others in between.
     """
     best = 0
     for at, record in enumerate(target):
@@ -65,7 +66,7 @@ def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest
 
 
 class _Window(NamedTuple):
-    """Window of adjacent edge records.
+    """Adjacent edge records that are compared with the target.
 
     Attributes:
         records: Records in offset order.
@@ -77,7 +78,7 @@ class _Window(NamedTuple):
 
 
 class RecordSampler:
-    """Sampler that compares randomly chosen records on both clusters.
+    """Sampler that compares randomly chosen records on both clusters of a mirror.
 
     Keeps its two consumers open, because creating them for each sample would cost more than the
     reads.
@@ -109,7 +110,7 @@ class RecordSampler:
             Unavailable: A cluster does not answer.
         """
         there = sorted(p for p in ranges if p in remotes)
-        chosen = self._rng.sample(there, min(AT_ONCE, len(there)))
+        chosen = self._rng.sample(there, min(PARTITIONS_SAMPLED_MAX, len(there)))
         if not chosen:
             return {}
         ends = self._sites.central.ends([remotes[p] for p in chosen], committed=False)
@@ -120,7 +121,9 @@ class RecordSampler:
         begins = self._sites.edge.starts(chosen)
         try:
             found = {
-                p: self._of(edge, central, p, remotes[p], ranges[p], begins[p], ends[remotes[p]])
+                p: self._sample_partition(
+                    edge, central, p, remotes[p], ranges[p], begins[p], ends[remotes[p]]
+                )
                 for p in chosen
             }
         except Unavailable:
@@ -128,7 +131,7 @@ class RecordSampler:
             raise
         return {p: sample for p, sample in found.items() if sample is not None}
 
-    def _of(
+    def _sample_partition(
         self,
         edge: CommittedReader,
         central: CommittedReader,

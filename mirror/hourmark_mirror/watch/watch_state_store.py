@@ -20,11 +20,11 @@ from hourmark_mirror.state_lock import LOCK_TIMEOUT_S, exclusive_lock
 from hourmark_mirror.watch.observation import WatchState
 
 WATCH_STATE_FILE: Final = "state/watch.json"  # below the work folder
-_MEMORY: Final = TypeAdapter(WatchState)
+_CONTENT: Final = TypeAdapter(WatchState)
 
 
 class WatchStateStore:
-    """Durable watch state of one mirror, shared by several processes under a lock.
+    """Storage of the watch state of one mirror, shared by several processes under a lock.
 
     Attributes:
         path: State file, `state/watch.json` below the work folder.
@@ -37,10 +37,11 @@ class WatchStateStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[WatchState]:
-        """Lock the state file for the duration of the `with` block and return the state.
+        """Lock the state file for the duration of the `with` block, and yield the state.
 
-        Returns an empty state if the file does not exist. If the last write failed, returns the
-        newer unwritten state.
+        Yields:
+            The stored state; an empty one if the file does not exist. If the last write failed, the
+            newer state that is kept in memory.
 
         Raises:
             Unavailable: Another process holds the lock longer than the timeout, or reading fails.
@@ -57,17 +58,17 @@ class WatchStateStore:
         """
         self._unwritten = state
         try:
-            write_durably(self.path, _MEMORY.dump_json(state, indent=1))
+            write_durably(self.path, _CONTENT.dump_json(state, indent=1))
         except OSError as error:
             raise Unavailable(
-                f"{self.path} cannot be written: {error.strerror}; see to its disk: a "
-                "restart of the watch would forget"
+                f"{self.path} cannot be written: {error.strerror}; check its disk: the state is "
+                "lost if the watch restarts now"
             ) from error
         self._unwritten = WatchState()
 
     def _read(self) -> WatchState:
         try:
-            return _MEMORY.validate_json(self.path.read_bytes())
+            return _CONTENT.validate_json(self.path.read_bytes())
         except FileNotFoundError:
             return WatchState()
         except OSError as error:
@@ -76,6 +77,6 @@ class WatchStateStore:
             ) from error
         except ValidationError as error:
             raise UsageError(
-                f"{self.path} is damaged ({error}); what it remembered is lost: remove "
-                "it, and ask `hourmark mirror verify`"
+                f"{self.path} is damaged ({error}), and its state is lost: remove the file, and run "
+                "`hourmark mirror verify`"
             ) from error

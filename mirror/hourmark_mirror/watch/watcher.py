@@ -27,19 +27,18 @@ from hourmark_mirror.watch.watch_state_store import WatchStateStore
 _LOG = logging.getLogger(__name__)
 
 OBSERVE_INTERVAL_S: Final = 10.0
-UNWATCHED_S: Final = (
-    45.0  # time without an observation until its alarm, which comes within a minute
-)
+# Time without an observation until the alarm, which is raised within a minute.
+UNWATCHED_S: Final = 45.0
 
 
-class Observer(Protocol):
+class ObservationSource(Protocol):
     """Source of observations, such as `MirrorObserver`."""
 
     def observe(self, before: WatchState) -> MirrorObservation: ...
 
 
 class MirrorWatcher:
-    """Watch that repeatedly observes a mirror, stores the state and reports alarms.
+    """Watch that repeatedly observes a mirror, stores the watch state and reports alarms.
 
     Alarms go to the log and to metrics. `report_unwatched` and `observing_s` may be called from
     other threads.
@@ -47,7 +46,7 @@ class MirrorWatcher:
 
     def __init__(
         self,
-        observer: Observer,
+        observer: ObservationSource,
         store: WatchStateStore,
         limits: AlarmLimits,
         metrics: MirrorMetrics,
@@ -112,26 +111,26 @@ class MirrorWatcher:
 
     @property
     def observing_s(self) -> float:
-        """Return the seconds since the current or, if none is running, the last observation began."""
+        """Return the seconds since the last observation began, whether or not it has ended."""
         return self._clock.monotonic_s() - self._began_s
 
-    def report_unwatched(self, why: str) -> None:
-        """Raise the alarm `mirror-unwatched` if no observation succeeded for 45 seconds.
+    def report_unwatched(self, reason: str) -> None:
+        """Report the alarm `mirror-unwatched` if no observation succeeded for 45 seconds.
 
         May be called from any thread.
 
         Args:
-            why: Reason to state in the alarm.
+            reason: Reason to state in the alarm.
         """
         blind_s = self._clock.monotonic_s() - self._observed_s
         if blind_s >= UNWATCHED_S:
-            text = f"nobody could look at the mirror for {blind_s:.0f} s: {why}"
+            text = f"the mirror could not be observed for {blind_s:.0f} s: {reason}"
             others = [alarm for alarm in self._log.alarms if alarm.name != AlarmName.UNWATCHED]
             self._unwatched = [Alarm(AlarmName.UNWATCHED, "mirror", text)]
             self._report([*others, *self._unwatched])
 
     def _report_error(self, error: Unavailable) -> None:
-        _LOG.info("no look at the mirror: %s", error)
+        _LOG.info("the mirror could not be observed: %s", error)
         self.report_unwatched(str(error))
 
     def _report(self, alarms: Sequence[Alarm]) -> None:
@@ -159,20 +158,22 @@ class StuckWatchMonitor:
 
     def start(self, stopping: threading.Event) -> None:
         """Start the daemon thread, which runs until `stopping` is set."""
-        threading.Thread(target=self._run, args=(stopping,), name="overseer", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(stopping,), name="stuck-watch-monitor", daemon=True
+        ).start()
 
     def check(self) -> None:
-        """Raise an alarm if an observation has run for 45 s; end the process after 600 s."""
+        """Report an alarm if an observation has run for 45 s; end the process after 600 s."""
         observing_s = self._watch.observing_s
         if observing_s >= STUCK_S:
             _LOG.critical(
-                "a look at the mirror has not ended for %.0f s; the watch ends, and must "
-                "be started again",
+                "an observation of the mirror has been running for %.0f s; the watch exits and must "
+                "be restarted",
                 observing_s,
             )
             self._end()
         elif observing_s >= UNWATCHED_S:
-            self._watch.report_unwatched(f"a look has not ended for {observing_s:.0f} s")
+            self._watch.report_unwatched(f"an observation has been running for {observing_s:.0f} s")
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.wait(PAUSE_S):

@@ -225,7 +225,7 @@ def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     config = Config(
         mirror=MirrorSettings(work_dir=tmp_path), kafka=KafkaSettings(edge=one, central=one)
     )
-    with pytest.raises(NothingToCheck, match=f"remembers nothing at {tmp_path}"):
+    with pytest.raises(NothingToCheck, match=f"no mirror state exists at {tmp_path}"):
         seen(of_mirror.obstacles(config, OLDER))
     checks = VerificationState(tmp_path, "edge")
     checks.save()
@@ -243,7 +243,7 @@ def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     checks.save()
     (found,) = seen(of_mirror.obstacles(config, OLDER))
     assert found.startswith(
-        "1 alarms stand, such as: offsets 3 to 7 may be missing; 0.2.0 would forget them"
+        "1 alarms are active, such as: offsets 3 to 7 may be missing; 0.2.0 would drop them"
     )
     assert seen(of_mirror.obstacles(config, KNOWS_ALL)) == []
 

@@ -15,19 +15,24 @@ from hypothesis import strategies as st
 
 from hourmark.errors import UsageError
 from hourmark_evaluate.sizing.cli import size
-from hourmark_evaluate.sizing.coefficients import Measured, read
-from hourmark_evaluate.sizing.fitting import Measurement, fit, off_by
+from hourmark_evaluate.sizing.measurements import (
+    LoadMeasurement,
+    SizingMeasurements,
+    fit_coefficients,
+    read_measurements,
+    relative_errors,
+)
 from hourmark_evaluate.sizing.model import (
     COMPONENTS,
     Coefficients,
-    Cost,
+    ComponentNeed,
+    CpuCost,
     Load,
     Machine,
-    Need,
-    needs,
+    component_needs,
 )
 
-FREE = Cost(0, 0, 0)
+FREE = CpuCost(0, 0, 0)
 NOTHING = dict.fromkeys(COMPONENTS, FREE)
 MACHINE = Machine(cores=10, network_gbit=1, disk_tb=10, utilisation=0.5)
 LOADS = [
@@ -42,25 +47,27 @@ LOADS = [
     ]
 ]
 parts = st.one_of(st.just(0.0), st.floats(1e-6, 1e-2))
-of_types = st.tuples(parts, parts, parts, parts).map(lambda found: Cost(*found))
+of_types = st.tuples(parts, parts, parts, parts).map(lambda found: CpuCost(*found))
 of_buckets = st.tuples(parts, parts, parts, parts).map(
-    lambda found: Cost(*found[:3], bucket=found[3])
+    lambda found: CpuCost(*found[:3], bucket=found[3])
 )
 
 
-def of(component: str, load: Load, **known: Cost) -> Need:
+def of(component: str, load: Load, **known: CpuCost) -> ComponentNeed:
     coefficients = Coefficients(costs=NOTHING | known, sent=0.25, topic=0.5, bucket=0.2)
-    return next(need for need in needs(load, MACHINE, coefficients) if need.component == component)
+    return next(
+        need for need in component_needs(load, MACHINE, coefficients) if need.component == component
+    )
 
 
-def measured(load: Load, cost: Cost, *, off: float = 0.0) -> Measurement:
-    cores = dict.fromkeys(COMPONENTS, cost.cores(load) * (1 + off))
-    return Measurement(load=load, cores=cores, sent=0.25, topic=0.5, bucket=0.2)
+def measured(load: Load, cost: CpuCost, *, off: float = 0.0) -> LoadMeasurement:
+    cores = dict.fromkeys(COMPONENTS, cost.predict_cores(load) * (1 + off))
+    return LoadMeasurement(load=load, cores=cores, sent=0.25, topic=0.5, bucket=0.2)
 
 
 def test_cpu_is_what_each_part_takes() -> None:
     load = Load(events_per_second=10_000, event_bytes=500, types=360, bucket_seconds=3600)
-    cost = Cost(there=0.5, event=100e-6, kb=200e-6, type=1e-3, bucket=5)
+    cost = CpuCost(constant=0.5, event=100e-6, kb=200e-6, type=1e-3, bucket=5)
     need = of("service", load, service=cost)
     assert need.cores == pytest.approx(0.5 + 1 + 1 + 0.36 + 0.5)
     assert (need.machines, need.bound_by) == (2, "one may be away")
@@ -72,7 +79,7 @@ def test_cpu_is_what_each_part_takes() -> None:
 
 def test_each_host_has_a_tailer_of_its_own() -> None:
     load = Load(events_per_second=1000, event_bytes=100, hosts=200)
-    need = of("tailer", load, tailer=Cost(there=0.01, event=1e-6, kb=0))
+    need = of("tailer", load, tailer=CpuCost(constant=0.01, event=1e-6, kb=0))
     assert need.cores == pytest.approx(2.001)
     assert need.machines == 0
 
@@ -102,61 +109,62 @@ def test_the_network_carries_each_replica() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(cost=of_types, other=of_buckets)
-def test_what_was_measured_is_found_again(cost: Cost, other: Cost) -> None:
+def test_what_was_measured_is_found_again(cost: CpuCost, other: CpuCost) -> None:
     """Also where components differ, and where one takes nothing at all."""
     found = [
         dataclasses.replace(
-            one := measured(load, cost), cores={**one.cores, "etl": other.cores(load)}
+            one := measured(load, cost), cores={**one.cores, "etl": other.predict_cores(load)}
         )
         for load in LOADS
     ]
-    fitted = fit(found)
+    fitted = fit_coefficients(found)
     elsewhere = Load(events_per_second=3500, event_bytes=400, types=20, bucket_seconds=60)
-    assert fitted.costs["edge"].cores(elsewhere) == pytest.approx(
-        cost.cores(elsewhere), rel=1e-4, abs=1e-6
+    assert fitted.costs["edge"].predict_cores(elsewhere) == pytest.approx(
+        cost.predict_cores(elsewhere), rel=1e-4, abs=1e-6
     )
-    assert fitted.costs["etl"].cores(elsewhere) == pytest.approx(
-        other.cores(elsewhere), rel=1e-4, abs=1e-6
+    assert fitted.costs["etl"].predict_cores(elsewhere) == pytest.approx(
+        other.predict_cores(elsewhere), rel=1e-4, abs=1e-6
     )
     assert all(part >= 0 for cost in fitted.costs.values() for part in cost)
 
 
 def test_how_far_it_is_off_is_told() -> None:
     cost, load = (
-        Cost(0.1, 1e-5, 1e-5),
+        CpuCost(0.1, 1e-5, 1e-5),
         Load(events_per_second=3000, event_bytes=300, types=10, bucket_seconds=60),
     )
-    fitted = fit([measured(one, cost) for one in LOADS])
-    off = off_by(measured(load, cost, off=0.25), fitted)
+    fitted = fit_coefficients([measured(one, cost) for one in LOADS])
+    off = relative_errors(measured(load, cost, off=0.25), fitted)
     assert off["all"] == pytest.approx(-0.2, abs=1e-6)
     assert off["etl"] == pytest.approx(-0.2, abs=1e-6)
 
 
 def test_the_model_is_within_a_quarter_of_loads_that_it_was_not_fitted_to() -> None:
     """By the measurements that Hourmark brings."""
-    known = read()
+    known = read_measurements()
     assert known.checked
     fitted = [one.load for one in known.fitted]
     assert not any(one.load in fitted for one in known.checked)
-    for off in known.off():
+    for off in known.model_errors():
         assert abs(off["all"]) <= 0.25
 
 
 def test_measurements_are_kept_as_they_were(tmp_path: Path) -> None:
-    cost = Cost(0.1, 1e-5, 1e-5)
-    made = Measured(
+    cost = CpuCost(0.1, 1e-5, 1e-5)
+    made = SizingMeasurements(
         about={"date": "2026-11-25"}, fitted=[measured(one, cost) for one in LOADS], checked=[]
     )
     (tmp_path / "mine.json").write_text(json.dumps(made.as_object()))
-    assert read(tmp_path / "mine.json") == made
+    assert read_measurements(tmp_path / "mine.json") == made
 
 
 def test_a_file_without_measurements_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{}")
     with pytest.raises(
-        UsageError, match=r"mine\.json holds no measurements .* hourmark bench size --json"
+        UsageError,
+        match=r"mine\.json contains no valid measurements .* `hourmark bench size --json`",
     ):
-        read(tmp_path / "mine.json")
+        read_measurements(tmp_path / "mine.json")
 
 
 def test_the_command_says_what_bounds_each_component() -> None:
@@ -172,7 +180,7 @@ def test_the_command_says_what_bounds_each_component() -> None:
     ]
     text = CliRunner().invoke(size, asked)
     assert text.exit_code == 0, text.output
-    assert "2,000,000 events a second of 250 bytes, 1,000 types, 10,000 hosts" in text.output
+    assert "2,000,000 events per second of 250 bytes, 1,000 types, 10,000 hosts" in text.output
     told = json.loads(CliRunner().invoke(size, [*asked, "--json"]).output)
     assert [need["component"] for need in told["needs"]] == list(COMPONENTS)
     assert told["machines"] == sum(need["machines"] for need in told["needs"]) > 100

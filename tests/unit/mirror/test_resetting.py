@@ -41,7 +41,8 @@ def test_what_the_edge_does_not_tell_of_is_kept_and_said_so() -> None:
     away = of("events.click", 0, 9, None)
     assert stale_positions([away]) == []
     assert (
-        str(away) == "events.click-0: the mirror stands at 9, the edge has no such topic-partition"
+        str(away)
+        == "events.click-0: the mirror's position is 9, the edge has no such topic-partition"
     )
     assert str(of("events.click", 0, 9, 8)).endswith("the edge ends at 8")
 
@@ -71,7 +72,7 @@ class Played:
         sites: Any = types.SimpleNamespace(
             topics=lambda: [TopicInfo(P.topic, topic_id, (0,))], edge=edge
         )
-        monkeypatch.setattr(reset, "refuse_while_workers_run", lambda _: None)
+        monkeypatch.setattr(reset, "check_no_worker_runs", lambda _: None)
         monkeypatch.setattr(reset, "delete_positions", self.forget)
         reset_positions(
             folder,

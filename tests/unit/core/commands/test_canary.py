@@ -62,10 +62,10 @@ def test_the_first_step_that_none_has_passed_is_named_and_no_other(
 
 def test_a_step_that_none_has_passed_yet_is_late_and_one_that_there_is_not_is_left_out() -> None:
     assert seen(acknowledged=None) == [
-        "no canary of site edge is acknowledged yet; at most 120 s are allowed"
+        "no canary event of site edge is acknowledged yet; at most 120 s are allowed"
     ]
     assert seen(acknowledged=1, staged=None, closed=1)[0].startswith(
-        "no canary of site edge is staged"
+        "no canary event of site edge is staged"
     )
     assert seen(acknowledged=1, staged=1, closed=1) == []
 

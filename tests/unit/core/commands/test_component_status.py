@@ -103,10 +103,10 @@ def test_positions_past_the_edges_end_are_not_called_all_copied() -> None:
         )
 
     stale = (
-        "2 positions are past the edge's end: stale, so nothing is copied there (`hourmark "
+        "2 positions are past the edge's log end, so nothing is copied there (`hourmark "
         "mirror lag`)"
     )
-    assert describe_lag([]) == describe_lag([lag(5, 5)]) == "has copied all that is at the edge"
+    assert describe_lag([]) == describe_lag([lag(5, 5)]) == "all records of the edge are copied"
     assert describe_lag([lag(3, 9), lag(0, 9)]) == stale
     assert (
         describe_lag([lag(3, 9), lag(0, 9), lag(2000, 0)])

@@ -65,7 +65,7 @@ def answering(path: Path, name: str) -> Iterator[None]:
 
 
 def test_where_there_is_none_it_is_said() -> None:
-    with pytest.raises(NoEngine, match="no container engine here"), engine():
+    with pytest.raises(NoEngine, match="no container engine is available"), engine():
         pytest.fail("there is none")
 
 
@@ -113,7 +113,7 @@ def test_podman_without_a_socket_is_asked_to_serve_one_and_what_it_says_instead_
     podman = tmp_path / "podman"
     podman.write_text('#!/bin/sh\necho "no room for $3" >&2\nexit 125\n')
     podman.chmod(0o755)
-    with pytest.raises(NoEngine, match=r"does not answer: no room for --time=0"), engine():
+    with pytest.raises(NoEngine, match=r"does not respond: no room for --time=0"), engine():
         pytest.fail("it does not serve")
 
 
@@ -138,7 +138,7 @@ def test_a_users_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and "1 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
-    assert f"no container engine answers at DOCKER_HOST={NOWHERE}" in done.stdout
+    assert f"no container engine responds at DOCKER_HOST={NOWHERE}" in done.stdout
 
 
 def test_without_the_extra_it_is_named() -> None:

@@ -10,20 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark_evaluate.accounting import Readings, account, longest_wait, recovered, timeline
-from hourmark_evaluate.records import Form, Plan
-from hourmark_evaluate.results import Point
+from hourmark_evaluate.accounting import (
+    ReadRecords,
+    count_records,
+    longest_wait_seconds,
+    recovery_seconds,
+    timeline,
+)
+from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
+from hourmark_evaluate.results import TimelinePoint
 
-FORM = Form(b"r" * 16, 100)
-PLAN = Plan(("a", "b"), (7, 3), 2)
+FORM = RecordFormat(b"r" * 16, 100)
+PLAN = RecordPlacement(("a", "b"), (7, 3), 2)
 SENT = 200
 
 
-def faithful() -> Readings:
+def faithful() -> ReadRecords:
     """All that was sent, as a consumer would read it."""
-    found = Readings()
+    found = ReadRecords()
     for number in range(SENT):
-        found.add(*PLAN.place(number), [FORM.number_of(FORM.encode(number))])
+        found.add(*PLAN.assign(number), [FORM.decode_number(FORM.encode(number))])
     return found
 
 
@@ -34,7 +40,7 @@ def acknowledged(*but: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def test_what_is_whole_has_no_fault() -> None:
-    counts = account("edge", PLAN, acknowledged(), faithful())
+    counts = count_records("edge", PLAN, acknowledged(), faithful())
     assert (counts.sent, counts.acknowledged, counts.read) == (SENT, SENT, SENT)
     assert (
         counts.lost,
@@ -45,34 +51,34 @@ def test_what_is_whole_has_no_fault() -> None:
     ) == (0, 0, 0, 0, 0)
 
 
-def _remove(readings: Readings) -> None:
+def _remove(readings: ReadRecords) -> None:
     readings.numbers["a", 0].remove(0)
 
 
-def _double(readings: Readings) -> None:
+def _double(readings: ReadRecords) -> None:
     readings.numbers["a", 0].append(0)
 
 
-def _alter(readings: Readings) -> None:
+def _alter(readings: ReadRecords) -> None:
     record = bytearray(FORM.encode(0))
     record[50] ^= 1
-    readings.add("a", 0, [FORM.number_of(bytes(record))])
+    readings.add("a", 0, [FORM.decode_number(bytes(record))])
 
 
-def _never_sent(readings: Readings) -> None:
-    readings.add("a", 0, [FORM.number_of(FORM.encode(SENT))])
+def _never_sent(readings: ReadRecords) -> None:
+    readings.add("a", 0, [FORM.decode_number(FORM.encode(SENT))])
 
 
-def _of_another_run(readings: Readings) -> None:
-    readings.add("a", 0, [FORM.number_of(Form(b"x" * 16, 100).encode(0))])
+def _of_another_run(readings: ReadRecords) -> None:
+    readings.add("a", 0, [FORM.decode_number(RecordFormat(b"x" * 16, 100).encode(0))])
 
 
-def _elsewhere(readings: Readings) -> None:
+def _elsewhere(readings: ReadRecords) -> None:
     readings.numbers["a", 0].remove(0)
     readings.numbers["b", 1].append(0)
 
 
-def _turn(readings: Readings) -> None:
+def _turn(readings: ReadRecords) -> None:
     numbers = readings.numbers["a", 1]
     numbers[0], numbers[1] = numbers[1], numbers[0]
 
@@ -91,11 +97,11 @@ def _turn(readings: Readings) -> None:
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
 )
 def test_each_planted_fault_is_counted(
-    plant: Callable[[Readings], None], found: dict[str, int]
+    plant: Callable[[ReadRecords], None], found: dict[str, int]
 ) -> None:
     readings = faithful()
     plant(readings)
-    counts = account("edge", PLAN, acknowledged(), readings)
+    counts = count_records("edge", PLAN, acknowledged(), readings)
     seen = {
         name: getattr(counts, name)
         for name in ("lost", "doubled", "phantom", "disordered", "unacknowledged")
@@ -106,7 +112,7 @@ def test_each_planted_fault_is_counted(
 def test_what_was_not_acknowledged_is_neither_lost_nor_a_fault() -> None:
     readings = faithful()
     _remove(readings)
-    counts = account("edge", PLAN, acknowledged(0, 1), readings)
+    counts = count_records("edge", PLAN, acknowledged(0, 1), readings)
     assert (counts.lost, counts.unacknowledged, counts.acknowledged) == (0, 1, SENT - 2)
 
 
@@ -116,24 +122,24 @@ def test_what_was_not_acknowledged_is_neither_lost_nor_a_fault() -> None:
 def test_a_number_has_one_place_however_it_is_asked(
     number: int, shares: list[int], partitions: int
 ) -> None:
-    plan = Plan(tuple(map(str, range(len(shares)))), tuple(shares), partitions)
-    topics, places = plan.places(np.array([number]))
-    assert plan.place(number) == (str(topics[0]), places[0])
+    placement = RecordPlacement(tuple(map(str, range(len(shares)))), tuple(shares), partitions)
+    topics, places = placement.assign_many(np.array([number]))
+    assert placement.assign(number) == (str(topics[0]), places[0])
 
 
 def test_shares_are_kept() -> None:
-    places = [PLAN.place(number)[0] for number in range(SENT)]
+    places = [PLAN.assign(number)[0] for number in range(SENT)]
     assert (places.count("a"), places.count("b")) == (140, 60)
 
 
 @given(st.integers(0, 2**63), st.integers(64, 2000))
 def test_a_record_tells_its_number(number: int, length: int) -> None:
-    form = Form(b"r" * 16, length)
-    record = form.encode(number)
+    record_format = RecordFormat(b"r" * 16, length)
+    record = record_format.encode(number)
     assert (
         len(record) == length
-        and form.number_of(record) == number
-        and form.number_of(record[:-1]) is None
+        and record_format.decode_number(record) == number
+        and record_format.decode_number(record[:-1]) is None
     )
 
 
@@ -143,12 +149,12 @@ ALL = np.ones(4, dtype=np.bool_)
 
 def test_recovery_is_counted_from_the_servers_return() -> None:
     answered_s = np.array([1.1, 8.5, 8.7, 9.1])
-    assert recovered(SENT_S, answered_s, ALL, 8.0, 20.0) == pytest.approx(0.7)
-    assert longest_wait(SENT_S, answered_s, 1.5, 8.0) == pytest.approx(6.5)
+    assert recovery_seconds(SENT_S, answered_s, ALL, 8.0, 20.0) == pytest.approx(0.7)
+    assert longest_wait_seconds(SENT_S, answered_s, 1.5, 8.0) == pytest.approx(6.5)
 
 
 def test_who_was_never_held_up_recovers_at_once() -> None:
-    assert recovered(SENT_S, np.array([1.1, 2.1, 3.1, 9.1]), ALL, 8.0, 20.0) == 0.0
+    assert recovery_seconds(SENT_S, np.array([1.1, 2.1, 3.1, 9.1]), ALL, 8.0, 20.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -169,11 +175,11 @@ def test_who_was_never_held_up_recovers_at_once() -> None:
 def test_a_producer_that_never_goes_on_has_not_recovered(
     answered_s: list[float], flags: list[bool]
 ) -> None:
-    assert recovered(SENT_S, np.array(answered_s), np.array(flags), 8.0, 20.0) is None
+    assert recovery_seconds(SENT_S, np.array(answered_s), np.array(flags), 8.0, 20.0) is None
 
 
 def test_records_that_were_refused_meanwhile_do_not_hold_up_a_recovery() -> None:
-    assert recovered(
+    assert recovery_seconds(
         SENT_S, np.array([1.1, 8.0, 8.2, 9.1]), np.array([True, False, True, True]), 8.0, 20.0
     ) == pytest.approx(0.2)
 
@@ -182,6 +188,6 @@ def test_a_timeline_has_every_second() -> None:
     points = timeline(
         SENT_S, np.array([1.1, math.nan, 3.5, 9.9]), np.array([True, False, True, True])
     )
-    assert len(points) == 10 and points[1] == Point(at_s=1, sent=1, acknowledged=1)
+    assert len(points) == 10 and points[1] == TimelinePoint(at_s=1, sent=1, acknowledged=1)
     assert sum(p.sent for p in points) == 4 and sum(p.acknowledged for p in points) == 3
     assert timeline(np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_)) == ()

@@ -17,19 +17,30 @@ from tests.support.evaluations import (
     evaluation,
 )
 
-from hourmark_evaluate.results import Backlog, Claims, Comparison, Takeover, Trial
-from hourmark_evaluate.verdicts import Property, Verdict, of_trial, verdicts
+from hourmark_evaluate.results import (
+    BacklogResult,
+    LeaderTakeover,
+    MetricComparison,
+    PositionClaims,
+    TrialResult,
+)
+from hourmark_evaluate.verdicts import (
+    EvaluationVerdict,
+    KafkaProperty,
+    property_verdicts,
+    trial_verdict,
+)
 
 
-def _broken(trial: Trial) -> dict[Property, tuple[str, ...]]:
+def _broken(trial: TrialResult) -> dict[KafkaProperty, tuple[str, ...]]:
     return {
         one.property: one.faults
-        for one in verdicts(evaluation(GOOD_TRIAL, trial))
-        if one.verdict is Verdict.BROKEN
+        for one in property_verdicts(evaluation(GOOD_TRIAL, trial))
+        if one.verdict is EvaluationVerdict.BROKEN
     }
 
 
-def _counted(**changed: Any) -> Trial:
+def _counted(**changed: Any) -> TrialResult:
     return dataclasses.replace(
         GOOD_TRIAL,
         name="planted",
@@ -38,23 +49,25 @@ def _counted(**changed: Any) -> Trial:
 
 
 def test_what_is_well_keeps_every_property() -> None:
-    found = verdicts(evaluation(GOOD_TRIAL))
-    assert [one.property for one in found] == list(Property)
-    assert {one.verdict for one in found} == {Verdict.KEPT} and not any(one.faults for one in found)
-    assert of_trial(GOOD_TRIAL) is Verdict.KEPT
+    found = property_verdicts(evaluation(GOOD_TRIAL))
+    assert [one.property for one in found] == list(KafkaProperty)
+    assert {one.verdict for one in found} == {EvaluationVerdict.KEPT} and not any(
+        one.faults for one in found
+    )
+    assert trial_verdict(GOOD_TRIAL) is EvaluationVerdict.KEPT
 
 
 @pytest.mark.parametrize(
     ("plant", "property_", "says"),
     [
-        (lambda: _counted(lost=1), Property.NOT_LOST, "1 records acknowledged and not there"),
-        (lambda: _counted(acknowledged=0), Property.NOT_LOST, "nothing was acknowledged"),
-        (lambda: _counted(doubled=2), Property.NOT_DOUBLED, "2 records there once too often"),
-        (lambda: _counted(phantom=3), Property.NOT_ALTERED, "3 records never sent so"),
+        (lambda: _counted(lost=1), KafkaProperty.NOT_LOST, "1 records acknowledged but not read"),
+        (lambda: _counted(acknowledged=0), KafkaProperty.NOT_LOST, "no record was acknowledged"),
+        (lambda: _counted(doubled=2), KafkaProperty.NOT_DOUBLED, "2 records read more than once"),
+        (lambda: _counted(phantom=3), KafkaProperty.NOT_ALTERED, "3 records read but not sent"),
         (
             lambda: _counted(disordered=4),
-            Property.IN_ORDER,
-            "4 records behind one that was sent later",
+            KafkaProperty.IN_ORDER,
+            "4 records read after a record that was sent later",
         ),
         (
             lambda: dataclasses.replace(
@@ -62,49 +75,53 @@ def test_what_is_well_keeps_every_property() -> None:
                 name="planted",
                 disturbances=(dataclasses.replace(GOOD_DISTURBANCE, recovered_s=None),),
             ),
-            Property.RECOVERS,
-            "the producer did not go on after: broker 2 killed",
+            KafkaProperty.RECOVERS,
+            "the producer did not recover after: broker 2 killed",
         ),
         (
             lambda: dataclasses.replace(
                 GOOD_TRIAL, name="planted", disturbances=(), fatal="_FENCED"
             ),
-            Property.RECOVERS,
-            "the producer ended for good: _FENCED",
+            KafkaProperty.RECOVERS,
+            "the producer stopped permanently: _FENCED",
         ),
         (
             lambda: dataclasses.replace(
                 GOOD_TRIAL,
                 name="planted",
-                backlog=Backlog(records=500, piled_s=5.0, caught_up_s=None, read_per_s=1.0),
+                backlog=BacklogResult(records=500, piled_s=5.0, caught_up_s=None, read_per_s=1.0),
             ),
-            Property.CATCHES_UP,
-            "500 records were not caught up",
-        ),
-        (
-            lambda: dataclasses.replace(
-                GOOD_TRIAL, name="planted", claims=Claims(samples=9, false_records=7, waiting_max=9)
-            ),
-            Property.NO_FALSE_CLAIM,
-            "7 records claimed that the target did not hold",
+            KafkaProperty.CATCHES_UP,
+            "the consumer did not catch up with 500 records",
         ),
         (
             lambda: dataclasses.replace(
                 GOOD_TRIAL,
                 name="planted",
-                comparisons=(Comparison(what="records, by log ends", ours=1000, brokers=999),),
+                claims=PositionClaims(samples=9, false_records=7, waiting_max=9),
             ),
-            Property.METRICS_AGREE,
+            KafkaProperty.NO_FALSE_CLAIM,
+            "7 records committed as copied but missing on the target",
+        ),
+        (
+            lambda: dataclasses.replace(
+                GOOD_TRIAL,
+                name="planted",
+                comparisons=(
+                    MetricComparison(what="records, by log ends", ours=1000, brokers=999),
+                ),
+            ),
+            KafkaProperty.METRICS_AGREE,
             "records, by log ends: 1,000 counted, 999 by the brokers",
         ),
         (
             lambda: dataclasses.replace(
                 GOOD_TRIAL,
                 name="planted",
-                takeovers=(Takeover(how="paused", workers=2, another_led_s=None),),
+                takeovers=(LeaderTakeover(how="paused", workers=2, another_led_s=None),),
             ),
-            Property.ANOTHER_LEADS,
-            "nobody else led after the leading worker was paused",
+            KafkaProperty.ANOTHER_LEADS,
+            "no other worker led after the leading worker was paused",
         ),
     ],
     ids=[
@@ -122,26 +139,28 @@ def test_what_is_well_keeps_every_property() -> None:
     ],
 )
 def test_each_fault_breaks_its_own_property_alone(
-    plant: Callable[[], Trial], property_: Property, says: str
+    plant: Callable[[], TrialResult], property_: KafkaProperty, says: str
 ) -> None:
     trial = plant()
     broken = _broken(trial)
     assert broken.keys() == {property_}
     (fault,) = broken[property_]
     assert fault.startswith("planted: ") and says in fault
-    assert of_trial(trial) is Verdict.BROKEN
+    assert trial_verdict(trial) is EvaluationVerdict.BROKEN
 
 
 def test_a_consumer_keeps_up_with_no_load_that_has_ended() -> None:
     ended = dataclasses.replace(GOOD_TRIAL, fatal="_FENCED")
-    assert {one.property: one.verdict for one in verdicts(evaluation(ended))}[
-        Property.CATCHES_UP
-    ] is Verdict.NOT_TRIED
+    assert {one.property: one.verdict for one in property_verdicts(evaluation(ended))}[
+        KafkaProperty.CATCHES_UP
+    ] is EvaluationVerdict.NOT_TRIED
 
 
 def test_what_was_not_tried_is_not_kept() -> None:
-    assert {one.verdict for one in verdicts(evaluation(NOT_TRIED))} == {Verdict.NOT_TRIED}
-    assert of_trial(NOT_TRIED) is Verdict.NOT_TRIED
+    assert {one.verdict for one in property_verdicts(evaluation(NOT_TRIED))} == {
+        EvaluationVerdict.NOT_TRIED
+    }
+    assert trial_verdict(NOT_TRIED) is EvaluationVerdict.NOT_TRIED
 
 
 def test_a_property_that_nothing_could_have_broken_is_not_kept() -> None:
@@ -150,17 +169,17 @@ def test_a_property_that_nothing_could_have_broken_is_not_kept() -> None:
         disturbances=(),
         comparisons=(),
         takeovers=(),
-        claims=Claims(samples=0, false_records=0, waiting_max=0),
+        claims=PositionClaims(samples=0, false_records=0, waiting_max=0),
         backlog=None,
     )
-    found = {one.property: one.verdict for one in verdicts(evaluation(blind))}
+    found = {one.property: one.verdict for one in property_verdicts(evaluation(blind))}
     unseen = (
-        Property.RECOVERS,
-        Property.METRICS_AGREE,
-        Property.NO_FALSE_CLAIM,
-        Property.CATCHES_UP,
-        Property.ANOTHER_LEADS,
+        KafkaProperty.RECOVERS,
+        KafkaProperty.METRICS_AGREE,
+        KafkaProperty.NO_FALSE_CLAIM,
+        KafkaProperty.CATCHES_UP,
+        KafkaProperty.ANOTHER_LEADS,
     )
-    assert {found[one] for one in unseen} == {Verdict.NOT_TRIED} and found[
-        Property.NOT_LOST
-    ] is Verdict.KEPT
+    assert {found[one] for one in unseen} == {EvaluationVerdict.NOT_TRIED} and found[
+        KafkaProperty.NOT_LOST
+    ] is EvaluationVerdict.KEPT

@@ -83,7 +83,7 @@ def test_a_topic_is_left_out_only_where_it_stands_still_and_its_batch_is_damaged
     (told,) = looked(watch, clock, STILL_S + 2 * POLL_INTERVAL_S)
     assert (
         "events.bad" in told
-        and "the topic is left out" in told
+        and "the topic is excluded" in told
         and list(watch.excluded) == ["events.bad"]
     )
 
@@ -97,7 +97,7 @@ def test_it_is_taken_in_again_once_it_can_be_read_and_not_before(bad: set[Partit
     assert looked(watch, clock, 3 * AGAIN_S) == []
     bad.clear()
     (told,) = looked(watch, clock, AGAIN_S + POLL_INTERVAL_S)
-    assert "it can be read again" in told and not watch.excluded
+    assert "the topic can be read again" in told and not watch.excluded
 
 
 def test_a_topic_that_is_left_out_stands_in_the_properties_beside_what_is_left_out_by_default() -> (

@@ -76,7 +76,7 @@ def supervise(
         return process
 
     return MirrorSupervisor(
-        start_process=make, watches=[watch], clock=clock, stopping=stopping, restart=restart
+        start_process=make, detectors=[watch], clock=clock, stopping=stopping, restart=restart
     ).run()
 
 
@@ -88,7 +88,7 @@ def test_a_process_that_ends_is_started_again_after_a_growing_pause(
     assert supervise(clock, processes, FakeWatch()) == 0
     pauses = [round(b.started_s - a.started_s - 5) for a, b in itertools.pairwise(processes)]
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    assert "ended by itself: exit code 3" in caplog.text
+    assert "exited unexpectedly: exit code 3" in caplog.text
     assert all(p.stopped for p in processes)
 
 
@@ -151,7 +151,7 @@ def test_a_poll_that_fails_is_said_once_and_ends_nothing(
 
     processes = [FakeProcess(clock, None), FakeProcess(clock, None)]
     supervise(clock, processes, FakeWatch(poll))
-    assert caplog.text.count("cannot be told for now") == 1
+    assert caplog.text.count("cannot determine whether") == 1
     assert 300 < processes[1].started_s - born_s < 350
     assert polls[0] < 300 / 30 + 10, "it backs off"
 
@@ -195,7 +195,11 @@ def test_a_later_start_that_fails_is_a_failed_run(
 
     assert (
         MirrorSupervisor(
-            start_process=make, watches=[FakeWatch()], clock=clock, stopping=stopping, restart=True
+            start_process=make,
+            detectors=[FakeWatch()],
+            clock=clock,
+            stopping=stopping,
+            restart=True,
         ).run()
         == 0
     )
@@ -210,7 +214,7 @@ def test_what_keeps_the_first_process_from_being_started_ends_the_command() -> N
     with pytest.raises(ConfigError, match="jav"):
         MirrorSupervisor(
             start_process=make,
-            watches=[],
+            detectors=[],
             clock=FakeClock(),
             stopping=threading.Event(),
             restart=True,

@@ -68,7 +68,7 @@ def test_each_difference_of_a_topic_is_named(
 
 def test_a_topic_that_is_missing_is_to_be_created() -> None:
     (found,) = topic_differences([WANTED], {}, {})
-    assert str(found) == f"{CLICK}: is to be created, with 3 partitions"
+    assert str(found) == f"{CLICK}: to be created with 3 partitions"
     assert found.applicable
 
 

@@ -253,7 +253,7 @@ def test_a_stale_position_is_an_alarm_also_when_the_topic_has_outgrown_it(world:
     world.edge.put(P, range(10))
     world.central.put(Q, [])
     world.positions = {P: 1000}
-    assert any("past the edge's end 10: stale" in alarm for alarm in world.alarms())
+    assert any("past the edge's log end 10" in alarm for alarm in world.alarms())
     world.edge.put(P, range(1500))
     world.central.put(Q, range(1000, 1500))
     world.positions = {P: 1500}
@@ -343,7 +343,7 @@ def test_what_only_the_target_has_is_an_alarm_until_it_is_accepted(world: World)
     world.central.put(Partition("edge.events.a", 1), [0])
     world.central.put(Partition("edge.events.zzz", 0), [0])
     world.central.put(Partition("other.events.zzz", 0), [0])  # of another site
-    found = [alarm.split(" is on")[0] for alarm in world.alarms()]
+    found = [alarm.split(" exists on")[0] for alarm in world.alarms()]
     assert found == ["edge.events.a-1", "topic edge.events.zzz"]
     assert not world.check(accept=True).alarms
     assert world.check().ok
@@ -420,7 +420,7 @@ def test_a_sampled_check_says_how_much_it_compared_and_asks_for_every_remote_top
     verdict = world.check(sample=1)
     assert (verdict.ok, len(verdict.compared), verdict.left_out) == (True, 1, 3)
     assert format_result(verdict)[-1] == (
-        "1 of 4 topic-partitions compared, 10 records equal: what was compared is equal "
+        "1 of 4 topic-partitions compared, 10 records equal: the compared records are equal "
         "on both sides"
     )
     assert result_to_json(verdict)["left_out"] == 3
@@ -462,4 +462,4 @@ def test_a_log_start_that_moves_each_time_is_told(
         return dict(world.edge.start)
 
     monkeypatch.setattr(world.edge, "starts", moving)
-    assert any("a log start moved each time" in alarm for alarm in world.alarms())
+    assert any("a log start moved during each attempt" in alarm for alarm in world.alarms())

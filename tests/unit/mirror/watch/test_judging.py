@@ -14,7 +14,7 @@ from hourmark.kafka.mirror import CONNECTOR
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark_mirror.run.task_status import TaskFailure
 from hourmark_mirror.watch.alarms import (
-    STILL_MS,
+    STALL_MS,
     AlarmLimits,
     evaluate_alarms,
     retention_left_s,
@@ -193,7 +193,7 @@ def test_a_topic_deleted_and_made_again_is_told_with_what_had_been_copied_and_st
 ) -> None:
     (alarm, stale) = looks.observe(ids={A: "id-2"}, ends={P: 3})
     assert (alarm.name, stale.name) == (AlarmName.STALE_OFFSETS, AlarmName.TOPIC_RECREATED)
-    assert "deleted and made again" in stale.seen and "events.a-0 up to 100" in stale.seen
+    assert "deleted and recreated" in stale.seen and "events.a-0 up to 100" in stale.seen
     assert AlarmName.TOPIC_RECREATED in dict(looks.names(ends={P: 300}, positions={P: 300}))
     assert looks.observe(accept=True) == looks.observe() == []
 
@@ -206,7 +206,7 @@ def test_while_a_topic_made_again_is_not_accepted_what_else_goes_wrong_with_it_i
     assert looks.names(ends={P: 500}, positions={P: 250}) == [anew]
     assert looks.names(ends={P: 600}, positions={P: 400}) == [anew]
     assert unsampled_ranges(looks.now, looks.memory) == {P: UnsampledRange(0, 400)}, "it is sampled"
-    for _ in range(STILL_MS // LOOK_MS):
+    for _ in range(STALL_MS // LOOK_MS):
         found = looks.names()
     assert found == [(AlarmName.TASK_STOPPED, CONNECTOR), anew]
     (overtaken, _) = looks.observe(starts={P: 550}, positions={P: 600})
@@ -230,7 +230,7 @@ def test_a_topic_that_was_deleted_is_told_so(looks: Looks) -> None:
 
 def test_a_position_past_the_end_stands_also_when_the_topic_has_outgrown_it(looks: Looks) -> None:
     (alarm,) = looks.observe(positions={P: 1000})
-    assert alarm.name == AlarmName.STALE_OFFSETS and "past the edge's end 100" in alarm.seen
+    assert alarm.name == AlarmName.STALE_OFFSETS and "past the edge's log end 100" in alarm.seen
     assert [a.name for a in looks.observe(ends={P: 1500}, positions={P: 1500})] == [
         AlarmName.STALE_OFFSETS
     ]
@@ -278,7 +278,7 @@ def test_a_mirror_that_was_killed_is_named_within_a_minute_though_it_can_say_not
         taken_ms += LOOK_MS
     assert [a.name for a in found] == [AlarmName.TASK_STOPPED]
     assert "events.a-0 at 100 of 500" in found[0].seen
-    assert STILL_MS <= taken_ms <= 60_000 - LOOK_MS
+    assert STALL_MS <= taken_ms <= 60_000 - LOOK_MS
     assert looks.observe(positions={P: 101}) == [], "it moves"
 
 
@@ -315,7 +315,7 @@ def test_an_oversize_record_that_blocks_its_partition_is_named_by_offset_and_siz
         looks.observe(ends={P: 500}, blocking={})
     (alarm,) = looks.observe(blocking={P: OversizedRecord(103, 262_144, 65_536)})
     assert (alarm.name, alarm.subject) == (AlarmName.RECORD_BLOCKS, str(P))
-    assert "offset 103 has 262144 bytes" in alarm.seen and "takes 65536" in alarm.seen
+    assert "offset 103 has 262144 bytes" in alarm.seen and "accepts at most 65536" in alarm.seen
 
 
 def test_no_traffic_is_told_of_the_types_of_which_it_is_expected_alone() -> None:
@@ -324,8 +324,8 @@ def test_no_traffic_is_told_of_the_types_of_which_it_is_expected_alone() -> None
     assert looks.observe(newest_ms={A: looks.now.now_ms - HOUR_MS // 2}) == []
     (alarm,) = looks.observe(newest_ms={A: looks.now.now_ms - 2 * HOUR_MS})
     assert (alarm.name, alarm.subject) == (AlarmName.NO_TRAFFIC, A)
-    assert "one each 3600 s is expected" in alarm.seen
-    assert "no record is there" in looks.observe(newest_ms={A: None})[0].seen
+    assert "one record every 3600 s is expected" in alarm.seen
+    assert "the topic has no records" in looks.observe(newest_ms={A: None})[0].seen
     assert looks.observe(newest_ms={A: looks.now.now_ms}) == []
 
 

@@ -52,7 +52,10 @@ def test_a_look_that_does_not_end_is_an_alarm_until_it_has(
 ) -> None:
     slow = Slow(tmp_path, UNWATCHED_S)
     assert slow.seen == {AlarmName.UNWATCHED: 1} and not slow.ended
-    assert "nobody could look at the mirror for 45 s: a look has not ended for 45 s" in caplog.text
+    assert (
+        "the mirror could not be observed for 45 s: an observation has been running for 45 s"
+        in caplog.text
+    )
     assert alarms_of(slow.metrics) == {}, "it has ended"
 
 
@@ -65,7 +68,7 @@ def test_a_watch_that_stands_still_is_ended(
 ) -> None:
     assert Slow(tmp_path, STUCK_S).ended == 1
     assert (
-        "a look at the mirror has not ended for 600 s; the watch ends, and must be started again"
+        "an observation of the mirror has been running for 600 s; the watch exits and must be restarted"
         in caplog.text
     )
 

@@ -176,7 +176,7 @@ def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason
     assert math.isnan(lag_s())
     assert list(format_watch_result("edge", found)) == [
         f"edge {'events.a':<40} not verified: no record came since the first look",
-        "nothing of site edge is verified by samples yet, 0 alarms",
+        "no topic of site edge verified by samples yet, 0 alarms",
     ]
     assert json.loads(json.dumps(watch_result_to_json("edge", found)))["unverified"] == {
         "events.a": "no record came since the first look"

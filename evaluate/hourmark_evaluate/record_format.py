@@ -22,15 +22,15 @@ _FILLER: Final = b'{"page":"/start","milliseconds":31,"user":"u-0001","agent":"e
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """The format of the records of one run.
+class RecordFormat:
+    """The format of the records that one evaluation sends: run identifier, number and checksum.
 
     Attributes:
-        run: Identifier of the run, 16 bytes.
+        run_id: Identifier of the run, 16 bytes.
         length: Length of each record in bytes, at least 28.
     """
 
-    run: bytes
+    run_id: bytes
     length: int
 
     def encode(self, number: int) -> bytes:
@@ -41,19 +41,22 @@ class Form:
         Args:
             number: Record number, from 0 to 2**64 - 1.
         """
-        head = _HEAD.pack(self.run, number)
+        head = _HEAD.pack(self.run_id, number)
         room = self.length - LENGTH_MIN
         shift = number % len(_FILLER)
         body = head + (_FILLER[shift:] + _FILLER * (room // len(_FILLER) + 1))[:room]
         return body + _TAIL.pack(zlib.crc32(body))
 
-    def number_of(self, value: bytes | None) -> int | None:
-        """Return the number of an encoded record.
+    def decode_number(self, value: bytes | None) -> int | None:
+        """Check an encoded record and return its number.
+
+        Args:
+            value: Value of a Kafka message.
 
         Returns:
             The number; None if the value is None, belongs to another run, or was altered.
         """
-        if value is None or len(value) != self.length or not value.startswith(self.run):
+        if value is None or len(value) != self.length or not value.startswith(self.run_id):
             return None
         if zlib.crc32(value[: -_TAIL.size]) != _TAIL.unpack_from(value, len(value) - _TAIL.size)[0]:
             return None
@@ -62,7 +65,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecordPlacement:
     """The assignment of record numbers to topics and partitions, in rounds.
 
     A round has `sum(shares)` consecutive numbers. In each round, every topic receives as many
@@ -79,7 +82,7 @@ class Plan:
     shares: tuple[int, ...]
     partitions: int
 
-    def place(self, number: int) -> tuple[str, int]:
+    def assign(self, number: int) -> tuple[str, int]:
         """Return the name of the topic and the partition to which a record number is assigned."""
         round_, left = divmod(number, sum(self.shares))
         for topic, share in zip(self.topics, self.shares, strict=True):
@@ -88,10 +91,13 @@ class Plan:
             left -= share
         raise AssertionError("the shares add up to their sum")
 
-    def places(
+    def assign_many(
         self, numbers: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the topics and partitions to which record numbers are assigned.
+
+        Args:
+            numbers: Record numbers, a one-dimensional array.
 
         Returns:
             Two arrays of the same length as `numbers`: indices into `topics`, and partitions.

@@ -1,4 +1,4 @@
-"""Metadata and topics of a cluster: partition leaders, available brokers and in-sync replicas."""
+"""A Kafka cluster under evaluation: topics, partition leaders, brokers and in-sync replicas."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hourmark_infra.stack.health import ANSWER_SECONDS, listens
 REPLICAS_MAX: Final = 3
 
 
-class Brokers:
-    """The brokers of one Kafka cluster, with operations on topics and consumer groups.
+class EvaluatedCluster:
+    """A Kafka cluster under evaluation, with operations on its topics and consumer groups.
 
     The constructor connects to the cluster and raises `Unavailable` if it does not answer.
 
@@ -33,14 +33,14 @@ class Brokers:
     """
 
     def __init__(self, name: str, bootstrap: str, properties: dict[str, str]) -> None:
-        asked = Cluster(KafkaCluster(bootstrap=bootstrap, properties=properties), name)
-        told = _metadata(asked).brokers
-        self.ids = tuple(sorted(told))
+        client = Cluster(KafkaCluster(bootstrap=bootstrap, properties=properties), name)
+        brokers = _metadata(client).brokers
+        self.ids = tuple(sorted(brokers))
         self._addresses = {
-            broker: f"{told[broker].host}:{told[broker].port}" for broker in self.ids
+            broker: f"{brokers[broker].host}:{brokers[broker].port}" for broker in self.ids
         }
         replicas = min(REPLICAS_MAX, len(self.ids))
-        self.settings = asked.settings.model_copy(
+        self.settings = client.settings.model_copy(
             update={"replication_factor": replicas, "min_insync_replicas": max(1, replicas - 1)}
         )
         self.cluster = Cluster(self.settings, name)
@@ -50,7 +50,7 @@ class Brokers:
         """Return the replication factor of new topics: 3, or the number of brokers if lower."""
         return self.settings.replication_factor
 
-    def make(self, topics: Sequence[str], partitions: int) -> None:
+    def create_topics(self, topics: Sequence[str], partitions: int) -> None:
         """Create topics whose records are kept until the topics are deleted.
 
         With three or more brokers, `min.insync.replicas` is 2: acknowledged records survive the
@@ -73,17 +73,17 @@ class Brokers:
         }
         ensure_topics(self.cluster, [TopicSpec(topic, partitions, settings) for topic in topics])
 
-    def delete(self, topics: Sequence[str]) -> None:
-        """Delete those topics that exist, and ignore the others.
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        """Delete topics of the cluster. Names of topics that do not exist are ignored.
 
         Raises:
             Unavailable: The cluster does not answer or could not delete a topic.
         """
-        there = self.cluster.topics(topics)
-        if not there:
+        existing = self.cluster.topics(topics)
+        if not existing:
             return
         for name, future in self.cluster.admin.delete_topics(
-            list(there), request_timeout=TIMEOUT_S
+            list(existing), request_timeout=TIMEOUT_S
         ).items():
             try:
                 future.result(TIMEOUT_S + 1)
@@ -92,7 +92,7 @@ class Brokers:
                     f"topic {name} of the {self.cluster.name} cluster could not be deleted: {error}"
                 ) from error
 
-    def forget_group(self, name: str) -> None:
+    def delete_consumer_group(self, name: str) -> None:
         """Delete a consumer group; do nothing if it does not exist.
 
         Raises:
@@ -108,41 +108,52 @@ class Brokers:
                 if code != "GROUP_ID_NOT_FOUND":
                     raise Unavailable(f"group {name} could not be deleted: {error}") from error
 
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the id of the broker that leads a partition.
+    def partition_leader(self, topic: str, partition: int = 0) -> int:
+        """Return the id of the broker that leads a topic's partition.
 
         Raises:
             Unavailable: The partition has no leader, or the cluster does not answer.
         """
         leader = _metadata(self.cluster, topic).topics[topic].partitions[partition].leader
         if leader < 0:
-            raise Unavailable(f"nobody leads {topic}-{partition}")
+            raise Unavailable(f"partition {topic}-{partition} has no leader")
         return int(leader)
 
-    def address(self, broker: int) -> str:
-        """Return HOST:PORT of a broker, as advertised to clients when the connection was made.
+    def broker_address(self, broker: int) -> str:
+        """Return the address of a broker, as advertised to clients when this object was created.
+
+        Args:
+            broker: Id of the broker.
+
+        Returns:
+            HOST:PORT.
 
         Raises:
             KeyError: The cluster had no broker of this id.
         """
         return self._addresses[broker]
 
-    def answers(self, broker: int) -> bool:
-        """Return whether this broker answers a metadata request sent directly to it."""
-        return self._seen_by(broker) is not None
-
-    def all_there(self, topics: Collection[str]) -> bool:
-        """Return whether all brokers answer, see each other, and report the topics fully in sync.
-
-        Each broker is asked directly: until its session expires, the others still report a stopped
-        broker as available and in sync.
+    def responds(self, broker: int) -> bool:
+        """Return whether a broker answers a metadata request that is sent directly to it.
 
         Args:
-            topics: Names of the topics to check. A topic that a broker does not know gives False.
+            broker: Id of the broker.
         """
-        return all(self._sees_all(broker, topics) for broker in self.ids)
+        return self._metadata_from(broker) is not None
 
-    def out_of_sync(self) -> int:
+    def all_in_sync(self, topics: Collection[str]) -> bool:
+        """Return whether all brokers respond, list each other, and report the topics fully in sync.
+
+        Metadata is requested from each broker directly, because the other brokers report a stopped
+        broker as available and in sync until its session expires.
+
+        Args:
+            topics: Names of the topics to check. If a broker does not know a topic, the result is
+                False.
+        """
+        return all(self._reports_all_in_sync(broker, topics) for broker in self.ids)
+
+    def count_out_of_sync(self) -> int:
         """Return the number of partitions without a leader or with an out-of-sync replica.
 
         All topics of the cluster are counted.
@@ -150,9 +161,9 @@ class Brokers:
         Raises:
             Unavailable: The cluster does not answer.
         """
-        return sum(map(_is_behind, _partitions(_metadata(self.cluster))))
+        return sum(map(_is_out_of_sync, _partitions(_metadata(self.cluster))))
 
-    def of_one_copy(self) -> int:
+    def count_single_replica(self) -> int:
         """Return the number of partitions of the cluster that have only one replica.
 
         The loss of one broker's disk would destroy them.
@@ -162,35 +173,34 @@ class Brokers:
         """
         return sum(len(p.replicas) < 2 for p in _partitions(_metadata(self.cluster)))
 
-    def _sees_all(self, broker: int, topics: Collection[str]) -> bool:
-        seen = self._seen_by(broker)
-        if seen is None or not set(self.ids) <= seen.brokers.keys():
+    def _reports_all_in_sync(self, broker: int, topics: Collection[str]) -> bool:
+        metadata = self._metadata_from(broker)
+        if metadata is None or not set(self.ids) <= metadata.brokers.keys():
             return False
-        return all(topic in seen.topics for topic in topics) and not any(
-            map(_is_behind, _partitions(seen, topics))
+        return all(topic in metadata.topics for topic in topics) and not any(
+            map(_is_out_of_sync, _partitions(metadata, topics))
         )
 
-    def _seen_by(self, broker: int) -> Any:
-        """Return the cluster metadata that this broker reports; None if it does not answer."""
+    def _metadata_from(self, broker: int) -> Any:
         if not listens(self._addresses[broker]):
             return None
-        alone = Cluster(
+        client = Cluster(
             self.settings.model_copy(update={"bootstrap": self._addresses[broker]}),
             self.cluster.name,
         )
         try:
-            return alone.admin.list_topics(timeout=ANSWER_SECONDS)
+            return client.admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException:
             return None
 
 
-def _partitions(seen: Any, topics: Collection[str] | None = None) -> Iterator[Any]:
-    for name, topic in seen.topics.items():
+def _partitions(metadata: Any, topics: Collection[str] | None = None) -> Iterator[Any]:
+    for name, topic in metadata.topics.items():
         if topics is None or name in topics:
             yield from topic.partitions.values()
 
 
-def _is_behind(partition: Any) -> bool:
+def _is_out_of_sync(partition: Any) -> bool:
     return len(partition.isrs) < len(partition.replicas) or partition.leader < 0
 
 
@@ -204,5 +214,5 @@ def _metadata(cluster: Cluster, topic: str | None = None) -> Any:
     except KafkaException as error:
         cluster.reconnect()
         raise Unavailable(
-            f"the {cluster.name} cluster ({cluster.settings.bootstrap}) did not answer: {error}"
+            f"the {cluster.name} cluster ({cluster.settings.bootstrap}) did not respond: {error}"
         ) from error

@@ -12,8 +12,8 @@ import psutil
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from hourmark.kafka.clients import TIMEOUT_S
-from hourmark_evaluate.brokers import Brokers
-from hourmark_evaluate.hands import Hands
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.execution.server_operations import ServerOperations
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import MIRROR
 
@@ -25,13 +25,13 @@ _SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
 _TOO_SMALL: Final = "100"
 
 
-def servers(stack: Stack) -> tuple[str, ...]:
+def required_servers(stack: Stack) -> tuple[str, ...]:
     """Return the names of the stack's servers that an evaluation needs: brokers and the mirror."""
     return tuple(name for name in stack.names if name.startswith(("edge-", "central-", MIRROR)))
 
 
-def hands(stack: Stack, central: Brokers | None) -> Hands:
-    """Return the operations on the servers of a local stack.
+def local_operations(stack: Stack, central: EvaluatedCluster | None) -> ServerOperations:
+    """Return the operations that an evaluation may use on the servers of a local stack.
 
     Args:
         stack: The running stack.
@@ -40,14 +40,14 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
     """
 
     def wipe(broker: int) -> None:
-        shutil.rmtree(stack.server(_name(broker)).data)
+        shutil.rmtree(stack.server(_server_name(broker)).data)
 
-    of_brokers = Hands(
-        stop_broker=lambda broker: stack.kill(_name(broker)),
-        start_broker=lambda broker: stack.start(_name(broker)),
+    of_brokers = ServerOperations(
+        stop_broker=lambda broker: stack.kill(_server_name(broker)),
+        start_broker=lambda broker: stack.start(_server_name(broker)),
         wipe_broker=wipe,
-        pause_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGSTOP),
-        resume_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGCONT),
+        pause_broker=lambda broker: stack.send_signal(_server_name(broker), signal.SIGSTOP),
+        resume_broker=lambda broker: stack.send_signal(_server_name(broker), signal.SIGCONT),
     )
     workers = {
         stack.server(name).address: name
@@ -58,22 +58,22 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
         return of_brokers
     return dataclasses.replace(
         of_brokers,
-        refuse_target=lambda topic: _limit(
+        refuse_target=lambda topic: _alter_message_limit(
             central, topic, ConfigEntry(_LIMIT, _TOO_SMALL, incremental_operation=_SET)
         ),
-        accept_target=lambda topic: _limit(
+        accept_target=lambda topic: _alter_message_limit(
             central, topic, ConfigEntry(_LIMIT, None, incremental_operation=_UNSET)
         ),
         stop_worker=lambda worker: stack.kill(workers[worker]),
         start_worker=lambda worker: stack.start(workers[worker]),
         pause_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGSTOP),
         resume_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGCONT),
-        stop_mirror=lambda: _each(stack.kill, workers.values()),
-        start_mirror=lambda: _each(stack.start, workers.values()),
+        stop_mirror=lambda: _call_for_each(stack.kill, workers.values()),
+        start_mirror=lambda: _call_for_each(stack.start, workers.values()),
     )
 
 
-def cpu_seconds(stack: Stack) -> dict[int, float]:
+def read_broker_cpu_seconds(stack: Stack) -> dict[int, float]:
     """Return the CPU seconds used by each running edge broker, by process id.
 
     A restarted broker has a new process id and starts at 0.
@@ -83,16 +83,16 @@ def cpu_seconds(stack: Stack) -> dict[int, float]:
     return {pid: float(spent.user + spent.system) for pid, spent in times.items()}
 
 
-def _name(broker: int) -> str:
+def _server_name(broker: int) -> str:
     return f"edge-{broker}"
 
 
-def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
+def _call_for_each(operation: Callable[[str], None], names: Iterable[str]) -> None:
     for name in names:
-        act(name)
+        operation(name)
 
 
-def _limit(central: Brokers, topic: str, entry: ConfigEntry) -> None:
+def _alter_message_limit(central: EvaluatedCluster, topic: str, entry: ConfigEntry) -> None:
     # Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which a
     # retry does not resolve. A high min.insync.replicas would not refuse writes if the topic has
     # one replica: brokers require no more in-sync replicas than there are.

@@ -1,4 +1,4 @@
-"""A producer under a paced load, in its own thread. It is never restarted during a trial.
+"""A producer that sends at a given rate in its own thread. A trial never restarts it.
 
 Its settings are those of the delivery service's producer
 (`hourmark_delivery_service/queue/kafka_queue.py`) except for the delivery timeout. The timeout is
@@ -21,38 +21,42 @@ from hourmark.clock import Clock
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import client_settings, librdkafka_logger
 from hourmark_evaluate.accounting import Flags, Floats
-from hourmark_evaluate.records import Form, Plan
+from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
 
 TICK_S: Final = 0.01
-LATE_S: Final = 0.2
-UNDER_WAY_MAX: Final = 400_000  # limit on unacknowledged records, like the delivery service's
+MAX_DELAY_S: Final = 0.2
+IN_FLIGHT_MAX: Final = 400_000  # limit on unacknowledged records, like the delivery service's
 
 Rate = Callable[[float], float]  # seconds since the load started -> events per second
 
 
-def steady(rate: float) -> Rate:
-    """Return a function that gives the same rate, in events per second, at any time."""
+def constant_rate(rate: float) -> Rate:
+    """Return a load curve with the same rate at any time.
+
+    Args:
+        rate: Events per second.
+    """
     return lambda _: rate
 
 
-class Load:
+class LoadProducer:
     """A Kafka producer that sends numbered records at a given rate from its own thread.
 
-    `sent`, `acknowledged`, `now_s` and `through` may be read from another thread at any time;
+    `sent`, `acknowledged`, `now_s` and `has_recovered_since` may be read from another thread at any time;
     everything else only after `stop`.
 
     Args:
         cluster: Connection settings.
-        form: Format of the records.
-        plan: The topic and partition of each record.
+        record_format: Format of the records.
+        placement: The topic and partition of each record.
         rate: Events per second as a function of the seconds since the start.
         clock: Source of time.
         delivery_s: Delivery timeout of a record, in seconds.
 
     Attributes:
-        plan: The topic and partition of each record.
-        fatal: The error that stopped the producer permanently; "" if none did.
-        refused: The error of the first record that failed; "" if none failed.
+        placement: The topic and partition of each record.
+        fatal_error: The error that stopped the producer permanently; "" if none did.
+        first_error: The error of the first record that failed; "" if none failed.
         acknowledged: Number of records acknowledged so far.
         began_s: Monotonic time of the start, in seconds.
     """
@@ -60,17 +64,22 @@ class Load:
     def __init__(
         self,
         cluster: KafkaCluster,
-        form: Form,
-        plan: Plan,
+        record_format: RecordFormat,
+        placement: RecordPlacement,
         rate: Rate,
         clock: Clock,
         delivery_s: float,
     ) -> None:
-        self.plan = plan
-        self.fatal = ""
-        self.refused = ""
+        self.placement = placement
+        self.fatal_error = ""
+        self.first_error = ""
         self.acknowledged = 0
-        self._form, self._rate, self._clock, self._delivery_s = form, rate, clock, delivery_s
+        self._format, self._rate, self._clock, self._delivery_s = (
+            record_format,
+            rate,
+            clock,
+            delivery_s,
+        )
         settings = client_settings(cluster, delivery_timeout_ms=int(delivery_s * 1000), **_SETTINGS)
         self._producer = Producer(
             {**settings, "error_cb": self._on_error}, logger=librdkafka_logger()
@@ -78,7 +87,7 @@ class Load:
         self._sent_s, self._answered_s, self._flags = array("d"), array("d"), bytearray()
         self._first_open = 0
         self._newest_s = -1.0  # send time of the newest acknowledged record
-        self._ending, self._abandoned = threading.Event(), False
+        self._stopping, self._aborted = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self.began_s = clock.monotonic_s()
 
@@ -92,13 +101,13 @@ class Load:
 
         The wait ends after the delivery timeout at the latest. Further calls have no effect.
         """
-        self._ending.set()
+        self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
 
-    def abandon(self) -> None:
+    def abort(self) -> None:
         """Stop sending at once and discard records that are not acknowledged yet."""
-        self._abandoned = True
+        self._aborted = True
         self.stop()
 
     @property
@@ -111,8 +120,8 @@ class Load:
         """Return the number of records passed to the producer so far."""
         return len(self._flags)
 
-    def through(self, since_s: float) -> bool:
-        """Return whether the load has recovered since a point in time.
+    def has_recovered_since(self, since_s: float) -> bool:
+        """Return whether all records sent before a time are completed and new ones are delivered.
 
         Args:
             since_s: Seconds since the start of the load.
@@ -129,12 +138,12 @@ class Load:
         open_s = self._sent_s[self._first_open] if self._first_open < self.sent else since_s
         return open_s >= since_s and self._newest_s >= since_s
 
-    def arrays(self) -> tuple[Floats, Floats, Flags]:
+    def outcome_arrays(self) -> tuple[Floats, Floats, Flags]:
         """Return the times and outcomes of all records, as three arrays indexed by record number.
 
         Returns:
-            Seconds from the start of the load until the record was sent; seconds until it was
-            acknowledged or failed, NaN if neither; and whether it was acknowledged.
+            In this order: seconds from the start of the load until the record was sent; seconds
+            until it was acknowledged or failed, NaN if neither; whether it was acknowledged.
         """
         sent = self.sent
         return (
@@ -144,65 +153,67 @@ class Load:
         )
 
     def _run(self) -> None:
-        before_s, owed = self.now_s, 0.0
-        while not self._ending.is_set() and not self.fatal:
+        before_s, due = self.now_s, 0.0
+        while not self._stopping.is_set() and not self.fatal_error:
             now_s = self.now_s
             rate = self._rate(now_s)
             # Records missed for longer than LATE_S are not sent later. A slow load always keeps one
             # record due.
-            owed = min(owed + (now_s - before_s) * rate, max(1.0, rate * LATE_S))
+            due = min(due + (now_s - before_s) * rate, max(1.0, rate * MAX_DELAY_S))
             before_s = now_s
-            while owed >= 1.0 and self._producer_takes():
+            while due >= 1.0 and self._producer_accepts():
                 self._send(now_s)
-                owed -= 1.0
+                due -= 1.0
             self._producer.poll(TICK_S)
         until_s = self.now_s + self._delivery_s
-        while len(self._producer) and self.now_s < until_s and not (self.fatal or self._abandoned):
+        while (
+            len(self._producer) and self.now_s < until_s and not (self.fatal_error or self._aborted)
+        ):
             self._producer.flush(0.2)
         self._producer.purge()
         self._producer.flush(1.0)
 
-    def _producer_takes(self) -> bool:
-        return len(self._producer) < UNDER_WAY_MAX
+    def _producer_accepts(self) -> bool:
+        return len(self._producer) < IN_FLIGHT_MAX
 
     def _send(self, now_s: float) -> None:
         number = self.sent
-        topic, partition = self.plan.place(number)
+        topic, partition = self.placement.assign(number)
         self._sent_s.append(now_s)
         self._answered_s.append(float("nan"))
         self._flags.append(0)
         try:
             self._producer.produce(
                 topic,
-                self._form.encode(number),
+                self._format.encode(number),
                 partition=partition,
-                on_delivery=partial(self._answered, number),
+                on_delivery=partial(self._on_delivery, number),
             )
         except (
             BufferError,
             KafkaException,
         ) as error:  # the producer did not accept it: it failed at once
             self._answered_s[number] = now_s
-            self.refused = self.refused or str(error)
+            self.first_error = self.first_error or str(error)
             if isinstance(error, KafkaException) and error.args[0].fatal():
-                self.fatal = str(error)
+                self.fatal_error = str(error)
         if number % 500 == 0:
             self._producer.poll(0)
 
-    def _answered(self, number: int, error: KafkaError | None, _: Any) -> None:
+    def _on_delivery(self, number: int, error: KafkaError | None, _: Any) -> None:
         self._answered_s[number] = self.now_s
         if error is None:
             self._flags[number] = 1
             self.acknowledged += 1
             self._newest_s = max(self._newest_s, self._sent_s[number])
             return
-        self.refused = self.refused or error.str()
+        self.first_error = self.first_error or error.str()
         if error.fatal():
-            self.fatal = str(error)
+            self.fatal_error = str(error)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._FATAL:
-            self.fatal = str(error)
+            self.fatal_error = str(error)
 
 
 _SETTINGS: Final[dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""What is shown of a result: whole, safe to open, and the same in each form."""
+"""What is shown of a result: whole, safe to open, and the same in each record_format."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from tests.support.evaluations import (
     evaluation,
 )
 
-from hourmark_evaluate.markdown import as_markdown
-from hourmark_evaluate.page import as_html
-from hourmark_evaluate.peers import rows
-from hourmark_evaluate.plots import over_time
-from hourmark_evaluate.results import Trial, as_json, from_json
+from hourmark_evaluate.report.html_page import as_html, plot_rates
+from hourmark_evaluate.report.markdown import as_markdown
+from hourmark_evaluate.report.published_figures import comparison_rows
+from hourmark_evaluate.report.tables import remarks
+from hourmark_evaluate.results import TrialResult, as_json, from_json
 from hourmark_evaluate.trials import TRIALS
-from hourmark_evaluate.wording import remarks
 
 HOSTILE = dataclasses.replace(GOOD_TRIAL, notes=("<script>alert(1)</script> | “a” & b",))
 STUCK = dataclasses.replace(
@@ -50,28 +49,28 @@ def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
 
 
 def test_a_plot_is_well_formed_and_shows_each_disturbance() -> None:
-    drawn = ET.fromstring(over_time(GOOD_TRIAL.timeline, [GOOD_DISTURBANCE]))
+    drawn = ET.fromstring(plot_rates(GOOD_TRIAL.timeline, [GOOD_DISTURBANCE]))
     assert len(drawn.findall("polyline")) == 2
     assert [band.findtext("title") for band in drawn.findall("rect")] == ["broker 2 killed"]
-    assert over_time((), ()) == ""
+    assert plot_rates((), ()) == ""
 
 
 @pytest.mark.parametrize("render", [as_html, as_markdown])
 def test_what_is_broken_is_said_in_each_form(render: object) -> None:
     assert callable(render)
     shown = render(evaluation(STUCK))
-    assert (
-        "BROKEN" in shown and "3 records acknowledged and not there" in shown and "never" in shown
-    )
+    assert "BROKEN" in shown and "3 records acknowledged but not read" in shown and "never" in shown
 
 
 @pytest.mark.parametrize("render", [as_html, as_markdown])
 def test_what_was_not_brought_to_its_end_is_said_with_its_reason(render: object) -> None:
     assert callable(render)
     shown = render(
-        evaluation(Trial(name="leaders", title="leaders killed", broken_off="nobody came back"))
+        evaluation(
+            TrialResult(name="leaders", title="leaders killed", broken_off="nobody came back")
+        )
     )
-    assert "BROKEN" in shown and "leaders: not brought to its end; nobody came back" in shown
+    assert "BROKEN" in shown and "leaders: aborted; nobody came back" in shown
 
 
 def test_what_was_not_counted_is_not_told() -> None:
@@ -79,16 +78,16 @@ def test_what_was_not_counted_is_not_told() -> None:
     (before,) = [
         said
         for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=claims)))
-        if "asked" in said
+        if "sampled" in said
     ]
-    assert "before readers" not in before
+    assert "before readers received" not in before
     counted = dataclasses.replace(claims, early_max=7, early_s=0.25) if claims else None
     (now,) = [
         said
         for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=counted)))
-        if "asked" in said
+        if "sampled" in said
     ]
-    assert "7 were claimed up to 0.2 s before readers were given them" in now
+    assert "7 were committed up to 0.2 s before readers received them" in now
 
 
 def test_what_is_said_of_several_workers_is_what_was_seen_of_so_many() -> None:
@@ -96,13 +95,17 @@ def test_what_is_said_of_several_workers_is_what_was_seen_of_so_many() -> None:
     central = dataclasses.replace(GOOD_COUNTS, place="central", acknowledged=900, doubled=2)
     two = dataclasses.replace(GOOD_TRIAL, counts=(GOOD_COUNTS, central))
     said = [
-        next(row[3] for row in rows(evaluation(trial)) if row[0] == "several mirror workers")
+        next(
+            row[3]
+            for row in comparison_rows(evaluation(trial))
+            if row[0] == "several mirror workers"
+        )
         for trial in (one, two)
     ]
     assert said == [
         "the mirror ran with 1 worker",
-        "of 2 workers the leading one was killed: another led 11.5 s later. "
-        "Of 900 records on the central cluster 0 lost, 2 doubled, 0 phantom",
+        "the leading one of 2 workers was killed: another one led after 11.5 s. "
+        "Of 900 records on the central cluster: 0 lost, 2 doubled, 0 phantom",
     ]
 
 

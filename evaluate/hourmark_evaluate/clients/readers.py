@@ -1,7 +1,7 @@
-"""Ordinary consumers that read back a trial's records.
+"""Consumers that read back a trial's records.
 
-`read_all` reads everything once, `Follower` reads a growing copy repeatedly, and `Group` is a
-consumer group that can fall behind.
+`read_all` reads everything once, `IncrementalReader` reads a growing copy repeatedly, and
+`GroupConsumer` is a consumer group that can fall behind.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Offset, Partition, consumer_settings, librdkafka_logger
 from hourmark.kafka.committed_reader import CommittedReader, MessageRun
-from hourmark_evaluate.accounting import Floats, Readings
-from hourmark_evaluate.records import Form
+from hourmark_evaluate.accounting import Floats, ReadRecords
+from hourmark_evaluate.record_format import RecordFormat
 
 _BATCH: Final = 2_000
 _NOT_ALLOWED: Final = (
@@ -31,8 +31,8 @@ _NOT_ALLOWED: Final = (
 )
 
 
-class Known:
-    """A set of record numbers that were seen before.
+class SeenNumbers:
+    """The set of record numbers that a consumer has read.
 
     Attributes:
         count: Number of different record numbers seen.
@@ -42,8 +42,8 @@ class Known:
         self.count = 0
         self._seen = bytearray()  # one byte per record number, 1 if seen
 
-    def is_new(self, number: int | None) -> bool:
-        """Add a number and return whether it was not in the set before.
+    def add(self, number: int | None) -> bool:
+        """Add a record number and return whether it was not in the set before.
 
         Args:
             number: Record number, at least 0; None for a message that is not a record, which is
@@ -60,75 +60,75 @@ class Known:
         return not before
 
 
-class Follower:
-    """A reader that consumes topics from their beginning, up to the current end at each poll.
+class IncrementalReader:
+    """A consumer that reads topics from their beginning, up to the current end at each poll.
 
     It reads committed records only. It is not thread-safe.
 
     Args:
         cluster: The cluster.
-        form: Format of the records.
+        record_format: Format of the records.
         topics: Names of existing topics.
         partitions: Number of partitions of each topic.
 
     Attributes:
-        readings: All record numbers read so far, by partition.
-        read_to: By partition, the next offset to read; empty before the first poll.
-        new: Record numbers read by the last `poll`.
+        records_read: All record numbers read so far, by partition.
+        next_offsets: By partition, the next offset to read; empty before the first poll.
+        last_numbers: Record numbers read by the last `poll`.
     """
 
     def __init__(
-        self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int
+        self, cluster: Cluster, record_format: RecordFormat, topics: Sequence[str], partitions: int
     ) -> None:
-        self.readings = Readings()
+        self.records_read = ReadRecords()
         self._offsets: dict[
             Partition, array[int]
         ] = {}  # offsets of the first reading of each record, ascending
-        self._known = Known()
-        self._cluster, self._form = cluster, form
+        self._known = SeenNumbers()
+        self._cluster, self._format = cluster, record_format
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
-        self.read_to: dict[Partition, Offset] = {}
+        self.next_offsets: dict[Partition, Offset] = {}
         self._reader = CommittedReader(cluster.settings, cluster.name)
-        self.new: list[int] = []
+        self.last_numbers: list[int] = []
 
     def poll(self) -> None:
         """Read all records up to the current end of the topics.
 
-        The results are added to `readings`, and `new` is replaced.
+        The results are added to `records_read`, and `last_numbers` is replaced.
 
         Raises:
             Unavailable: The cluster does not answer. The next call continues after the last record
                 read.
         """
         # Records deleted before the start offsets are missing, and count as missing.
-        self.read_to = self.read_to or self._cluster.starts(self._partitions)
+        self.next_offsets = self.next_offsets or self._cluster.starts(self._partitions)
         ends = self._cluster.ends(self._partitions)
-        self.new = []
-        for runs in self._reader.read({p: (self.read_to[p], end) for p, end in ends.items()}):
+        self.last_numbers = []
+        for runs in self._reader.read({p: (self.next_offsets[p], end) for p, end in ends.items()}):
             for run in runs:
-                self._take(run)
-                self.read_to[run.partition] = Offset(
+                self._add_run(run)
+                self.next_offsets[run.partition] = Offset(
                     run.next_offset
                 )  # if reading fails later, this run is not read again
-        self.read_to = ends
+        self.next_offsets = ends
 
-    def _take(self, run: MessageRun) -> None:
-        numbers = [self._form.number_of(message.value()) for message in run.records]
-        self.readings.add(run.partition.topic, run.partition.partition, numbers)
+    def _add_run(self, run: MessageRun) -> None:
+        numbers = [self._format.decode_number(message.value()) for message in run.records]
+        self.records_read.add(run.partition.topic, run.partition.partition, numbers)
         offsets = self._offsets.setdefault(run.partition, array("q"))
         offsets.extend(
             m.offset() or 0
             for m, number in zip(run.records, numbers, strict=True)
-            if self._known.is_new(number)
+            if self._known.add(number)
         )
-        self.new += [number for number in numbers if number is not None]
+        self.last_numbers += [number for number in numbers if number is not None]
 
     @property
-    def distinct(self) -> int:
+    def distinct_count(self) -> int:
         """Return the number of records read so far, each counted once."""
         return self._known.count
 
-    def ends(self) -> dict[Partition, Offset]:
+    def high_watermarks(self) -> dict[Partition, Offset]:
         """Return the high watermark of each partition, which includes records of open transactions.
 
         Raises:
@@ -136,8 +136,12 @@ class Follower:
         """
         return self._cluster.ends(self._partitions, committed=False)
 
-    def held_below(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return, per partition, how many different records were read below the given offset."""
+    def count_below(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return how many different records were read below an offset, by partition.
+
+        Args:
+            ends: The offset by partition. The record at this offset is not counted.
+        """
         return {p: bisect.bisect_left(self._offsets.get(p, ()), end) for p, end in ends.items()}
 
     def close(self) -> None:
@@ -145,24 +149,28 @@ class Follower:
         self._reader.close()
 
 
-def read_all(cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> Readings:
+def read_all(
+    cluster: Cluster, record_format: RecordFormat, topics: Sequence[str], partitions: int
+) -> ReadRecords:
     """Read all committed records of the topics and return their numbers by partition.
 
     Args:
         cluster: The cluster.
-        form: Format of the records.
+        record_format: Format of the records.
         topics: Names of the topics.
         partitions: Number of partitions of each topic.
 
     Raises:
         Unavailable: The cluster does not answer.
     """
-    with contextlib.closing(Follower(cluster, form, topics, partitions)) as follower:
+    with contextlib.closing(
+        IncrementalReader(cluster, record_format, topics, partitions)
+    ) as follower:
         follower.poll()
-        return follower.readings
+        return follower.records_read
 
 
-class Copied:
+class FirstReadTimes:
     """The times at which records were first read from the target cluster, by record number."""
 
     def __init__(self) -> None:
@@ -179,7 +187,7 @@ class Copied:
             self._first_missing += 1
         return self._first_missing
 
-    def note(self, numbers: Sequence[int], now_s: float) -> None:
+    def record(self, numbers: Sequence[int], now_s: float) -> None:
         """Store the time for those record numbers that were not read before.
 
         Args:
@@ -192,8 +200,11 @@ class Copied:
             if self._seen_s[number] != self._seen_s[number]:
                 self._seen_s[number] = now_s
 
-    def of(self, sent: int) -> Floats:
-        """Return when each of the first `sent` records was first read.
+    def as_array(self, sent: int) -> Floats:
+        """Return the times at which records were first read, as an array.
+
+        Args:
+            sent: Number of records sent, which is the length of the array.
 
         Returns:
             By record number, seconds since the start of the load; NaN for records that were not
@@ -205,27 +216,29 @@ class Copied:
         return seen
 
 
-class Group:
-    """A consumer group with one member, which reads topics from the beginning in its own thread.
+class GroupConsumer:
+    """A consumer group with one member, which reads topics from their beginning in its own thread.
 
     It reads committed records and commits its offsets automatically.
 
     Args:
         cluster: Connection settings.
-        form: Format of the records.
+        record_format: Format of the records.
         topics: Names of the topics.
         name: The group id.
 
     Attributes:
-        readings: All record numbers read, by partition; valid after `stop`.
+        records_read: All record numbers read, by partition; valid after `stop`.
         error: The error that stopped the consumer; "" while it is reading.
     """
 
-    def __init__(self, cluster: KafkaCluster, form: Form, topics: Sequence[str], name: str) -> None:
-        self.readings = Readings()
+    def __init__(
+        self, cluster: KafkaCluster, record_format: RecordFormat, topics: Sequence[str], name: str
+    ) -> None:
+        self.records_read = ReadRecords()
         self.error = ""
-        self._known = Known()
-        self._form = form
+        self._known = SeenNumbers()
+        self._format = record_format
         self._ending = threading.Event()
         settings = consumer_settings(
             cluster,
@@ -244,15 +257,15 @@ class Group:
         self._thread.start()
 
     @property
-    def read(self) -> int:
+    def distinct_count(self) -> int:
         """Return the number of records read so far, each counted once."""
         return self._known.count
 
     def stop(self) -> None:
-        """Stop reading and leave the group. Further calls have no effect if reading did not fail.
+        """Stop reading and leave the group; do nothing if already stopped.
 
         Raises:
-            Unavailable: Reading failed earlier. Each call raises this error.
+            Unavailable: Reading failed earlier. Every call of this method raises the error.
         """
         self._ending.set()
         self._thread.join()
@@ -263,15 +276,15 @@ class Group:
     def _run(self) -> None:
         try:
             while not self._ending.is_set() and not self.error:
-                self._take(self._consumer.consume(_BATCH, 0.1))
+                self._add_messages(self._consumer.consume(_BATCH, 0.1))
         except KafkaException as error:
             self.error = str(error)
 
-    def _take(self, messages: list[Message]) -> None:
+    def _add_messages(self, messages: list[Message]) -> None:
         for message in messages:
             if (error := message.error()) is None:
-                number = self._form.number_of(message.value())
-                self.readings.add(str(message.topic()), message.partition() or 0, [number])
-                self._known.is_new(number)
+                number = self._format.decode_number(message.value())
+                self.records_read.add(str(message.topic()), message.partition() or 0, [number])
+                self._known.add(number)
             elif error.fatal() or error.code() in _NOT_ALLOWED:  # all other errors are temporary
                 self.error = error.str()

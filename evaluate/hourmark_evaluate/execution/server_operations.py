@@ -33,7 +33,7 @@ OnMirror = Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
+class ServerOperations:
     """The available operations on brokers, on the mirror and on its target cluster.
 
     The first operation of each pair disturbs a server; the second restores it and can be repeated
@@ -70,37 +70,43 @@ class Hands:
     start_mirror: OnMirror | None = None
 
 
-def flag(hand: str) -> str:
+def option_name(operation: str) -> str:
     """Return the command-line option of an operation: "stop_broker" gives "--stop-broker"."""
-    return f"--{hand.replace('_', '-')}"
+    return f"--{operation.replace('_', '-')}"
 
 
-def missing(hands: Hands, *wanted: str) -> str:
-    """Return which options are missing for the wanted operations, as a reason for the report.
+def describe_missing_operations(operations: ServerOperations, *wanted: str) -> str:
+    """Return which command-line options are missing for operations, as a reason for the report.
 
     Args:
-        hands: The available operations.
-        *wanted: Names of `Hands` fields, such as "stop_broker".
+        operations: The available operations.
+        *wanted: Names of the required operations, fields of `ServerOperations`, such as
+            "stop_broker".
 
     Returns:
         For example "needs --stop-broker and --start-broker"; "" if all are available.
     """
-    absent = [flag(name) for name in wanted if getattr(hands, name) is None]
+    absent = [option_name(name) for name in wanted if getattr(operations, name) is None]
     return f"needs {' and '.join(absent)}" if absent else ""
 
 
-def each(act: OnBroker, brokers: Sequence[int]) -> None:
-    """Call `act` for each broker id in order, even if some calls fail.
+def call_for_each_broker(operation: OnBroker, brokers: Sequence[int]) -> None:
+    """Call an operation for each broker in order, even if some calls fail.
+
+    Args:
+        operation: Function that takes a broker id.
+        brokers: Broker ids.
 
     Raises:
         Exception: The error of the last failed call, with those of earlier ones as its context.
     """
-    with ExitStack() as all_of_them:
+    with ExitStack() as calls:
         for broker in reversed(brokers):
-            all_of_them.callback(act, broker)
+            calls.callback(operation, broker)
 
 
-PAIRS: Final = (
+# An operation and the one that undoes it. A user must give commands for both or for neither.
+OPPOSITES: Final = (
     ("stop_broker", "start_broker"),
     ("pause_broker", "resume_broker"),
     ("refuse_target", "accept_target"),
@@ -110,7 +116,7 @@ PAIRS: Final = (
 )
 
 
-def check(commands: Mapping[str, str | None]) -> None:
+def validate_commands(commands: Mapping[str, str | None]) -> None:
     """Check that the user's commands are complete and use only known placeholders.
 
     Args:
@@ -124,31 +130,36 @@ def check(commands: Mapping[str, str | None]) -> None:
     given = {name for name, text in commands.items() if text}
     for name in sorted(given):
         _check_placeholders(name, commands[name] or "")
-    for pair in PAIRS:
+    for pair in OPPOSITES:
         if len(given.intersection(pair)) == 1:
             (lone,), (absent,) = given.intersection(pair), set(pair) - given
             raise UsageError(
-                f"{flag(lone)} needs {flag(absent)} beside it: what is done must be undone"
+                f"{option_name(lone)} also needs {option_name(absent)}, which undoes its effect"
+                if lone == pair[0]
+                else f"{option_name(lone)} also needs {option_name(absent)}, whose effect it undoes"
             )
     if "wipe_broker" in given and "stop_broker" not in given:
         raise UsageError(
-            "--wipe-broker is run between --stop-broker and --start-broker; give these too"
+            "--wipe-broker also needs --stop-broker and --start-broker, between which it runs"
         )
 
 
-def _check_placeholders(hand: str, text: str) -> None:
-    known = PLACEHOLDERS[hand.rpartition("_")[2]]
+def _check_placeholders(operation: str, text: str) -> None:
+    known = PLACEHOLDERS[operation.rpartition("_")[2]]
     for name in sorted(
         {name for names in PLACEHOLDERS.values() for name in names}.difference(known)
     ):
         if f"{{{name}}}" in text:
-            shown = " ".join(f"{{{each}}}" for each in known) or "none"
+            supported = " ".join(f"{{{each}}}" for each in known) or "none"
             raise UsageError(
-                f"{flag(hand)}: nothing stands for {{{name}}} there; placeholders it knows: {shown}"
+                f"{option_name(operation)}: placeholder {{{name}}} is not supported; "
+                f"supported placeholders: {supported}"
             )
 
 
-def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str]) -> Hands:
+def operations_from_commands(
+    commands: Mapping[str, str | None], broker_address: Callable[[int], str]
+) -> ServerOperations:
     """Return operations that run the user's shell commands.
 
     Commands for brokers may contain `{broker}`, `{host}` and `{port}`; those for a worker of the
@@ -157,25 +168,27 @@ def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str
 
     Args:
         commands: Shell command by operation name, such as "stop_broker"; None or "" if not given.
-        address: Function that returns HOST:PORT of a broker, given its id.
+        broker_address: Function that returns HOST:PORT of a broker, given its id.
 
     Raises:
         UsageError: A command lacks its counterpart or contains an unsupported placeholder.
     """
-    check(commands)
+    validate_commands(commands)
     given = {name: text for name, text in commands.items() if text}
 
     def on_broker(text: str) -> OnBroker:
-        return lambda broker: _run(text, broker=str(broker), **_parts(address(broker)))
+        return lambda broker: _run_command(
+            text, broker=str(broker), **_split_address(broker_address(broker))
+        )
 
     def on_worker(text: str) -> OnWorker:
-        return lambda worker: _run(text, **_parts(worker))
+        return lambda worker: _run_command(text, **_split_address(worker))
 
     def on_topic(text: str) -> OnTopic:
-        return lambda topic: _run(text, topic=topic)
+        return lambda topic: _run_command(text, topic=topic)
 
     def on_mirror(text: str) -> OnMirror:
-        return lambda: _run(text)
+        return lambda: _run_command(text)
 
     makers: dict[str, Callable[[str], Any]] = {
         "broker": on_broker,
@@ -183,20 +196,22 @@ def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str
         "worker": on_worker,
         "mirror": on_mirror,
     }
-    return Hands(**{name: makers[name.rpartition("_")[2]](text) for name, text in given.items()})
+    return ServerOperations(
+        **{name: makers[name.rpartition("_")[2]](text) for name, text in given.items()}
+    )
 
 
-def _parts(address: str) -> dict[str, str]:
+def _split_address(address: str) -> dict[str, str]:
     host, _, port = address.rpartition(":")
     return {"host": host, "port": port}
 
 
-def _run(text: str, **values: str) -> None:
-    """Run a shell command of the user, with its output on stderr.
+def _run_command(text: str, **values: str) -> None:
+    """Run a shell command of the user, and write its output to stderr.
 
     Args:
-        text: The command; `{name}` stands for a placeholder.
-        **values: Values of the placeholders; they are quoted for the shell.
+        text: The command, which may contain placeholders such as `{host}`.
+        **values: The value of each placeholder by its name; it is quoted for the shell.
 
     Raises:
         Unavailable: The command failed, or did not return within 120 s and was killed.
@@ -212,8 +227,7 @@ def _run(text: str, **values: str) -> None:
         code = running.wait(COMMAND_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise Unavailable(
-            f"the command `{text}` was not done after {COMMAND_SECONDS:.0f} s; it must "
-            "return by then"
+            f"the command `{text}` did not return within {COMMAND_SECONDS:.0f} s and was killed"
         ) from error
     finally:
         if running.poll() is None:

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from hourmark_evaluate.comparison import comparisons
-from hourmark_evaluate.jmx import Told, told
+from hourmark_evaluate.clients.broker_metrics import (
+    BrokerMetrics,
+    compare_with_metrics,
+    parse_jmx_output,
+)
 
 PRINTED = """\
 Trying to connect to JMX url: service:jmx:rmi:///jndi/rmi://127.0.0.1:28079/jmxrmi
@@ -19,17 +22,21 @@ kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=a.b-1:Count=667
 READ = {("t", 0): 5, ("t", 1): 7}
 
 
-def _broker(zero: int = 5, one: int = 7, came: int = 4) -> Told:
-    return Told({"t": came}, {("t", 0): zero, ("t", 1): one})
+def _broker(zero: int = 5, one: int = 7, came: int = 4) -> BrokerMetrics:
+    return BrokerMetrics({"t": came}, {("t", 0): zero, ("t", 1): one})
 
 
 def test_what_the_tool_prints_is_read() -> None:
-    assert told(PRINTED) == Told({"a.b-1": 667}, {("a.b-1", 0): 334, ("a.b-1", 12): 333})
-    assert told("No matched attributes for the queried objects []") == Told({}, {})
+    assert parse_jmx_output(PRINTED) == BrokerMetrics(
+        {"a.b-1": 667}, {("a.b-1", 0): 334, ("a.b-1", 12): 333}
+    )
+    assert parse_jmx_output("No matched attributes for the queried objects []") == BrokerMetrics(
+        {}, {}
+    )
 
 
 def test_what_agrees_agrees() -> None:
-    found = comparisons(READ, [_broker()] * 3, 3, undisturbed=True)
+    found = compare_with_metrics(READ, [_broker()] * 3, 3, undisturbed=True)
     assert [(c.ours, c.brokers) for c in found] == [(12, 12), (6, 6), (12, 12)]
 
 
@@ -42,10 +49,10 @@ def test_what_agrees_agrees() -> None:
         ([_broker(), _broker(), _broker(came=5)], {2}),  # something came in that is not there
     ],
 )
-def test_each_disagreement_is_seen(brokers: list[Told], wrong: set[int]) -> None:
-    found = comparisons(READ, brokers, 3, undisturbed=True)
+def test_each_disagreement_is_seen(brokers: list[BrokerMetrics], wrong: set[int]) -> None:
+    found = compare_with_metrics(READ, brokers, 3, undisturbed=True)
     assert {number for number, c in enumerate(found) if c.ours != c.brokers} == wrong
 
 
 def test_counts_that_begin_again_with_a_broker_are_not_compared() -> None:
-    assert len(comparisons(READ, [_broker(came=0)] * 3, 3, undisturbed=False)) == 2
+    assert len(compare_with_metrics(READ, [_broker(came=0)] * 3, 3, undisturbed=False)) == 2

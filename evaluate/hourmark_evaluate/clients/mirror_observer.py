@@ -1,0 +1,239 @@
+"""Observation of a mirror from outside: committed positions compared with records on the target."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hourmark.errors import Unavailable
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.mirror import MirrorPositions
+from hourmark.kafka.topic_names import central_topic
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.clients.load_producer import LoadProducer
+from hourmark_evaluate.clients.readers import FirstReadTimes, IncrementalReader
+from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
+from hourmark_evaluate.results import PositionClaims
+
+Offsets = Mapping[Partition, int]
+# End offsets by partition -> number of different records read below them, by partition.
+CountBelow = Callable[[Offsets], Mapping[Partition, int]]
+
+
+@dataclass
+class _Sample:
+    at_s: float
+    claimed: Mapping[Partition, int]
+    ends: Offsets
+    waiting: int
+    is_early: bool  # some claimed records are not readable by consumers yet
+
+
+class PositionChecker:
+    """Comparison of a mirror's committed positions with the records in the target's logs.
+
+    A position may be committed shortly before the marker of its transaction reaches another
+    partition. A sample is therefore evaluated only after the transactions open at its time have
+    completed.
+
+    Attributes:
+        claims: The result of all samples evaluated so far.
+    """
+
+    def __init__(self) -> None:
+        self.claims = PositionClaims(samples=0, false_records=0, waiting_max=0, early_max=0)
+        self._pending = deque[_Sample]()
+
+    def add_sample(
+        self,
+        now_s: float,
+        claimed: Mapping[Partition, int],
+        ends: Offsets,
+        readable: Mapping[Partition, int],
+        waiting: int,
+    ) -> None:
+        """Add one sample, which `evaluate_completed` or `evaluate_remaining` evaluates later.
+
+        All mappings are by partition of the target cluster. Each record occupies one offset of the
+        source.
+
+        Args:
+            now_s: Time of the sample, in seconds.
+            claimed: Number of records that the mirror has committed as copied.
+            ends: High watermarks read immediately afterwards.
+            readable: Number of records that consumers could read by then.
+            waiting: Number of records that were sent but not copied yet.
+        """
+        early = count_missing(claimed, readable)
+        self.claims = dataclasses.replace(
+            self.claims, early_max=max(self.claims.early_max or 0, early)
+        )
+        self._pending.append(_Sample(now_s, claimed, ends, waiting, early > 0))
+
+    def evaluate_completed(
+        self, now_s: float, next_offsets: Offsets, count_below: CountBelow
+    ) -> None:
+        """Evaluate those samples whose transactions have completed.
+
+        Args:
+            now_s: Current time, in seconds, on the clock of `add_sample`.
+            next_offsets: By partition of the target, the offset up to which committed records were
+                read.
+            count_below: Function that returns the number of different records read below given
+                offsets, by partition.
+        """
+        for sample in self._pending:
+            if sample.is_early and not count_missing(sample.claimed, count_below(sample.ends)):
+                sample.is_early = False
+                self.claims = dataclasses.replace(
+                    self.claims, early_s=max(self.claims.early_s, round(now_s - sample.at_s, 1))
+                )
+        while self._pending and all(
+            next_offsets.get(p, 0) >= end for p, end in self._pending[0].ends.items()
+        ):
+            self._evaluate_oldest(count_below)
+
+    def evaluate_remaining(self, count_below: CountBelow) -> None:
+        """Evaluate all remaining samples; records that were not read by now count as missing.
+
+        Args:
+            count_below: Function that returns the number of different records read below given
+                offsets, by partition.
+        """
+        while self._pending:
+            self._evaluate_oldest(count_below)
+
+    def _evaluate_oldest(self, count_below: CountBelow) -> None:
+        sample = self._pending.popleft()
+        self.claims = merge_sample(
+            self.claims, sample.claimed, count_below(sample.ends), sample.waiting
+        )
+
+
+class MirroredLoadObserver:
+    """The observer of a mirror that copies the topics of one load to the central cluster.
+
+    Not thread-safe. Call `poll` repeatedly, then `finish`, then `close`.
+
+    Args:
+        central: The central cluster, with the copies of the load's topics.
+        alias: The mirror's alias of the edge cluster, which prefixes the names of copies.
+        record_format: Format of the records.
+        load: The load whose topics are copied.
+
+    Attributes:
+        placement: Topics and partitions of the copies on the central cluster.
+        first_read_times: When each record was first read from the central cluster.
+        reader: The reader of the copies.
+        error: Why the last `poll` failed; "" if it succeeded.
+    """
+
+    def __init__(
+        self, central: EvaluatedCluster, alias: str, record_format: RecordFormat, load: LoadProducer
+    ) -> None:
+        self.placement = RecordPlacement(
+            tuple(central_topic(t, alias) for t in load.placement.topics),
+            load.placement.shares,
+            load.placement.partitions,
+        )
+        self.first_read_times = FirstReadTimes()
+        self._checker = PositionChecker()
+        self._alias, self._load = alias, load
+        self.reader = IncrementalReader(
+            central.cluster, record_format, self.placement.topics, self.placement.partitions
+        )
+        self._positions = MirrorPositions(central.settings, alias)
+        self.error = ""
+
+    def poll(self) -> None:
+        """Read the mirror's committed positions and then the target cluster, and compare them.
+
+        The positions are read first, so the records they cover must be in the target's logs
+        afterwards. If a cluster does not answer, the error is stored in `error` and nothing is
+        compared.
+        """
+        try:
+            claimed = self._positions.refresh()
+            sent, ends = self._load.sent, self.reader.high_watermarks()
+            self.reader.poll()
+        except Unavailable as error:
+            self.error = str(error)
+            return  # nothing can be compared now; the next call continues reading
+        self.error = ""
+        self.first_read_times.record(self.reader.last_numbers, self._load.now_s)
+        readable = self.reader.count_below(self.reader.next_offsets)
+        now_s = self._load.now_s
+        self._checker.add_sample(
+            now_s, self._claimed_by_target(claimed), ends, readable, sent - self.copied_count
+        )
+        self._checker.evaluate_completed(now_s, self.reader.next_offsets, self.reader.count_below)
+
+    def finish(self) -> PositionClaims:
+        """Evaluate the remaining samples and return the result of all samples."""
+        self._checker.evaluate_remaining(self.reader.count_below)
+        return self._checker.claims
+
+    def has_copied_below(self, number: int) -> bool:
+        """Return whether the target cluster has all records with numbers below `number`."""
+        return self.first_read_times.first_missing >= number
+
+    @property
+    def copied_count(self) -> int:
+        """Return the number of records read from the target so far, each counted once.
+
+        A mirror may copy some records more than once.
+        """
+        return self.reader.distinct_count
+
+    def close(self) -> None:
+        """Close the consumers."""
+        self.reader.close()
+        self._positions.close()
+
+    def _claimed_by_target(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return how many records of this load the mirror has committed, by target partition.
+
+        Args:
+            claimed: The mirror's committed offset by source partition, of all topics. The topics of
+                this load are new, so that each offset is one record.
+        """
+        return {
+            Partition(central_topic(p.topic, self._alias), p.partition): offset
+            for p, offset in claimed.items()
+            if p.topic in self._load.placement.topics
+        }
+
+
+def merge_sample(
+    before: PositionClaims,
+    claimed: Mapping[Partition, int],
+    present: Mapping[Partition, int],
+    waiting: int,
+) -> PositionClaims:
+    """Return the comparison results of a mirror, updated with one more sample.
+
+    Args:
+        before: The results so far.
+        claimed: By partition, the number of records committed as copied. A sample without any does
+            not increase `samples`.
+        present: By partition, the number of records on the target cluster.
+        waiting: Number of records sent but not copied yet.
+    """
+    return dataclasses.replace(
+        before,
+        samples=before.samples + any(claimed.values()),
+        false_records=max(before.false_records, count_missing(claimed, present)),
+        waiting_max=max(before.waiting_max, waiting),
+    )
+
+
+def count_missing(claimed: Mapping[Partition, int], present: Mapping[Partition, int]) -> int:
+    """Return how many of the claimed records are missing, summed over all partitions.
+
+    Args:
+        claimed: By partition, the number of records committed as copied.
+        present: By partition, the number of records found. A partition that is absent has none.
+    """
+    return sum(max(0, count - present.get(p, 0)) for p, count in claimed.items())

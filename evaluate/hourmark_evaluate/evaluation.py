@@ -1,0 +1,382 @@
+"""One evaluation: run the selected trials in order, on the local stack or on the user's clusters.
+
+All topics and consumer groups of the run are deleted at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+
+from hourmark.clock import Clock
+from hourmark.errors import HourmarkError, Unavailable, UsageError
+from hourmark_evaluate.clients.broker_metrics import JmxClient
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.execution import local_stack
+from hourmark_evaluate.execution.environment import EvaluationOptions, TrialEnvironment
+from hourmark_evaluate.execution.server_operations import ServerOperations
+from hourmark_evaluate.execution.trial_run import RecoveryFailed
+from hourmark_evaluate.record_format import RUN_BYTES, RecordFormat
+from hourmark_evaluate.results import Evaluation, TrialResult
+from hourmark_evaluate.trials import TRIALS, run_trial_by_name
+from hourmark_evaluate.verdicts import trial_verdict
+from hourmark_infra.jars.cache import Say
+from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.jmx import PASSWORD, ROLE
+from hourmark_infra.stack.layout import JMX
+from hourmark_infra.stack.purge import purge_stack
+from hourmark_infra.stack.servers import mirror_is_there
+
+# Time limit for brokers that are still starting when a run is interrupted.
+DELETE_TOPICS_SECONDS: Final = 180.0
+# A mirror may recreate a deleted topic until it refreshes its list of topics.
+RECREATED_SECONDS: Final = 15.0
+
+
+def new_run_id() -> str:
+    """Return a random identifier of 8 hexadecimal digits for the topic names of one run."""
+    return secrets.token_hex(4)
+
+
+def evaluate(
+    environment: TrialEnvironment,
+    names: Sequence[str],
+    where: str,
+    command: str,
+    save: Callable[[Evaluation], None] = lambda _: None,
+) -> Evaluation:
+    """Run the named trials in order and return the result of the evaluation.
+
+    A trial that fails is part of the result, with the reason. After a trial whose servers did not
+    recover, the remaining trials are reported as not tried. At the end, all topics of this run are
+    deleted; names of topics that cannot be deleted within 180 s are reported as progress.
+
+    Args:
+        environment: The clusters and the user's options.
+        names: Names of the trials to run; each must be a key of `TRIALS`.
+        where: Where the clusters are, for the report: "the local stack" or "clusters of the user".
+        command: The command line that repeats the run, for the report.
+        save: Function that receives the result so far after each trial, so that an interrupted run
+            loses nothing.
+
+    Raises:
+        KeyError: A name is not a known trial.
+    """
+    began_s, began_ms, load_before = (
+        environment.clock.monotonic_s(),
+        environment.clock.now_ms(),
+        os.getloadavg()[0],
+    )
+    so_far = Evaluation(
+        version=version("hourmark"),
+        began=dt.datetime.fromtimestamp(began_ms // 1000, dt.UTC)
+        .isoformat()
+        .replace("+00:00", "Z"),
+        seconds=0.0,
+        where=where,
+        command=command,
+        cores=os.cpu_count() or 1,
+        load_average=(round(load_before, 1), round(load_before, 1)),
+        edge_brokers=len(environment.edge.ids),
+        central_brokers=len(environment.central.ids) if environment.central else 0,
+        replication=environment.edge.replication,
+        peak_rate=environment.options.rate,
+        event_bytes=environment.options.event_bytes,
+        trials=(),
+    )
+    with _topics_deleted_on_exit(environment):
+        for number, name in enumerate(names, 1):
+            environment.report_progress(f"{number} of {len(names)}: {TRIALS[name].title}")
+            aborted = next((earlier.name for earlier in so_far.trials if earlier.broken_off), "")
+            trial = _run_or_skip_trial(environment, name, aborted)
+            environment.report_progress(f"{name}: {_summarize(trial)}")
+            so_far = dataclasses.replace(
+                so_far,
+                seconds=round(environment.clock.monotonic_s() - began_s, 1),
+                load_average=(so_far.load_average[0], round(os.getloadavg()[0], 1)),
+                trials=(*so_far.trials, trial),
+            )
+            save(so_far)
+    return so_far
+
+
+def _run_or_skip_trial(environment: TrialEnvironment, name: str, aborted: str) -> TrialResult:
+    """Run one trial and return its result, with the reason if it failed or was not tried.
+
+    Args:
+        environment: The clusters and the user's options.
+        name: Name of the trial, a key of `TRIALS`.
+        aborted: Name of an earlier trial whose servers did not recover; "" if there is none. The
+            trial is not tried if it is set.
+    """
+    title = TRIALS[name].title
+    if aborted:
+        return TrialResult(
+            name=name, title=title, not_tried=f"the servers did not recover in trial {aborted}"
+        )
+    # Other errors, such as a missing permission of the client, show nothing about Kafka and do not
+    # end the run.
+    try:
+        return run_trial_by_name(environment, name)
+    except RecoveryFailed as error:
+        return TrialResult(name=name, title=title, broken_off=str(error))
+    except HourmarkError as error:
+        return TrialResult(name=name, title=title, not_tried=str(error))
+
+
+@contextlib.contextmanager
+def local_environment(
+    home: Path, options: EvaluationOptions, clock: Clock, report_progress: Say
+) -> Iterator[TrialEnvironment]:
+    """Start a new local stack and yield its clusters; stop the stack on exit.
+
+    The stack has three edge brokers, three central brokers and, if MirrorMaker 2 is installed, two
+    of its workers.
+
+    Args:
+        home: Directory of the stack. An existing stack there is deleted first.
+        options: The user's options.
+        clock: Source of time.
+        report_progress: Function that is called with each line of progress.
+
+    Raises:
+        UsageError: Another evaluation uses this directory.
+    """
+
+    def refuse() -> None:
+        raise UsageError(
+            f"another evaluation is running in {home}; wait for it to finish, or set "
+            "HOURMARK_HOME to another folder"
+        )
+
+    with one_at_a_time(home / "evaluate.lock", refuse):
+        purge_stack(home, report_progress)
+        mirror = mirror_is_there()
+        copier = (
+            "two workers of MirrorMaker 2" if mirror else "no mirror, because none is installed"
+        )
+        report_progress(f"starting three edge brokers, three central brokers and {copier}")
+        stack = Stack.load_or_make(
+            home, mirror=mirror, spread=True, workers=2, jmx=True, say=report_progress
+        )
+        try:
+            stack.up(local_stack.required_servers(stack))
+            yield stack_environment(stack, options, clock, report_progress)
+        finally:
+            stack.down()
+
+
+def stack_environment(
+    stack: Stack, options: EvaluationOptions, clock: Clock, report_progress: Callable[[str], None]
+) -> TrialEnvironment:
+    """Return the brokers and the mirror of a running local stack as the environment for trials.
+
+    Brokers' metrics are available only if the stack was created with JMX.
+
+    Args:
+        stack: The running stack.
+        options: The user's options.
+        clock: Source of time.
+        report_progress: Function that is called with each line of progress.
+
+    Raises:
+        Unavailable: A cluster does not answer.
+    """
+    edge = EvaluatedCluster("edge", stack.layout.bootstrap("edge"), {})
+    central = (
+        EvaluatedCluster("central", stack.layout.bootstrap("central"), {})
+        if stack.clusters > 1
+        else None
+    )
+    addresses = tuple(stack.layout.address(f"{name}-{JMX}") for name in stack.brokers)
+    programs = stack.programs
+    jmx = JmxClient(
+        addresses=addresses,
+        java=lambda: programs.java,
+        jars=lambda: programs.kafka,
+        user=ROLE,
+        password=PASSWORD,
+    )
+    return TrialEnvironment(
+        edge=edge,
+        central=central,
+        alias="edge",
+        operations=local_stack.local_operations(stack, central),
+        options=options,
+        record_format=new_record_format(options),
+        run_id=new_run_id(),
+        clock=clock,
+        report_progress=report_progress,
+        jmx=jmx if stack.jmx else None,
+        read_broker_cpu=lambda: local_stack.read_broker_cpu_seconds(stack),
+    )
+
+
+def user_environment(
+    edge: EvaluatedCluster,
+    central: EvaluatedCluster | None,
+    alias: str,
+    operations: ServerOperations,
+    jmx: JmxClient | None,
+    options: EvaluationOptions,
+    clock: Clock,
+    report_progress: Say,
+) -> TrialEnvironment:
+    """Return the user's clusters as the environment for trials, with a new run identifier.
+
+    Args:
+        edge: The edge cluster.
+        central: The central cluster; None if there is none.
+        alias: The mirror's alias of the edge cluster.
+        operations: The available operations on servers.
+        jmx: Access to the brokers' metrics; None if there is none.
+        options: The user's options.
+        clock: Source of time.
+        report_progress: Function that is called with each line of progress.
+    """
+    return TrialEnvironment(
+        edge=edge,
+        central=central,
+        alias=alias,
+        operations=operations,
+        options=options,
+        record_format=new_record_format(options),
+        run_id=new_run_id(),
+        clock=clock,
+        report_progress=report_progress,
+        jmx=jmx,
+    )
+
+
+def new_record_format(options: EvaluationOptions) -> RecordFormat:
+    """Return a record format with a random run identifier, which no other run uses."""
+    return RecordFormat(secrets.token_bytes(RUN_BYTES), options.event_bytes)
+
+
+@contextlib.contextmanager
+def _topics_deleted_on_exit(environment: TrialEnvironment) -> Iterator[None]:
+    """Delete all topics of this run when the `with` block ends.
+
+    Topics that the mirror creates again meanwhile are deleted too. Names of topics that cannot be
+    deleted within 180 s are reported as progress.
+
+    Args:
+        environment: The clusters and the identifier of the run.
+    """
+    try:
+        yield
+    finally:
+        began_s = environment.clock.monotonic_s()
+        while remaining := _delete_topics(environment, environment.clock.monotonic_s() - began_s):
+            environment.clock.sleep(1.0)
+            if environment.clock.monotonic_s() - began_s > DELETE_TOPICS_SECONDS:
+                environment.report_progress(
+                    f"delete the remaining topics manually: {', '.join(remaining)}"
+                )
+                break
+
+
+def _delete_topics(environment: TrialEnvironment, waited_s: float) -> list[str]:
+    """Delete the topics of this run in both clusters.
+
+    Args:
+        environment: The clusters and the identifier of the run.
+        waited_s: Seconds since the first call.
+
+    Returns:
+        Descriptions of topics that remain or may appear again; empty if none.
+    """
+    failed = [
+        name
+        for cluster in (environment.edge, environment.central)
+        if cluster
+        for name in _delete_topics_of(cluster, environment.run_id)
+    ]
+    again = (
+        ["those that the mirror creates"]
+        if environment.central and waited_s < RECREATED_SECONDS
+        else []
+    )
+    return failed or again
+
+
+def _delete_topics_of(cluster: EvaluatedCluster, run_id: str) -> list[str]:
+    try:
+        names = [name for name in cluster.cluster.names() if f"{run_id}-" in name]
+        cluster.delete_topics(names)
+    except HourmarkError as error:
+        return [
+            f"those of the {cluster.cluster.name} cluster with {run_id} in their names ({error})"
+        ]
+    return []
+
+
+def _summarize(trial: TrialResult) -> str:
+    if trial.not_tried:
+        return f"not tried: {trial.not_tried}"
+    if trial.broken_off:
+        return f"aborted: {trial.broken_off}"
+    lost, doubled = sum(c.lost for c in trial.counts), sum(c.doubled for c in trial.counts)
+    slowest = max(
+        (d.recovered_s for d in trial.disturbances if d.recovered_s is not None), default=None
+    )
+    after = (
+        ""
+        if slowest is None
+        else (
+            f", {len(trial.disturbances)} faults, all recovered within {slowest:.1f} s after them"
+        )
+    )
+    if any(d.recovered_s is None for d in trial.disturbances):
+        after = ", and a component did not recover from a fault"
+    acknowledged = trial.counts[0].acknowledged
+    return (
+        f"{trial_verdict(trial)}; {acknowledged:,} acknowledged, {lost:,} lost, {doubled:,} "
+        f"doubled{after}"
+    )
+
+
+def select_trials(names: Sequence[str]) -> Sequence[str]:
+    """Return trial names in the order of execution.
+
+    Args:
+        names: Names of the trials to run, in any order; all trials if empty. Unknown names are
+            ignored.
+    """
+    return [name for name in TRIALS if not names or name in names]
+
+
+def connect_to_cluster(name: str, bootstrap: str, properties: dict[str, str]) -> EvaluatedCluster:
+    """Connect to a cluster and return it.
+
+    Args:
+        name: Name of the cluster for error messages: "edge" or "central".
+        bootstrap: Bootstrap servers, as HOST:PORT separated by commas.
+        properties: Additional client settings, by librdkafka's names.
+
+    Raises:
+        UsageError: A client setting is invalid.
+        Unavailable: The cluster does not answer.
+    """
+    try:
+        return EvaluatedCluster(name, bootstrap, properties)
+    except KafkaException as error:
+        reason = error.args[0].str()
+        raise UsageError(
+            f"the {name} cluster: {reason}; --properties takes librdkafka's names of settings, "
+            "not those of the Java client"
+        ) from error
+    except Unavailable as error:
+        raise Unavailable(
+            f"{error}; check the address, and the client's security settings (--properties FILE)"
+        ) from error

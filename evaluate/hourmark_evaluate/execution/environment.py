@@ -1,0 +1,149 @@
+"""The environment of a trial: clusters, available operations on servers, and user options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark_evaluate.clients.broker_metrics import JmxClient
+from hourmark_evaluate.clients.cluster import EvaluatedCluster
+from hourmark_evaluate.execution.server_operations import ServerOperations
+from hourmark_evaluate.record_format import RecordFormat
+
+POLL_S: Final = 0.25
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """The user's options for `hourmark evaluate`, and the time limits derived from them.
+
+    Attributes:
+        seconds: Duration of a trial's load, in seconds; outages last a tenth of it, but at least 2
+            s.
+        rate: Peak rate, in events per second.
+        event_bytes: Size of an event in bytes.
+        partitions: Number of partitions of each topic.
+        burst: Whether to end the load trial with a burst at the client's maximum rate.
+        prefix: Prefix of the names of topics and groups.
+        mirrored_prefix: Prefix of the names of topics that the mirror copies.
+    """
+
+    seconds: float = 60.0
+    rate: int = 10_000
+    event_bytes: int = 250
+    partitions: int = 3
+    burst: bool = True
+    prefix: str = "hourmark-evaluate."
+    mirrored_prefix: str = "events.evaluate-"
+
+    @property
+    def steady_rate(self) -> float:
+        """Return the constant rate during faults, in events per second: a quarter of the peak."""
+        # High enough to show each gap, low enough that a small machine can restart the servers.
+        return self.rate / 4
+
+    @property
+    def away_s(self) -> float:
+        """Return how many seconds a server stays down in a fault: `seconds` / 10, at least 2."""
+        return max(2.0, self.seconds / 10)
+
+    @property
+    def delivery_s(self) -> float:
+        """Return the delivery timeout of a record, in seconds: twice `away_s`, at least 180.
+
+        It exceeds every outage, including the time that servers need to recover.
+        """
+        return max(180.0, 2 * self.away_s)
+
+    @property
+    def recovery_s(self) -> float:
+        """Return the time limit for recovery after a fault, in seconds: 4 * `seconds`, at least 120.
+
+        A component that needs longer is reported as stuck.
+        """
+        return max(120.0, 4 * self.seconds)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEnvironment:
+    """The clusters, server operations and options that all trials of one run share.
+
+    Attributes:
+        edge: The edge cluster.
+        central: The central cluster, to which a mirror copies; None if there is none.
+        alias: The mirror's alias of the edge cluster, which prefixes the names of copied topics.
+        operations: The available operations on servers.
+        options: The user's options.
+        record_format: Format of the records that the load producer sends.
+        run_id: Identifier of the run, part of the names of its topics and groups.
+        clock: Source of time.
+        report_progress: Function that is called with each line of progress.
+        jmx: Client of the brokers' metrics; None if they are not available.
+        read_broker_cpu: Function that returns the CPU seconds of each edge broker by process id;
+            None if not available.
+    """
+
+    edge: EvaluatedCluster
+    central: EvaluatedCluster | None
+    alias: str
+    operations: ServerOperations
+    options: EvaluationOptions
+    record_format: RecordFormat
+    run_id: str
+    clock: Clock
+    report_progress: Callable[[str], None]
+    jmx: JmxClient | None = None
+    read_broker_cpu: Callable[[], dict[int, float]] | None = None
+
+    def wait_while_progressing(
+        self,
+        condition: Callable[[], bool],
+        read_counter: Callable[[], int],
+        interval_s: float,
+        between_checks: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Wait until a condition is true, for as long as a counter keeps growing.
+
+        Args:
+            condition: Function that returns whether to stop waiting; called about every 0.25 s.
+            read_counter: Function that returns the counter that shows progress.
+            interval_s: Seconds after which the wait ends unless the counter has grown. The counter
+                is read once per such interval.
+            between_checks: Function that is called after each check that returns False.
+
+        Returns:
+            True if the condition became true; False if the counter stopped growing first.
+        """
+        before = -1
+        while read_counter() > before:
+            before = read_counter()
+            if self.wait_until(condition, interval_s, between_checks):
+                return True
+        return False
+
+    def wait_until(
+        self,
+        condition: Callable[[], bool],
+        timeout_s: float,
+        between_checks: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Wait until a condition is true or the timeout expires.
+
+        Args:
+            condition: Function that returns whether to stop waiting; called immediately and then
+                about every 0.25 s.
+            timeout_s: Maximum time to wait, in seconds.
+            between_checks: Function that is called after each check that returns False.
+
+        Returns:
+            True if the condition became true; False if the timeout expired.
+        """
+        until_s = self.clock.monotonic_s() + timeout_s
+        while not condition():
+            if self.clock.monotonic_s() >= until_s:
+                return False
+            between_checks()
+            self.clock.sleep(POLL_S)
+        return True
