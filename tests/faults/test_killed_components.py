@@ -18,7 +18,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
-from hourmark_verify.demo.demo import Demo, Options
+from hourmark_verify.demo.demo import Demo, DemoOptions
 from hourmark_verify.demo.traffic import Traffic
 
 pytestmark = [
@@ -83,7 +83,7 @@ def test_the_judge_is_content_after_each_component_was_killed_at_random_moments(
     say_on_stderr(f"chaos seed {seed}")
     demo = Demo(
         tmp_path / "home",
-        Options(rate=100, seed=seed, buckets=2),
+        DemoOptions(rate=100, seed=seed, buckets=2),
         SystemClock(),
         say_on_stderr,
         Killing(seed),

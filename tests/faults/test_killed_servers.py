@@ -28,7 +28,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
-from hourmark_verify.demo.demo import Demo, Options, Result
+from hourmark_verify.demo.demo import Demo, DemoOptions, DemoResult
 from hourmark_verify.demo.traffic import Traffic
 from hourmark_verify.judge.expectations import ApiEvent
 
@@ -112,7 +112,7 @@ def span_buckets() -> int:
     return math.ceil(ROUNDS * (len(SERVERS) * (AWAY_S + 20 + BETWEEN_S) + 40) / 60) + 3
 
 
-def everything_arrived(result: Result, posted: list[ApiEvent]) -> None:
+def everything_arrived(result: DemoResult, posted: list[ApiEvent]) -> None:
     """The judge is content: each line and each event over HTTP stands once, in buckets that are
     proved, and nothing else does.
     """
@@ -126,7 +126,7 @@ def test_no_component_ends_and_the_judge_is_content_after_each_server_was_away_f
     home = tmp_path / "home"
     demo = Demo(
         home,
-        Options(rate=50, buckets=span_buckets(), keep=True),
+        DemoOptions(rate=50, buckets=span_buckets(), keep=True),
         SystemClock(),
         say_on_stderr,
         each_server_is_killed,

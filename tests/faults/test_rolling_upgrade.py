@@ -30,11 +30,10 @@ from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import spawn
 from hourmark_infra.stack.servers import MIRROR
-from hourmark_verify.demo.declarations import EVENTS_SOURCE
-from hourmark_verify.demo.demo import Demo, Options
-from hourmark_verify.demo.events import events
-from hourmark_verify.demo.live_log import LiveLog
-from hourmark_verify.demo.traffic import Traffic
+from hourmark_verify.demo.configuration import EVENTS_SOURCE
+from hourmark_verify.demo.demo import Demo, DemoOptions
+from hourmark_verify.demo.log_lines import structured_lines
+from hourmark_verify.demo.traffic import LiveLog, Traffic
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -174,7 +173,7 @@ def further_traffic(demo: Demo) -> Traffic:
     """Lines of their own: how long it takes until both versions have closed an hour, the machine
     decides.
     """
-    written = events(int(RATE * _FURTHER_SPAN_S), seed=2, broken_at_least_each=RATE * 10)
+    written = structured_lines(int(RATE * _FURTHER_SPAN_S), seed=2, broken_at_least_each=RATE * 10)
     log = LiveLog(
         demo.work / "sources" / EVENTS_SOURCE / "further.log", None, written, SystemClock()
     )
@@ -206,7 +205,7 @@ def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(
     python = interpreter(version)
     trouble = Rolling(version, python, stays=stays)
     demo = Demo(
-        tmp_path / "home", Options(rate=RATE, buckets=5), SystemClock(), say_on_stderr, trouble
+        tmp_path / "home", DemoOptions(rate=RATE, buckets=5), SystemClock(), say_on_stderr, trouble
     )
     demo.components = Mixed(**vars(demo.components), otherwise=python)
     result = demo.run()

@@ -16,8 +16,8 @@ from hourmark.errors import UsageError
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack.options import Clusters, clusters_option
 from hourmark_verify.demo import outcome
-from hourmark_verify.demo.demo import Demo, Options
-from hourmark_verify.demo.events import TRACK_PLAYED
+from hourmark_verify.demo.demo import Demo, DemoOptions
+from hourmark_verify.demo.log_lines import TRACK_PLAYED
 
 _LINES_FILE = click.Path(
     path_type=Path, exists=True, dir_okay=False, readable=True, resolve_path=True
@@ -78,7 +78,7 @@ def demo(
         )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # as Ctrl-C
-    wish = Options(
+    wish = DemoOptions(
         lines=(*lines, *more),
         rate=rate,
         seed=seed,

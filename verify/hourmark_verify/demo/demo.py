@@ -1,4 +1,8 @@
-"""The story: a stack, three kinds of files, a killed leader, closed buckets, and a judge.
+"""demo
+
+The demo's trouble: SIGKILL for the broker that leads a partition, and its return.
+
+The story: a stack, three kinds of files, a killed leader, closed buckets, and a judge.
 
     the stack comes up → types are applied, the components start → files grow; a leader dies and
     returns → the last minute closes → the judge compares every line with every bucket → all is
@@ -18,12 +22,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hourmark.clock import Clock
 from hourmark.config.loading import Config, load_config
 from hourmark.config.toml_text import render_toml
 from hourmark.errors import Unavailable, UsageError
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.topic_names import events_topic
 from hourmark.rules.rules_topic import read_rules
 from hourmark_infra.components import Components, wait_for
 from hourmark_infra.jars.cache import Say
@@ -32,30 +38,78 @@ from hourmark_infra.stack import Stack
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.purge import purge_stack
 from hourmark_verify.demo import outcome
-from hourmark_verify.demo.closing import Progress, TypeClosing, closed_enough, look, short
-from hourmark_verify.demo.declarations import (
+from hourmark_verify.demo.bucket_progress import (
+    ClosingWatch,
+    TypeClosing,
+    closed_enough,
+    format_closing,
+    read_closing,
+)
+from hourmark_verify.demo.configuration import (
+    BUCKET_SECONDS,
     EVENTS_SOURCE,
     LINES_SOURCE,
     SERVER_LOG,
+    SERVER_LOGS,
     TYPES,
+    ZONE,
+    demo_settings,
     write_declarations,
 )
-from hourmark_verify.demo.events import AD_SHOWN, TRACK_PLAYED, events
-from hourmark_verify.demo.leader_kill import Fault, leader_dies
-from hourmark_verify.demo.live_log import LiveLog
-from hourmark_verify.demo.named_lines import TYPE as LINES
-from hourmark_verify.demo.named_lines import named_lines, own_lines
-from hourmark_verify.demo.promised import acknowledged
-from hourmark_verify.demo.rendering import app_name
-from hourmark_verify.demo.settings import BUCKET_SECONDS, SERVER_LOGS, ZONE, demo_settings
-from hourmark_verify.demo.traffic import Traffic
-from hourmark_verify.demo.verdict import Inputs, settled_verdict, write_expectations
-from hourmark_verify.judge.buckets import DEAD_LETTERS, changes
-from hourmark_verify.judge.check import judge
+from hourmark_verify.demo.log_lines import (
+    AD_SHOWN,
+    TRACK_PLAYED,
+    app_name,
+    named_lines,
+    structured_lines,
+    write_sample_file,
+)
+from hourmark_verify.demo.log_lines import LINES_TYPE as LINES
+from hourmark_verify.demo.outcome import count_acknowledged
+from hourmark_verify.demo.traffic import LiveLog, Traffic
+from hourmark_verify.demo.verdict import JudgeInputs, judge_until_settled, write_expectations
+from hourmark_verify.judge.buckets import DEAD_LETTERS, find_changes
+from hourmark_verify.judge.check import verify_delivery
 from hourmark_verify.judge.expectations import ApiEvent
-from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.report import FindingKind, JudgeReport
 from hourmark_verify.judge.snapshot import take_snapshot
-from hourmark_verify.judge.webhdfs import WebHdfs
+from hourmark_verify.judge.webhdfs import WebHdfsReader
+
+KILL_AT: Final = 0.35  # of the traffic's span
+AWAY_SECONDS: Final = 20.0
+
+
+FaultAction: TypeAlias = Callable[
+    ["Demo", Traffic, Stack, Config], None
+]  # happens while files grow; returns when it is over
+
+
+def kill_leader(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+    """In the middle of the traffic, for a while."""
+    demo.wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
+    broker = leading_broker(config, events_topic(TRACK_PLAYED))
+    stack.kill(broker)
+    demo.tell(
+        f"{traffic.written:,} lines written; killed {broker}, which led "
+        f"events.{TRACK_PLAYED}, with SIGKILL"
+    )
+    demo.pause(AWAY_SECONDS)
+    stack.start(broker)
+    stack.wait_ready(broker)
+    demo.tell(f"{broker} is back; {traffic.written:,} lines written")
+
+
+def leading_broker(config: Config, topic: str, cluster: str = "edge") -> str:
+    """The stack's name of the broker of the cluster (edge, or central) that leads the topic's first
+    partition.
+    """
+    asked = config.kafka.edge if cluster == "edge" else config.kafka.central_cluster
+    metadata = Cluster(asked, cluster).admin.list_topics(topic, timeout=15.0)
+    leader = metadata.topics[topic].partitions[0].leader
+    if leader < 0:
+        raise Unavailable(f"nobody leads {topic}-0, so there is no leader to kill")
+    return f"{cluster}-{leader}"
+
 
 DRAINING_SECONDS: Final = 180.0  # for the tailer's rest; a few seconds are usual
 WRITING_SECONDS: Final = 3600.0  # for files of any size; three minutes are usual
@@ -74,7 +128,7 @@ Look = Callable[[], dict[str, TypeClosing]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DemoOptions:
     """What the user asked for."""
 
     lines: tuple[Path, ...] = ()
@@ -86,11 +140,11 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class DemoResult:
     """`faults` empty: the promise was kept."""
 
     outcome: dict[str, Any]
-    report: Report
+    report: JudgeReport
     faults: list[str]
     example_hour: str  # a bucket of track-played that is not empty
     config_file: Path
@@ -105,7 +159,12 @@ class Demo:
     """
 
     def __init__(
-        self, home: Path, wish: Options, clock: Clock, say: Say, trouble: Fault = leader_dies
+        self,
+        home: Path,
+        wish: DemoOptions,
+        clock: Clock,
+        say: Say,
+        trouble: FaultAction = kill_leader,
     ) -> None:
         self.home = home
         self.work = home / "work"
@@ -118,9 +177,9 @@ class Demo:
         self._config_file = self.work / "hourmark.toml"
         self.components = Components(home, self._config_file, home / "stack" / "logs", clock)
 
-    def run(self) -> Result:
+    def run(self) -> DemoResult:
         """The whole story. HourmarkError where it cannot be told to its end."""
-        with alone(self.home), ExitStack() as at_the_end:
+        with lock_home(self.home), ExitStack() as at_the_end:
             self.begin_anew()
             at_the_end.callback(self.take_down)
             stack = self.start_stack()
@@ -173,9 +232,9 @@ class Demo:
         """Files begin to grow, for as many minutes as there shall be buckets, the first and the
         last of them not whole.
         """
-        span_s = span_seconds(self._clock.now_ms(), self._wish.buckets)
+        span_s = traffic_seconds(self._clock.now_ms(), self._wish.buckets)
         sources, wish = self.work / "sources", self._wish
-        named = wish.lines or (own_lines(self.work / "own.log"),)
+        named = wish.lines or (write_sample_file(self.work / "own.log"),)
         logs = [
             LiveLog(
                 sources / LINES_SOURCE / f"{number}-{app_name(path.name)}.log",
@@ -185,7 +244,9 @@ class Demo:
             )
             for number, path in enumerate(named, 1)
         ]
-        structured = events(int(wish.rate * span_s), wish.seed, broken_at_least_each=wish.rate * 10)
+        structured = structured_lines(
+            int(wish.rate * span_s), wish.seed, broken_at_least_each=wish.rate * 10
+        )
         logs.append(LiveLog(sources / EVENTS_SOURCE / "player.log", None, structured, self._clock))
         traffic = Traffic(logs, span_s, self._clock)
         traffic.start()
@@ -220,7 +281,7 @@ class Demo:
         end_s = self._clock.monotonic_s() + seconds
         self.wait(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
 
-    def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> Result:
+    def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> DemoResult:
         sizes = {
             path: path.stat().st_size
             for pattern in SERVER_LOGS
@@ -234,9 +295,9 @@ class Demo:
         self.components.run("tail", "--drain", seconds=DRAINING_SECONDS)
         drained_ms, until_s = self._clock.now_ms(), self._clock.monotonic_s() + CLOSING_SECONDS
         self.tell("all is acknowledged; waiting for the buckets to be closed as proved")
-        with closing(WebHdfs(config.storage.webhdfs, config.storage.user)) as hdfs:
+        with closing(WebHdfsReader(config.storage.webhdfs, config.storage.user)) as hdfs:
             early = take_snapshot(hdfs, config.storage.root)
-            closed_now = partial(look, hdfs, config.storage.root)
+            closed_now = partial(read_closing, hdfs, config.storage.root)
             found = self._wait_closed(
                 closed_now, self._wanted(traffic), next_minute_ms(drained_ms), until_s
             )
@@ -244,27 +305,27 @@ class Demo:
                 self.work / "expectations.json", config, self._told(traffic, config, sizes)
             )
             self.tell("the judge compares every line with every bucket")
-            settled_verdict(told, hdfs, partial(self._one_more_minute, closed_now, until_s))
+            judge_until_settled(told, hdfs, partial(self._one_more_minute, closed_now, until_s))
             snapshot = take_snapshot(hdfs, config.storage.root)
             self.components.stop("etl")
-            report = judge(told, hdfs)  # of all that will ever be closed
+            report = verify_delivery(told, hdfs)  # of all that will ever be closed
             for path, change in (
-                *changes(early, snapshot),
-                *changes(snapshot, take_snapshot(hdfs, config.storage.root)),
+                *find_changes(early, snapshot),
+                *find_changes(snapshot, take_snapshot(hdfs, config.storage.root)),
             ):
-                report.add(Kind.CHANGED, path, change)
-        promised = acknowledged(config)
-        return Result(
+                report.add(FindingKind.CHANGED, path, change)
+        promised = count_acknowledged(config)
+        return DemoResult(
             outcome=outcome.as_json(report, promised, config, self._seconds()),
             report=report,
-            faults=outcome.faults(report, promised),
+            faults=outcome.find_faults(report, promised),
             example_hour=found[TRACK_PLAYED].latest,
             config_file=self._config_file,
             expectations_file=self.work / "expectations.json",
         )
 
-    def _told(self, traffic: Traffic, config: Config, sizes: dict[Path, int]) -> Inputs:
-        return Inputs(
+    def _told(self, traffic: Traffic, config: Config, sizes: dict[Path, int]) -> JudgeInputs:
+        return JudgeInputs(
             logs=traffic.logs,
             server_sizes=sizes,
             host_id=(config.tailer.state_dir / "host-id").read_text().strip(),
@@ -288,14 +349,14 @@ class Demo:
     def _wait_closed(
         self, closed_now: Look, wanted: dict[str, int], end_ms: int, until_s: float
     ) -> dict[str, TypeClosing]:
-        progress = Progress(self._clock)
+        progress = ClosingWatch(self._clock)
         found: dict[str, TypeClosing] = {}
 
         def enough() -> bool:
             nonlocal found
             found = closed_now()
             if progress.note(found):
-                self.tell(f"non-empty buckets proved: {short(found)}")
+                self.tell(f"non-empty buckets proved: {format_closing(found)}")
             if progress.stalled_s > STALLED_SECONDS:
                 raise Unavailable(
                     f"no bucket was closed for {STALLED_SECONDS:.0f} s; see "
@@ -313,7 +374,7 @@ class Demo:
         )
         return found
 
-    def _one_more_minute(self, closed_now: Look, until_s: float, report: Report) -> bool:
+    def _one_more_minute(self, closed_now: Look, until_s: float, report: JudgeReport) -> bool:
         """What was delivered after the last minute's end lies in the next one."""
         end_ms = min(found.end_ms for found in closed_now().values()) + BUCKET_SECONDS * _MS
         self.tell(
@@ -344,7 +405,7 @@ def next_minute_ms(now_ms: int) -> int:
     return (now_ms // length_ms + 1) * length_ms
 
 
-def span_seconds(now_ms: int, buckets: int) -> float:
+def traffic_seconds(now_ms: int, buckets: int) -> float:
     """How long to write from now, so that lines fall into so many minutes, and a rest of the last
     one is left to deliver them.
     """
@@ -353,7 +414,7 @@ def span_seconds(now_ms: int, buckets: int) -> float:
     return rest_s + more * BUCKET_SECONDS - _SPARE_S
 
 
-def alone(home: Path) -> AbstractContextManager[None]:
+def lock_home(home: Path) -> AbstractContextManager[None]:
     """Hold the home's lock; UsageError if another demo holds it."""
 
     def refuse() -> None:

@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hourmark.config.loading import Config
-from hourmark_verify.demo import declarations
-from hourmark_verify.demo.declarations import SERVER_SOURCE
-from hourmark_verify.demo.live_log import LiveLog
-from hourmark_verify.demo.rendering import HOST
-from hourmark_verify.judge.check import judge
+from hourmark_verify.demo import configuration
+from hourmark_verify.demo.configuration import SERVER_SOURCE
+from hourmark_verify.demo.log_lines import HOST
+from hourmark_verify.demo.traffic import LiveLog
+from hourmark_verify.judge.check import verify_delivery
 from hourmark_verify.judge.expectations import ApiEvent, Expectations, read_expectations
-from hourmark_verify.judge.report import Kind, Report
-from hourmark_verify.judge.webhdfs import WebHdfs
+from hourmark_verify.judge.report import FindingKind, JudgeReport
+from hourmark_verify.judge.webhdfs import WebHdfsReader
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class JudgeInputs:
     """The sources and the time span of one demo run, as input for the judge.
 
     Attributes:
@@ -39,7 +39,7 @@ class Inputs:
     posted: Sequence[ApiEvent]
 
 
-def write_expectations(file: Path, config: Config, told: Inputs) -> Expectations:
+def write_expectations(file: Path, config: Config, told: JudgeInputs) -> Expectations:
     """Write the expectations file of the judge as JSON and return it parsed.
 
     Args:
@@ -47,7 +47,7 @@ def write_expectations(file: Path, config: Config, told: Inputs) -> Expectations
         config: configuration of the running system.
         told: sources and time span of the demo run.
     """
-    types, sources, limits = declarations.told(config.types.dir)
+    types, sources, limits = configuration.judge_declarations(config.types.dir)
     written = [{"path": f"{log.path}*", **sources[log.path.parent.name]} for log in told.logs]
     servers = [
         {"path": str(path), "size": size, **sources[SERVER_SOURCE]}
@@ -72,9 +72,9 @@ def write_expectations(file: Path, config: Config, told: Inputs) -> Expectations
     return read_expectations(file)
 
 
-def settled_verdict(
-    told: Expectations, hdfs: WebHdfs, wait_for_more: Callable[[Report], bool]
-) -> Report:
+def judge_until_settled(
+    told: Expectations, hdfs: WebHdfsReader, wait_for_more: Callable[[JudgeReport], bool]
+) -> JudgeReport:
     """Run the judge until no event is lost or waiting cannot help, and return the last report.
 
     Args:
@@ -83,6 +83,6 @@ def settled_verdict(
         wait_for_more: callback that waits for more data and returns False if no more can arrive.
     """
     while True:
-        report = judge(told, hdfs)
-        if report.counts[Kind.LOST] == 0 or not wait_for_more(report):
+        report = verify_delivery(told, hdfs)
+        if report.counts[FindingKind.LOST] == 0 or not wait_for_more(report):
             return report

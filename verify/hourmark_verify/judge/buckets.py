@@ -14,8 +14,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from hourmark_verify.judge.marker import Marker, vouches_for_itself
-from hourmark_verify.judge.webhdfs import Entry, WebHdfs
+from hourmark_verify.judge.marker import Marker, has_valid_self_digest
+from hourmark_verify.judge.webhdfs import HdfsEntry, WebHdfsReader
 
 MARKER: Final = "_SUCCESS"
 DEAD_LETTERS: Final = "dead-letters"
@@ -24,15 +24,15 @@ _ABOVE: Final = re.compile(
     r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?"
 )  # what may be there, empty, before its first bucket
 
-Tree = Mapping[
-    str, Entry
+HdfsTree = Mapping[
+    str, HdfsEntry
     # by path below the root; what begins with `_` or `.` at the root is work in progress, and left
     # out
 ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class StoredBucket:
     """A closed bucket: the events of one type and time interval.
 
     Attributes:
@@ -69,7 +69,7 @@ class Bucket:
         return f"{start:%Y-%m-%dT%H}" if length_ms == 3_600_000 else f"{start:%Y-%m-%dT%H:%M}"
 
 
-def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
+def read_tree(hdfs: WebHdfsReader, root: str) -> dict[str, HdfsEntry]:
     """Return all HDFS entries below a root, by path relative to the root.
 
     Names at the top level that begin with `_` or `.` are skipped.
@@ -81,7 +81,7 @@ def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
     Returns:
         The entries; an empty dictionary if the root does not exist.
     """
-    tree: dict[str, Entry] = {}
+    tree: dict[str, HdfsEntry] = {}
 
     def walk(folder: str) -> None:
         for entry in hdfs.list(f"{root}/{folder}".rstrip("/")):
@@ -95,7 +95,7 @@ def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
     return tree
 
 
-def bucket_paths(tree: Tree) -> set[str]:
+def bucket_paths(tree: HdfsTree) -> set[str]:
     """Return the paths of all folders that contain a `_SUCCESS` file."""
     ending = f"/{MARKER}"
     return {
@@ -105,26 +105,26 @@ def bucket_paths(tree: Tree) -> set[str]:
     }
 
 
-def by_bucket(tree: Tree) -> dict[str, dict[str, Entry]]:
+def group_by_bucket(tree: HdfsTree) -> dict[str, dict[str, HdfsEntry]]:
     """Group the entries of a tree by bucket folder.
 
     Returns:
         Bucket path to entries by path within the bucket; the key "" is the folder itself. Entries
         outside buckets are omitted.
     """
-    found: dict[str, dict[str, Entry]] = {bucket: {} for bucket in bucket_paths(tree)}
+    found: dict[str, dict[str, HdfsEntry]] = {bucket: {} for bucket in bucket_paths(tree)}
     for path, entry in tree.items():
-        bucket = next((folder for folder in _prefixes(path) if folder in found), None)
+        bucket = next((folder for folder in _path_prefixes(path) if folder in found), None)
         if bucket is not None:
             found[bucket][path[len(bucket) + 1 :]] = entry
     return found
 
 
-def _prefixes(path: str) -> Iterator[str]:
+def _path_prefixes(path: str) -> Iterator[str]:
     return itertools.accumulate(path.split("/"), "{}/{}".format)
 
 
-def changes(
+def find_changes(
     before: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
 ) -> list[tuple[str, str]]:
     """Return the differences between two states of the buckets.
@@ -152,7 +152,7 @@ def changes(
     return found
 
 
-def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
+def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
     """Read the marker of a bucket folder and return the bucket.
 
     Args:
@@ -176,7 +176,7 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
         raise ValueError(f"the marker is none: {what}") from error
-    if not vouches_for_itself(written, marker.software):
+    if not has_valid_self_digest(written, marker.software):
         raise ValueError("the marker is none: its digest of itself is another")
     start_ms = (
         int(dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00").timestamp())
@@ -185,7 +185,7 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
     length_ms = marker.bucket_seconds * 1000
     if (minute is None) != (length_ms == 3_600_000) or start_ms % length_ms:
         raise ValueError(f"the marker says {marker.bucket_seconds} s, which its path does not fit")
-    return Bucket(
+    return StoredBucket(
         type=event_type,
         path=path,
         start_ms=start_ms,
@@ -195,7 +195,7 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
     )
 
 
-def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:
+def closed_buckets(hdfs: WebHdfsReader, root: str) -> Iterator[StoredBucket]:
     """Return an iterator over all closed buckets, sorted by type and time.
 
     Args:
@@ -209,7 +209,7 @@ def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:
     return (read_bucket(hdfs, root, path) for path in sorted(bucket_paths(read_tree(hdfs, root))))
 
 
-def unlisted(tree: Tree, buckets: Mapping[str, Bucket]) -> Iterator[str]:
+def find_unlisted(tree: HdfsTree, buckets: Mapping[str, StoredBucket]) -> Iterator[str]:
     """Return an iterator over the paths of files and folders that no marker lists.
 
     Args:
@@ -221,7 +221,7 @@ def unlisted(tree: Tree, buckets: Mapping[str, Bucket]) -> Iterator[str]:
         for path, b in buckets.items()
         for name in (MARKER, *(f.name for f in b.marker.files))
     }
-    above = {folder for path in buckets for folder in _prefixes(path)}
+    above = {folder for path in buckets for folder in _path_prefixes(path)}
     above |= {
         path
         for path in tree.keys() - {path.rpartition("/")[0] for path in tree}

@@ -14,31 +14,31 @@ import fastavro
 import httpx
 
 from hourmark_verify.judge.buckets import (
-    Bucket,
-    Tree,
+    HdfsTree,
+    StoredBucket,
     bucket_paths,
-    by_bucket,
-    changes,
+    find_changes,
+    find_unlisted,
+    group_by_bucket,
     read_bucket,
     read_tree,
-    unlisted,
 )
-from hourmark_verify.judge.destroyed import against_proofs
 from hourmark_verify.judge.expectations import Expectations
-from hourmark_verify.judge.marker import File
-from hourmark_verify.judge.markers import (
-    Counted,
-    balance_faults,
-    chain_faults,
-    contradictions,
-    fingerprint,
-    offset_faults,
+from hourmark_verify.judge.marker import MarkerFile
+from hourmark_verify.judge.marker_checks import (
+    BucketContents,
+    find_balance_faults,
+    find_chain_faults,
+    find_contradictions,
+    find_destroyed_event_faults,
+    find_offset_faults,
+    schema_fingerprint,
 )
-from hourmark_verify.judge.matching import Event, Matcher
-from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.matching import Event, EventMatcher
+from hourmark_verify.judge.report import FindingKind, JudgeReport
 from hourmark_verify.judge.sources import open_sources
-from hourmark_verify.judge.values import plain
-from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_verify.judge.values import strip_annotations
+from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 
 # The envelope below logical types: what every event begins with.
 _ENVELOPE: Final = [
@@ -68,7 +68,7 @@ _ENVELOPE: Final = [
 ]
 
 
-def judge(told: Expectations, hdfs: WebHdfs) -> Report:
+def verify_delivery(told: Expectations, hdfs: WebHdfsReader) -> JudgeReport:
     """Compare all source files with all closed buckets and return the report.
 
     Args:
@@ -79,11 +79,11 @@ def judge(told: Expectations, hdfs: WebHdfs) -> Report:
         OSError: if a source file cannot be read.
         httpx.HTTPError: if HDFS cannot be read.
     """
-    report = Report()
+    report = JudgeReport()
     sources = open_sources(told, report)
     report.digests_checked = all(source.host_ids for source in sources.values())
     try:
-        _Check(told, hdfs, Matcher(told, sources, report), report).run()
+        _Verification(told, hdfs, EventMatcher(told, sources, report), report).run()
     finally:
         for source in sources.values():
             source.close()
@@ -91,22 +91,22 @@ def judge(told: Expectations, hdfs: WebHdfs) -> Report:
 
 
 @dataclasses.dataclass
-class _Check:
+class _Verification:
     told: Expectations
-    hdfs: WebHdfs
-    matcher: Matcher
-    report: Report
+    hdfs: WebHdfsReader
+    matcher: EventMatcher
+    report: JudgeReport
 
     def __post_init__(self) -> None:
         self._root = hdfs_path(self.told.root)
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[str, StoredBucket] = {}
         self._fingerprints: dict[int, str] = {}  # by schema id
 
     def run(self) -> None:
         """All buckets, those too that are closed meanwhile, until a last look shows nothing that
         was not judged.
         """
-        seen: Tree = {}
+        seen: HdfsTree = {}
         while new := bucket_paths(tree := read_tree(self.hdfs, self._root)).difference(
             bucket_paths(seen)
         ):
@@ -115,25 +115,25 @@ class _Check:
                 self._bucket(path)
             seen = tree
         self._look_again(seen, tree)
-        for path in unlisted(tree, self._buckets):
-            self.report.add(Kind.UNLISTED, path, "no marker speaks of it")
+        for path in find_unlisted(tree, self._buckets):
+            self.report.add(FindingKind.UNLISTED, path, "no marker speaks of it")
         for _, buckets in itertools.groupby(
             sorted(self._buckets.items()), key=lambda item: item[1].type
         ):
             chain = [bucket for _, bucket in buckets]
             for path, fault in itertools.chain(
-                chain_faults(chain), offset_faults(chain), balance_faults(chain)
+                find_chain_faults(chain), find_offset_faults(chain), find_balance_faults(chain)
             ):
                 self._object(path, fault)
         gone = [row for row in self.told.destroyed if self.matcher.waive(row)]
         self.report.destroyed = len(gone)
-        for kind, path, detail in against_proofs(gone, list(self._buckets.values())):
+        for kind, path, detail in find_destroyed_event_faults(gone, list(self._buckets.values())):
             self.report.add(kind, path, detail)
         self.matcher.settle()
 
-    def _look_again(self, before: Tree, now: Tree) -> None:
-        for path, change in changes(by_bucket(before), by_bucket(now)):
-            self.report.add(Kind.CHANGED, path, change)
+    def _look_again(self, before: HdfsTree, now: HdfsTree) -> None:
+        for path, change in find_changes(group_by_bucket(before), group_by_bucket(now)):
+            self.report.add(FindingKind.CHANGED, path, change)
 
     def _bucket(self, path: str) -> None:
         try:
@@ -145,18 +145,18 @@ class _Check:
         count.buckets_with_events += bool(marker.files)
         count.duplicates_removed += marker.duplicates_removed
         count.grades[marker.grade] = count.grades.get(marker.grade, 0) + 1
-        counted = Counted()
+        counted = BucketContents()
         for file in marker.files:
             self._file(bucket, file, counted)
         grades = [
             *self.told.grades,
             *(["forced"] if bucket.hour in self.told.forced.get(bucket.type, ()) else []),
         ]
-        for fault in contradictions(bucket, counted, grades):
+        for fault in find_contradictions(bucket, counted, grades):
             self._object(path, fault)
         return None
 
-    def _file(self, bucket: Bucket, file: File, counted: Counted) -> None:
+    def _file(self, bucket: StoredBucket, file: MarkerFile, counted: BucketContents) -> None:
         path = f"{bucket.path}/{file.name}"
         try:
             opened = self.hdfs.open(f"{self._root}/{path}")
@@ -171,7 +171,7 @@ class _Check:
             try:
                 reader, schema = self._opened(bucket, file, content)
                 made_by = self.matcher.readers(bucket.type, schema["fields"][len(_ENVELOPE) :])
-                for event in _events(reader, schema):
+                for event in _decode_events(reader, schema):
                     records += 1
                     self._event(bucket, path, event, counted)
                     self.matcher.take(bucket.type, path, event, made_by)
@@ -184,7 +184,9 @@ class _Check:
             self._object(path, f"it holds {records} events, the marker says {file.records}")
         return None
 
-    def _event(self, bucket: Bucket, path: str, event: Event, counted: Counted) -> None:
+    def _event(
+        self, bucket: StoredBucket, path: str, event: Event, counted: BucketContents
+    ) -> None:
         time_ms, late = event["event_time"], path.rpartition("/")[2].startswith("late-")
         counted.tails += int.from_bytes(event["event_id"][8:], "big")
         counted.origins[bucket.label(time_ms)] += 1
@@ -193,24 +195,26 @@ class _Check:
         count.late += late
         if not (time_ms < bucket.start_ms if late else bucket.start_ms <= time_ms < bucket.end_ms):
             self.report.add(
-                Kind.MISPLACED,
+                FindingKind.MISPLACED,
                 event["source"],
                 f"in {path}, with the time {time_ms} ms",
                 event["position"],
             )
 
-    def _opened(self, bucket: Bucket, file: File, content: IO[bytes]) -> tuple[Any, Any]:
+    def _opened(
+        self, bucket: StoredBucket, file: MarkerFile, content: IO[bytes]
+    ) -> tuple[Any, Any]:
         """A reader of blocks, and the schema below logical types."""
         reader: Any = fastavro.block_reader(content)
         declared = json.loads(reader.metadata["avro.schema"])
-        mark = fingerprint(declared)
+        mark = schema_fingerprint(declared)
         if {mark} != {file.schema_fingerprint, self._fingerprints.setdefault(file.schema_id, mark)}:
             self._object(
                 bucket.path,
                 f"{file.name} has a schema of the fingerprint {mark}, not that of schema "
                 f"{file.schema_id}",
             )
-        schema = plain(declared)
+        schema = strip_annotations(declared)
         if (
             schema["name"] != bucket.type.replace("-", "_")
             or schema["fields"][: len(_ENVELOPE)] != _ENVELOPE
@@ -219,10 +223,10 @@ class _Check:
         return reader, schema
 
     def _object(self, path: str, fault: str) -> None:
-        self.report.add(Kind.MANIFEST, path, fault)
+        self.report.add(FindingKind.MANIFEST, path, fault)
 
 
-def _events(reader: Any, plain_schema: Any) -> Iterator[Event]:
+def _decode_events(reader: Any, plain_schema: Any) -> Iterator[Event]:
     """Events as they stand below logical types: dates of any year are whole numbers."""
     schema = fastavro.parse_schema(plain_schema, named_schemas={})
     for block in reader:

@@ -13,10 +13,10 @@ from pathlib import Path
 import click
 import httpx
 
-from hourmark_verify.judge.check import judge as compare
+from hourmark_verify.judge.check import verify_delivery as compare
 from hourmark_verify.judge.expectations import Expectations, read_expectations
 from hourmark_verify.judge.snapshot import compare_snapshot, take_snapshot
-from hourmark_verify.judge.webhdfs import WebHdfs
+from hourmark_verify.judge.webhdfs import WebHdfsReader
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
@@ -71,8 +71,8 @@ def _read(file: Path) -> Expectations:
 
 
 @contextmanager
-def _reading(told: Expectations) -> Iterator[WebHdfs]:
-    hdfs = WebHdfs(told.webhdfs, told.user)
+def _reading(told: Expectations) -> Iterator[WebHdfsReader]:
+    hdfs = WebHdfsReader(told.webhdfs, told.user)
     try:
         yield hdfs
     except (httpx.HTTPError, OSError) as error:

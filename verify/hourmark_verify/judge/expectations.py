@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 # One, several of which each event has one, or (absent) none: then it is not checked.
-Several = Annotated[
+OneOrMore = Annotated[
     tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else said or ())
 ]
 
@@ -29,11 +29,11 @@ Several = Annotated[
 _PLAIN: Final = frozenset(("content", "field", "fields", "pattern", "time_format", "time"))
 
 
-class _Told(BaseModel):
+class _ExpectationModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class FileExpectation(_Told):
+class FileExpectation(_ExpectationModel):
     """Source files of one kind."""
 
     path: str = Field(description="a path or a glob; a file that several name is taken once")
@@ -75,8 +75,8 @@ class FileExpectation(_Told):
     fields: dict[str, str] = Field(
         {}, description="as the tailer is told: of events whose line says nothing there"
     )
-    host: Several = Field((), description="instead of that of all files")
-    host_id: Several = Field((), description="instead of that of all files")
+    host: OneOrMore = Field((), description="instead of that of all files")
+    host_id: OneOrMore = Field((), description="instead of that of all files")
 
     def extras(self) -> Iterator[str]:
         """What else its ranges say: names and values."""
@@ -102,7 +102,7 @@ class FileExpectation(_Told):
         ]
 
 
-class TypeExpectation(_Told):
+class TypeExpectation(_ExpectationModel):
     """How an event follows from its line, as the type's declaration says.
 
     What redacts or coerces is not read.
@@ -150,7 +150,7 @@ class TypeExpectation(_Told):
         return self
 
 
-class Written(_Told):
+class WriterRecord(_ExpectationModel):
     """The writer's own record of a file, whatever it is named by now."""
 
     path: str
@@ -161,7 +161,7 @@ class Written(_Told):
     )
 
 
-class ApiEvent(_Told):
+class ApiEvent(_ExpectationModel):
     """The sender's own record of an event that was acknowledged."""
 
     type: str
@@ -172,7 +172,7 @@ class ApiEvent(_Told):
     fields: dict[str, Any]
 
 
-class Destroyed(_Told):
+class DestroyedEvent(_ExpectationModel):
     """An event that a service had written, and Kafka lost before anybody could copy it, as somebody
     read it there.
     """
@@ -190,7 +190,7 @@ class Destroyed(_Told):
     )
 
 
-class Expectations(_Told):
+class Expectations(_ExpectationModel):
     """See the module."""
 
     webhdfs: str
@@ -204,8 +204,8 @@ class Expectations(_Told):
             "by revision: all types as that declared them, where it did otherwise than `types`"
         ),
     )
-    host: Several = Field((), description="of events whose line names none; absent: not checked")
-    host_id: Several = Field(
+    host: OneOrMore = Field((), description="of events whose line names none; absent: not checked")
+    host_id: OneOrMore = Field(
         (), description="32 hex digits; absent: digests in event ids and range ids are not checked"
     )
     line_bytes_max: int = Field(
@@ -221,7 +221,7 @@ class Expectations(_Told):
     other_files: Literal["unexpected", "ignore"] = Field(
         "unexpected", description="events of files that are not listed"
     )
-    written: list[Written] | None = Field(
+    written: list[WriterRecord] | None = Field(
         None, description="of every file without `size`; absent: not checked"
     )
     api: list[ApiEvent] = Field([], description="what was posted to the API, all of it")
@@ -237,7 +237,7 @@ class Expectations(_Told):
     future_seconds: int = Field(900, description="as the rules have it")
     lateness_seconds: int = Field(7 * 86_400, description="as the rules have it")
     grades: list[str] = Field(["proved"], description="that a bucket may have")
-    destroyed: list[Destroyed] = Field(
+    destroyed: list[DestroyedEvent] = Field(
         [], description="events that need not be in any bucket; all others must"
     )
     forced: dict[str, list[str]] = Field(

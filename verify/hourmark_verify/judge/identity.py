@@ -1,4 +1,8 @@
-"""File ids, event ids and range ids, read from the design's text and written a second time.
+"""identity
+
+Birth time of an open file, through statx(2). Python's `os.stat` does not give it on Linux.
+
+File ids, event ids and range ids, read from the design's text and written a second time.
 
 file id   32 hex digits of BLAKE2b-128 over device, inode and birth time in ns, 8 bytes big-endian each
 event id  UUID version 8: 48 bits of event time (Unix ms), then the first 74 bits of BLAKE2b-80 over the parts "line", host id,
@@ -9,12 +13,39 @@ range id  BLAKE2b-64 over "range", the range's fields as text, and its bytes, fr
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
+import struct
 from collections.abc import Iterable
 from typing import Final
 
-from hourmark_verify.judge.statx import birth_ns
+_AT_EMPTY_PATH: Final = 0x1000
+_STATX_BTIME: Final = 0x800
+_BUFFER_SIZE: Final = 256
+_BTIME: Final = struct.Struct("=qI")  # struct statx, stx_btime: seconds, nanoseconds
+_BTIME_OFFSET: Final = 80
+
+
+def birth_ns(descriptor: int) -> int:
+    """Return the birth time of an open file in nanoseconds since the Unix epoch.
+
+    Args:
+        descriptor: descriptor of the open file.
+
+    Returns:
+        The birth time, or 0 if the kernel or the file system does not supply it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(_BUFFER_SIZE)
+    if libc.statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:
+        return 0
+    (mask,) = struct.unpack_from("=I", buffer)
+    if not mask & _STATX_BTIME:
+        return 0
+    seconds, nanoseconds = _BTIME.unpack_from(buffer, _BTIME_OFFSET)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)
+
 
 _LOW: Final = (1 << 62) - 1  # of the 74 bits, those after the variant
 
@@ -34,7 +65,7 @@ def file_id(descriptor: int) -> str:
     return digest.hexdigest()
 
 
-def digest_bits(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
+def line_digest(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
     """Return the 74-bit digest that the event id of a line contains after its timestamp.
 
     Args:
@@ -52,17 +83,17 @@ def digest_bits(host_id: str, file: str, generation: int, offset: int, line: byt
         offset.to_bytes(8, "big"),
         line,
     )
-    return _bits(parts)
+    return _digest_74_bits(parts)
 
 
-def client_bits(event_type: str, client_id: str) -> int:
+def client_event_digest(event_type: str, client_id: str) -> int:
     """Return the 74-bit digest for the id of an API event whose client assigned its own id.
 
     Args:
         event_type: name of the event type.
         client_id: event id that the client assigned.
     """
-    return _bits((b"client", event_type.encode(), client_id.encode()))
+    return _digest_74_bits((b"client", event_type.encode(), client_id.encode()))
 
 
 def range_id(fields: Iterable[object], content: bytes) -> bytes:
@@ -78,7 +109,7 @@ def range_id(fields: Iterable[object], content: bytes) -> bytes:
     return _digest(parts, 8)
 
 
-def _bits(parts: Iterable[bytes]) -> int:
+def _digest_74_bits(parts: Iterable[bytes]) -> int:
     return (
         int.from_bytes(_digest(parts, 10), "big") // 64
     )  # 80 bits, of which the last 6 are not used
@@ -104,7 +135,7 @@ def event_id(time_ms: int, bits: int) -> bytes:
     ).to_bytes(16, "big")
 
 
-def digest_of(made: bytes) -> int:
+def digest_in_event_id(made: bytes) -> int:
     """Return the 74-bit digest that a 16-byte event id contains after its timestamp."""
     number = int.from_bytes(made, "big")
     return (number >> 64 & 0xFFF) << 62 | number & _LOW

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Said(BaseModel):
+class _MarkerModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class File(_Said):
+class MarkerFile(_MarkerModel):
     """One Avro container."""
 
     name: str
@@ -29,7 +29,7 @@ class File(_Said):
     origin_hour: None
 
 
-class Offsets(_Said):
+class PartitionOffset(_MarkerModel):
     """How far a topic-partition was staged."""
 
     topic: str = Field(min_length=1)
@@ -38,7 +38,7 @@ class Offsets(_Said):
     next: Count
 
 
-class Evidence(_Said):
+class MarkerEvidence(_MarkerModel):
     """What the grade rests on."""
 
     method: Literal["sums", "join", "empty"]
@@ -49,7 +49,7 @@ class Evidence(_Said):
     waived: list[str]
 
 
-class Book(_Said):
+class OriginHourCounts(_MarkerModel):
     """One origin hour."""
 
     rows: Count
@@ -58,27 +58,27 @@ class Book(_Said):
     unaudited: Count
 
 
-class Previous(_Said):
+class MarkerLink(_MarkerModel):
     """The marker of the hour before; `blake2b` (16 bytes, hex) of all of it."""
 
     hour: str
     blake2b: str
 
 
-class Marker(_Said):
+class Marker(_MarkerModel):
     """The content of `_SUCCESS`."""
 
     format: Literal[1]
     type: str
     hour: str
     bucket_seconds: int = Field(ge=60, le=3600, multiple_of=60)
-    previous: Previous | None  # null: the type's first
+    previous: MarkerLink | None  # null: the type's first
     grade: Literal["proved", "timed_out", "forced"]
-    evidence: Evidence
-    files: list[File]
+    evidence: MarkerEvidence
+    files: list[MarkerFile]
     events: Count
     late: dict[str, int]
-    books: dict[str, Book]
+    books: dict[str, OriginHourCounts]
     duplicates_removed: Count
     unaudited: Count
     checked: Count = (
@@ -90,7 +90,7 @@ class Marker(_Said):
         []
     )  # sources; absent where there are none, as the two before it
     id_sum: str = Field(pattern=r"^[0-9a-f]{16}$")
-    offsets: list[Offsets]
+    offsets: list[PartitionOffset]
     ledger: str = Field(min_length=1)
     ledger_commit: Count
     attempt: str = Field(min_length=1)
@@ -98,7 +98,7 @@ class Marker(_Said):
     software: str = Field(min_length=1)
 
 
-def vouches_for_itself(written: bytes, software: str) -> bool:
+def has_valid_self_digest(written: bytes, software: str) -> bool:
     """Return whether a marker matches the digest of itself in its `software` field.
 
     Markers whose `software` has at most 40 characters contain no digest and are accepted.

@@ -1,4 +1,8 @@
-"""Events matched with the lines they claim by (file id, generation, position), or with their API
+"""matching
+
+Finds ids that occur twice, in 16 bytes an id.
+
+Events matched with the lines they claim by (file id, generation, position), or with their API
 senders' records by id.
 """
 
@@ -9,24 +13,63 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from hourmark_verify.judge.buckets import DEAD_LETTERS
-from hourmark_verify.judge.expectations import Destroyed, Expectations
-from hourmark_verify.judge.identity import client_bits, digest_bits, digest_of, event_id, range_id
-from hourmark_verify.judge.ids import IdSet
-from hourmark_verify.judge.lines import Expected, LineReader
-from hourmark_verify.judge.report import FileCount, Kind, Report
-from hourmark_verify.judge.sources import Line, SourceFile
-from hourmark_verify.judge.values import same
+from hourmark_verify.judge.expectations import DestroyedEvent, Expectations
+from hourmark_verify.judge.identity import (
+    client_event_digest,
+    digest_in_event_id,
+    event_id,
+    line_digest,
+    range_id,
+)
+from hourmark_verify.judge.line_interpreter import ExpectedEvent, LineInterpreter
+from hourmark_verify.judge.report import FileCount, FindingKind, JudgeReport
+from hourmark_verify.judge.sources import SourceFile, SourceLine
+from hourmark_verify.judge.values import equal_values
+
+
+class IdSet:
+    """A collection of 16-byte ids that finds duplicates."""
+
+    def __init__(self) -> None:
+        self._ids = bytearray()
+
+    def add(self, event_id: bytes) -> None:
+        """Add an id of exactly 16 bytes."""
+        assert len(event_id) == 16
+        self._ids += event_id
+
+    def twice(self) -> Iterator[bytes]:
+        """Return an iterator over duplicate ids, in ascending order.
+
+        An id that was added n times occurs n - 1 times. The stored ids are sorted in place; do not
+        call `add` afterwards.
+        """
+        ids = np.frombuffer(self._ids, dtype="S16")
+        ids.sort()
+        return (
+            again.ljust(16, b"\0") for again in ids[1:][ids[1:] == ids[:-1]]
+        )  # NumPy leaves out zeros at the end
+
 
 Event = Mapping[str, Any]
 Place = tuple[str, int]  # file id, generation
 ENVELOPE: Final = ("event_id", "event_time", "host", "source", "file", "position")
-_OF_DEAD: Final = ("detail", "range_id", "range_start", "range_end", "rules", "declared_source")
+_DEAD_LETTER_FIELDS: Final = (
+    "detail",
+    "range_id",
+    "range_start",
+    "range_end",
+    "rules",
+    "declared_source",
+)
 _DETAIL_CHARS_MAX: Final = 500
 
 
 @dataclasses.dataclass
-class Matcher:
+class EventMatcher:
     """One-pass comparison of bucket events with the source lines and API records they derive from.
 
     Call `take` once for every event, then `waive` for every destroyed event, then `settle`. It adds
@@ -40,18 +83,21 @@ class Matcher:
 
     told: Expectations
     sources: dict[tuple[str, int], SourceFile]
-    report: Report
+    report: JudgeReport
 
     def __post_init__(self) -> None:
         told = self.told
-        self._newest = LineReader(told, told.types)
-        self._earlier = {rules: LineReader(told, types) for rules, types in told.earlier.items()}
+        self._newest = LineInterpreter(told, told.types)
+        self._earlier = {
+            rules: LineInterpreter(told, types) for rules, types in told.earlier.items()
+        }
         self._places: list[
             str
         ] = []  # bucket files, by the number that SourceFile.where holds, less one
         self._ids = IdSet()
         self._api = {
-            (row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api
+            (row.type, row.time_ms, client_event_digest(row.type, row.event_id)): row
+            for row in told.api
         }
         self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
         self._waived: dict[str, set[int]] = {}  # by source: lines whose events were destroyed
@@ -61,7 +107,7 @@ class Matcher:
             Place, SourceFile
         ] = {}  # by file id and generation of a copied file: the last that its lines were in
 
-    def readers(self, event_type: str, fields: list[Any]) -> list[LineReader]:
+    def readers(self, event_type: str, fields: list[Any]) -> list[LineInterpreter]:
         """Return the line readers whose revision declares exactly these fields for the event type.
 
         Args:
@@ -76,7 +122,9 @@ class Matcher:
             r for r in every if event_type in r.types and r.types[event_type].declares(fields)
         ] or every
 
-    def take(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
+    def take(
+        self, event_type: str, path: str, event: Event, readers: list[LineInterpreter]
+    ) -> None:
         """Match one event of a bucket file with its source line or API record.
 
         Mismatches are added to the report; the method does not raise for them.
@@ -96,19 +144,24 @@ class Matcher:
         line = source.line_at(position)
         if line is None or line.start != position:
             what = "but no terminated line is there" if line is None else "but no line starts there"
-            return self.report.add(Kind.UNEXPECTED, source.name, f"in {path}, {what}", position)
+            return self.report.add(
+                FindingKind.UNEXPECTED, source.name, f"in {path}, {what}", position
+            )
         if line.blank and self.told.blank_lines == "counted":
             return self.report.add(
-                Kind.UNEXPECTED, source.name, f"in {path}, but the line there is blank", position
+                FindingKind.UNEXPECTED,
+                source.name,
+                f"in {path}, but the line there is blank",
+                position,
             )
         if (before := source.where[line.index]) != 0:
             detail = f"in {path} again, after {self._places[before - 1]}"
-            return self.report.add(Kind.DOUBLED, source.name, detail, position)
+            return self.report.add(FindingKind.DOUBLED, source.name, detail, position)
         if self._places[-1:] != [path]:
             self._places.append(path)
         source.where[line.index] = len(self._places)
         self.report.beyond += line.index >= source.required
-        host_id, bits = _host_of(source, line, event)
+        host_id, bits = _find_host_id(source, line, event)
         observed = self.told.observed_ms
         if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
             observed, readers = (
@@ -144,14 +197,14 @@ class Matcher:
             of_it = (
                 line is not None
                 and line.start == event["position"]
-                and _host_of(copy, line, event)[1]
+                and _find_host_id(copy, line, event)[1]
             )
-            if of_it == digest_of(event["event_id"]):
+            if of_it == digest_in_event_id(event["event_id"]):
                 self._read_in[place] = copy
                 return copy
         return source
 
-    def waive(self, row: Destroyed) -> bool:
+    def waive(self, row: DestroyedEvent) -> bool:
         """Mark the line or API record of a destroyed event as not lost.
 
         Call this after the last `take`. If no line or API record matches, a finding is added to the
@@ -164,10 +217,10 @@ class Matcher:
             True if the event was missing and had not been waived before, otherwise False.
         """
         said = bytes.fromhex(row.event_id)
-        if event_id(row.time_ms, digest_of(said)) != said:
+        if event_id(row.time_ms, digest_in_event_id(said)) != said:
             return self._of_nothing(row)
         if row.file_id is None:
-            key = row.type, row.time_ms, digest_of(said)
+            key = row.type, row.time_ms, digest_in_event_id(said)
             if key not in self._api:
                 return self._of_nothing(row)
             missing = key not in self._posted
@@ -182,16 +235,16 @@ class Matcher:
         line = source.line_at(row.position) if source is not None else None
         if source is None or line is None or source.type_of(line.index) != row.type:
             return self._of_nothing(row)
-        if _host_of(source, line, claim)[1] not in (None, digest_of(said)):
+        if _find_host_id(source, line, claim)[1] not in (None, digest_in_event_id(said)):
             return self._of_nothing(row)
         waived = self._waived.setdefault(source.name, set())
         missing = source.where[line.index] == 0 and line.index not in waived
         waived.add(line.index)
         return missing
 
-    def _of_nothing(self, row: Destroyed) -> bool:
+    def _of_nothing(self, row: DestroyedEvent) -> bool:
         self.report.add(
-            Kind.SOURCE,
+            FindingKind.SOURCE,
             row.type,
             f"event {row.event_id} was destroyed, and is of no line or sender",
             row.position,
@@ -205,24 +258,26 @@ class Matcher:
         """
         for twice in self._ids.twice():
             self.report.add(
-                Kind.DOUBLED, self.told.root, f"more than one event has the id {twice.hex()}"
+                FindingKind.DOUBLED, self.told.root, f"more than one event has the id {twice.hex()}"
             )
         for source in self.sources.values():
             self._settle_file(source)
         for row in (row for key, row in self._api.items() if key not in self._posted):
             detail = f"the event {row.event_id!r} of {row.type} is in no closed bucket"
-            self.report.add(Kind.LOST, row.client, detail, row.position)
+            self.report.add(FindingKind.LOST, row.client, detail, row.position)
 
     def _take_posted(
-        self, event_type: str, path: str, event: Event, readers: list[LineReader]
+        self, event_type: str, path: str, event: Event, readers: list[LineInterpreter]
     ) -> None:
-        bits = digest_of(event["event_id"])
+        bits = digest_in_event_id(event["event_id"])
         key = event_type, event["event_time"], bits
         row = self._api.get(key)
         if row is None:
             return self._foreign(path, event)
         if key in self._posted:
-            return self.report.add(Kind.DOUBLED, row.client, f"in {path} again", row.position)
+            return self.report.add(
+                FindingKind.DOUBLED, row.client, f"in {path} again", row.position
+            )
         self._posted.add(key)
         self.report.posted += 1
         readings = (reader.posted(row) for reader in readers)
@@ -240,10 +295,14 @@ class Matcher:
             self._object(event["source"], event["position"], path, [*self._id_faults(event, None)])
         else:
             detail = f"in {path}, but no source file or sender knows of it"
-            self.report.add(Kind.UNEXPECTED, event["source"], detail, event["position"])
+            self.report.add(FindingKind.UNEXPECTED, event["source"], detail, event["position"])
 
     def _least_faults(
-        self, event_type: str, event: Event, readings: Iterable[Expected], hosts: tuple[str, ...]
+        self,
+        event_type: str,
+        event: Event,
+        readings: Iterable[ExpectedEvent],
+        hosts: tuple[str, ...],
     ) -> list[str]:
         by_reading = []
         for expected in readings:
@@ -253,12 +312,16 @@ class Matcher:
         return min(by_reading, key=len)
 
     def _faults(
-        self, event_type: str, event: Event, expected: Expected, hosts: tuple[str, ...]
+        self, event_type: str, event: Event, expected: ExpectedEvent, hosts: tuple[str, ...]
     ) -> Iterator[str]:
         if expected.type != event_type:
             yield f"its line is {expected}, not one of {event_type}"
             return
-        known = {*ENVELOPE, *expected.fields, *(_OF_DEAD if event_type == DEAD_LETTERS else ())}
+        known = {
+            *ENVELOPE,
+            *expected.fields,
+            *(_DEAD_LETTER_FIELDS if event_type == DEAD_LETTERS else ()),
+        }
         if event.keys() != known:
             yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
             return
@@ -271,8 +334,8 @@ class Matcher:
         if hosts and event["host"] not in hosts:
             yield f"its host is {event['host']!r}, the line's {' or '.join(hosts)!r}"
         for name, value in expected.fields.items():
-            if not same(event[name], value):
-                yield f"field {name} is {_shown(event[name])}, by its line it is {_shown(value)}"
+            if not equal_values(event[name], value):
+                yield f"field {name} is {_abbreviate(event[name])}, by its line it is {_abbreviate(value)}"
         if event_type == DEAD_LETTERS:
             detail = event["detail"]
             if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.says not in detail:
@@ -280,14 +343,14 @@ class Matcher:
 
     def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
         said: bytes = event["event_id"]
-        expected = event_id(event["event_time"], digest_of(said) if bits is None else bits)
+        expected = event_id(event["event_time"], digest_in_event_id(said) if bits is None else bits)
         if said == expected:
             self._ids.add(said)
         else:
             yield f"its event id is {said.hex()}, by its time and what it is of {expected.hex()}"
 
     def _range_faults(
-        self, source: SourceFile, line: Line, event: Event, host_id: str | None
+        self, source: SourceFile, line: SourceLine, event: Event, host_id: str | None
     ) -> Iterator[str]:
         start, end, told = event["range_start"], event["range_end"], self.told
         piece = line.start, line.start + len(line.content) + (line.part != "chunk")
@@ -304,7 +367,7 @@ class Matcher:
         ):
             yield "its range id is not that of this range"
 
-    def _range_id(self, host_id: str, source: SourceFile, line: Line, event: Event) -> bytes:
+    def _range_id(self, host_id: str, source: SourceFile, line: SourceLine, event: Event) -> bytes:
         start, end = event["range_start"], event["range_end"]
         fields = (
             host_id,
@@ -326,7 +389,7 @@ class Matcher:
 
     def _object(self, of: str, position: int, path: str, faults: list[str]) -> None:
         if faults:
-            self.report.add(Kind.ALTERED, of, f"in {path}: {'; '.join(faults)}", position)
+            self.report.add(FindingKind.ALTERED, of, f"in {path}: {'; '.join(faults)}", position)
 
     def _settle_file(self, source: SourceFile) -> None:
         count = FileCount(path=source.name, lines=source.required)
@@ -351,7 +414,7 @@ class Matcher:
                 count.lost += 1
                 by_type.lost += 1
                 self.report.add(
-                    Kind.LOST, source.name, "in no closed bucket and no dead letter", start
+                    FindingKind.LOST, source.name, "in no closed bucket and no dead letter", start
                 )
             elif place in dead_places:
                 count.dead_letters += 1
@@ -370,7 +433,7 @@ class Matcher:
                     else "broken, and it is no dead letter"
                 )
                 self.report.add(
-                    Kind.ALTERED, source.name, f"the writer wrote this line {what}", position
+                    FindingKind.ALTERED, source.name, f"the writer wrote this line {what}", position
                 )
 
     def _may_be_nowhere(self, source: SourceFile, start: int) -> bool:
@@ -382,19 +445,21 @@ def _place(event: Event) -> Place:
     return event["file"]["id"], event["file"]["generation"]
 
 
-def _host_of(source: SourceFile, line: Line, event: Event) -> tuple[str | None, int | None]:
+def _find_host_id(
+    source: SourceFile, line: SourceLine, event: Event
+) -> tuple[str | None, int | None]:
     """Return the host id that an event id was computed with, and the digest of that id.
 
     If no host id of the file matches, the last one is returned; without host ids, (None, None).
     """
     host_id = bits = None
     for host_id in source.host_ids:
-        bits = digest_bits(host_id, *_place(event), line.start, line.content)
-        if bits == digest_of(event["event_id"]):
+        bits = line_digest(host_id, *_place(event), line.start, line.content)
+        if bits == digest_in_event_id(event["event_id"]):
             break
     return host_id, bits
 
 
-def _shown(value: object) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value)
     return text if len(text) < 80 else f"{text[:80]}… ({len(text)} characters)"

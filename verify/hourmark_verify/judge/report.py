@@ -6,10 +6,10 @@ import dataclasses
 import enum
 from typing import Any, Final
 
-NAMED_MAX: Final = 20  # findings of a kind that are named; all are counted
+STORED_FINDINGS_MAX: Final = 20  # findings of a kind that are named; all are counted
 
 
-class Kind(enum.StrEnum):
+class FindingKind(enum.StrEnum):
     """The kinds of findings that a verification can report."""
 
     LOST = "lost"  # a terminated line, not blank, that is in no bucket and no dead letter
@@ -28,7 +28,7 @@ class Kind(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class JudgeFinding:
     """One discrepancy in a source file or a bucket.
 
     Attributes:
@@ -38,7 +38,7 @@ class Finding:
         detail: description for the user.
     """
 
-    kind: Kind
+    kind: FindingKind
     path: str
     position: int | None
     detail: str
@@ -89,14 +89,16 @@ class FileCount:
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Report:
+class JudgeReport:
     """The result of a verification: counts, and the first findings of each kind."""
 
     digests_checked: bool = False
     types: dict[str, TypeCount] = dataclasses.field(default_factory=dict)
     files: list[FileCount] = dataclasses.field(default_factory=list)
-    counts: dict[Kind, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Kind, 0))
-    findings: list[Finding] = dataclasses.field(
+    counts: dict[FindingKind, int] = dataclasses.field(
+        default_factory=lambda: dict.fromkeys(FindingKind, 0)
+    )
+    findings: list[JudgeFinding] = dataclasses.field(
         default_factory=list
     )  # the first of each kind, by kind
     destroyed: int = 0  # events that Kafka lost, and that are nowhere
@@ -106,7 +108,7 @@ class Report:
     posted: int = 0  # events of the API, found as their senders say
     others: int = 0  # events of files that were not to be judged
 
-    def add(self, kind: Kind, path: str, detail: str, position: int | None = None) -> None:
+    def add(self, kind: FindingKind, path: str, detail: str, position: int | None = None) -> None:
         """Count a finding, and store it unless 20 of its kind are already stored.
 
         Args:
@@ -116,9 +118,9 @@ class Report:
             position: byte offset in the source file; None for a bucket.
         """
         self.counts[kind] += 1
-        if self.counts[kind] <= NAMED_MAX:
-            self.findings.append(Finding(kind, path, position, detail))
-            self.findings.sort(key=lambda finding: [*Kind].index(finding.kind))
+        if self.counts[kind] <= STORED_FINDINGS_MAX:
+            self.findings.append(JudgeFinding(kind, path, position, detail))
+            self.findings.sort(key=lambda finding: [*FindingKind].index(finding.kind))
 
     def of_type(self, event_type: str) -> TypeCount:
         """Return the mutable counts of an event type, created with zeros on first use."""

@@ -25,7 +25,7 @@ _TIME: Final = re.compile(
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 
 
-class Split(NamedTuple):
+class Rfc5424Parts(NamedTuple):
     """`time` is not read yet. `message` is what follows the header's last SP."""
 
     time: str
@@ -36,20 +36,20 @@ class Split(NamedTuple):
     @property
     def time_ms(self) -> int | None:
         """Unix milliseconds, rounded down; None where the timestamp is "-" or none."""
-        micros = unix_us(self.time)
+        micros = rfc3339_us(self.time)
         return None if micros is None else micros // 1000
 
 
-def split(line: bytes) -> Split | None:
+def split_rfc5424(line: bytes) -> Rfc5424Parts | None:
     """The parts of a line (without its LF), or None where it is no RFC 5424 line."""
     match = _HEADER.fullmatch(line)
     if match is None or int(match["pri"]) > 191:
         return None
     time, host, msgid = (match[name].decode("ascii") for name in ("time", "host", "msgid"))
-    return Split(time, host, msgid, match["msg"] or b"")
+    return Rfc5424Parts(time, host, msgid, match["msg"] or b"")
 
 
-def unix_us(text: str) -> int | None:
+def rfc3339_us(text: str) -> int | None:
     """Microseconds of an RFC 3339 time with at most six digits after the point; None where it is
     none. No year is too far.
     """

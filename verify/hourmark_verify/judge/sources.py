@@ -1,4 +1,9 @@
-"""The lines of the source files: where each starts, of which type it is, and where it was found."""
+"""Source files and their lines: the start offset, event type and match state of each line.
+
+Records of more than one line: where they begin, by a look at each line alone.
+
+The lines of the source files: where each starts, of which type it is, and where it was found.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import glob
 import hashlib
 import itertools
 import os
+import re
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
@@ -15,18 +21,52 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hourmark_verify.judge import rfc5424
-from hourmark_verify.judge.containers import Written, written
-from hourmark_verify.judge.expectations import Expectations, FileExpectation
-from hourmark_verify.judge.expectations import Written as WriterRecord
+from hourmark_verify.judge.container_logs import ContainerRecord, join_partial_lines
+from hourmark_verify.judge.expectations import Expectations, FileExpectation, WriterRecord
 from hourmark_verify.judge.identity import file_id
-from hourmark_verify.judge.records import Begins, pieces
-from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.report import FindingKind, JudgeReport
+
+
+class RecordStartMatcher:
+    """A predicate that decides whether a line starts a multi-line record."""
+
+    def __init__(self, record_start: str, flushed: list[int]) -> None:
+        self._pattern = re.compile(record_start.encode())
+        self._flushed = frozenset(flushed)
+
+    def __call__(self, start: int, line: bytes) -> bool:
+        """Return whether the line starts a record.
+
+        Args:
+            start: byte offset of the line in its file.
+            line: content of the line; a trailing line feed is ignored.
+        """
+        return start in self._flushed or self._pattern.search(line.removesuffix(b"\n")) is not None
+
+
+def split_record(start: int, size: int, size_max: int) -> Iterator[tuple[int, bool]]:
+    """Yield the start offset of each piece of a record and whether the piece is the last.
+
+    Args:
+        start: byte offset of the record in its file.
+        size: size of the record in bytes, including its last line feed.
+        size_max: maximum size of a piece in bytes, excluding the line feed.
+
+    Yields:
+        (offset, is_last); a record that fits within the limit yields exactly one pair.
+    """
+    if size <= size_max + 1:
+        yield start, True
+        return
+    for at in range(start, start + size, size_max):
+        yield at, at + size_max >= start + size
+
 
 NO_TYPE = "(none)"  # of a line that names no type of the expectations
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class SourceLine:
     """A terminated line of a source file, or a piece of one that is over-long, terminated or not;
     `content` is without its LF.
     """
@@ -35,7 +75,7 @@ class Line:
     start: int
     content: bytes
     part: str
-    container: Written | None = None  # where it is a record of a container's log
+    container: ContainerRecord | None = None  # where it is a record of a container's log
 
     @property
     def blank(self) -> bool:
@@ -64,7 +104,9 @@ class SourceFile:
         self._end = 0  # of the last line, or piece of one, that can have been sent
         self.where = array("I")
         self._begins = (
-            Begins(file.record_start, file.flushed) if file.record_start is not None else None
+            RecordStartMatcher(file.record_start, file.flushed)
+            if file.record_start is not None
+            else None
         )
         self._pieces = set[int]()  # of over-long records, all but the last
         self._extend()
@@ -77,7 +119,7 @@ class SourceFile:
         """Close the file."""
         self._file.close()
 
-    def line_at(self, position: int) -> Line | None:
+    def line_at(self, position: int) -> SourceLine | None:
         """Return the line, or piece of an over-long line, that contains a byte offset.
 
         Args:
@@ -92,7 +134,7 @@ class SourceFile:
         if index < 0 or position >= self._end:
             return None
         start = self.starts[index]
-        return Line(
+        return SourceLine(
             index,
             start,
             self.read(start, self._next(index)).removesuffix(b"\n"),
@@ -157,7 +199,7 @@ class SourceFile:
             self._end += len(piece) if terminated else self._line_bytes_max
             in_line = not terminated
 
-    def _extend_records(self, begins: Begins) -> None:
+    def _extend_records(self, begins: RecordStartMatcher) -> None:
         """The same of records; the last is taken to be whole.
 
         One over the limit that has no end yet is not judged.
@@ -175,7 +217,7 @@ class SourceFile:
 
     def _add_record(self, start: int, end: int, first: bytes) -> None:
         code = self._types.index(self._claimed(first.removesuffix(b"\n")))
-        for at, last in pieces(start, end - start, self._line_bytes_max):
+        for at, last in split_record(start, end - start, self._line_bytes_max):
             self.starts.append(at)
             self._type_codes.append(code)
             self.where.append(0)
@@ -187,7 +229,7 @@ class SourceFile:
         carried = self.told.carries(self._types[1:])
         if self.told.form != "rfc5424":
             return carried[0] if carried else NO_TYPE
-        parts = rfc5424.split(line)
+        parts = rfc5424.split_rfc5424(line)
         return parts.msgid if parts is not None and parts.msgid in carried else NO_TYPE
 
 
@@ -202,14 +244,14 @@ class ContainerFile(SourceFile):
             if line.endswith(b"\n"):
                 lines.append((at, line))
             at += len(line)
-        self._records = [*written(lines, frozenset(self.told.flushed))]
+        self._records = [*join_partial_lines(lines, frozenset(self.told.flushed))]
         for record in self._records[len(self.starts) :]:
             self.starts.append(record.start)
             self._type_codes.append(self._types.index(self._claimed(self._text(record))))
             self.where.append(0)
         self._end = sum(len(line) for _, line in lines)
 
-    def line_at(self, position: int) -> Line | None:
+    def line_at(self, position: int) -> SourceLine | None:
         """The record whose first line holds this byte, or None where nothing that can have been
         sent does.
         """
@@ -219,13 +261,13 @@ class ContainerFile(SourceFile):
         if index < 0 or position >= self._end:
             return None
         record = self._records[index]
-        return Line(index, record.start, self._text(record), "lines", record)
+        return SourceLine(index, record.start, self._text(record), "lines", record)
 
-    def _text(self, record: Written) -> bytes:
+    def _text(self, record: ContainerRecord) -> bytes:
         return b"".join(self.read(*span) for span in record.spans)
 
 
-def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], SourceFile]:
+def open_sources(told: Expectations, report: JudgeReport) -> dict[tuple[str, int], SourceFile]:
     """All source files by (file id, generation), each once by device and inode; objects to those
     that are not as written.
     """
@@ -236,7 +278,7 @@ def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], So
         # absolute globs, which Path.glob refuses
         paths = sorted(glob.glob(file.path, recursive=True))  # noqa: PTH207
         if not paths:
-            report.add(Kind.SOURCE, file.path, "no file is there")
+            report.add(FindingKind.SOURCE, file.path, "no file is there")
         for path in paths:
             status = Path(path).stat()
             inode = status.st_dev, status.st_ino
@@ -245,12 +287,14 @@ def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], So
                     Path(path), file, types, told
                 )
     if told.written is not None:
-        for path, what in _unlike(told.written, found.values()):
-            report.add(Kind.SOURCE, path, what)
+        for path, what in _unmatched_records(told.written, found.values()):
+            report.add(FindingKind.SOURCE, path, what)
     return {(file.id, file.told.generation): file for file in found.values()}
 
 
-def _unlike(records: list[WriterRecord], files: Iterable[SourceFile]) -> Iterator[tuple[str, str]]:
+def _unmatched_records(
+    records: list[WriterRecord], files: Iterable[SourceFile]
+) -> Iterator[tuple[str, str]]:
     """Writers' records without their file, and files without their writer's record.
 
     By content: files are renamed.

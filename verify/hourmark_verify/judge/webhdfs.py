@@ -14,7 +14,7 @@ _TIMEOUT_SECONDS = 60.0
 _IN_MEMORY_BYTES = 8 << 20  # a larger file is read by way of a temporary one
 
 
-class Entry(NamedTuple):
+class HdfsEntry(NamedTuple):
     """One file or folder in a folder listing.
 
     Attributes:
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     modified_ms: int
 
 
-class Opened(NamedTuple):
+class DownloadedFile(NamedTuple):
     """The content of a file, positioned at its start; the caller closes it.
 
     Attributes:
@@ -44,7 +44,7 @@ class Opened(NamedTuple):
     blake2b: str
 
 
-class WebHdfs:
+class WebHdfsReader:
     """A read-only WebHDFS client. Failed requests raise `httpx.HTTPError`."""
 
     def __init__(self, address: str, user: str) -> None:
@@ -59,7 +59,7 @@ class WebHdfs:
         """Close all HTTP connections."""
         self._client.close()
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str) -> list[HdfsEntry]:
         """Return the entries of a folder, sorted by name.
 
         Args:
@@ -77,7 +77,7 @@ class WebHdfs:
         answer.raise_for_status()
         rows = answer.json()["FileStatuses"]["FileStatus"]
         return sorted(
-            Entry(
+            HdfsEntry(
                 row["pathSuffix"],
                 row["type"] == "DIRECTORY",
                 row["fileId"],
@@ -87,7 +87,7 @@ class WebHdfs:
             if row["pathSuffix"]
         )
 
-    def open(self, file: str) -> Opened:
+    def open(self, file: str) -> DownloadedFile:
         """Download a file and return its content, size and digest.
 
         Args:
@@ -109,7 +109,7 @@ class WebHdfs:
             on_error.pop_all()  # from here on the caller closes it
         size = content.tell()
         content.seek(0)
-        return Opened(content, size, digest.hexdigest())
+        return DownloadedFile(content, size, digest.hexdigest())
 
     def _url(self, path: str) -> str:
         return f"{self._address}/webhdfs/v1{quote(path)}"

@@ -11,17 +11,23 @@ from typing import Any, Final
 
 import fastavro
 
-from hourmark_verify.judge import forms
+from hourmark_verify.judge import payload_formats
 from hourmark_verify.judge.expectations import TypeExpectation
-from hourmark_verify.judge.headers import Header
-from hourmark_verify.judge.values import Refused, from_json, from_text, plain, record
+from hourmark_verify.judge.syslog_headers import ParsedHeader
+from hourmark_verify.judge.values import (
+    LineRejected,
+    from_json,
+    from_text,
+    record_from_json,
+    strip_annotations,
+)
 
 _DEPTH_MAX: Final = 64  # of a payload's brackets
 _BOM: Final = b"\xef\xbb\xbf"
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 
-class Type:
+class DeclaredType:
     """A declared type."""
 
     def __init__(self, name: str, rule: TypeExpectation, told: Mapping[str, str]) -> None:
@@ -29,7 +35,7 @@ class Type:
         self.name, self.rule, self._told = name, rule, told
         self._names: dict[str, Any] = {}
         fields = rule.fields or [{"name": rule.field, "type": "bytes"}]
-        self._plain = plain(fields)
+        self._plain = strip_annotations(fields)
         schema: Any = fastavro.parse_schema(
             {"type": "record", "name": "own", "fields": fields}, named_schemas=self._names
         )
@@ -46,8 +52,8 @@ class Type:
             name: value for name, value in self._said_by_tailer().items() if name not in document
         }
         if not told:
-            return record(self._fields, document, self._names)
-        return told | record(
+            return record_from_json(self._fields, document, self._names)
+        return told | record_from_json(
             [field for field in self._fields if field["name"] not in told], document, self._names
         )
 
@@ -61,8 +67,8 @@ class Type:
                     held[name] = from_text(field["type"], text, self._names)
                 else:
                     held[name] = self._unsaid(field)
-            except Refused as refused:
-                raise Refused(
+            except LineRejected as refused:
+                raise LineRejected(
                     refused.reason if text is not None else "missing_field", name
                 ) from None
         return held
@@ -70,7 +76,7 @@ class Type:
     def of_message(self, message: bytes) -> dict[str, Any]:
         """The fields of an RFC 5424 line's MSG."""
         if self.rule.content == "json":
-            return self.of_object(json_object(message))
+            return self.of_object(parse_json_object(message))
         field = next(field for field in self._fields if field["name"] == self.rule.field)
         if (
             message.startswith(_BOM)
@@ -89,15 +95,15 @@ class Type:
         """What a message says by name, texts as bytes; Refused if it has not this type's form."""
         rule = self.rule
         if rule.content == "json":
-            return json_object(message)
+            return parse_json_object(message)
         if rule.content == "logfmt":
-            texts: dict[str, Any] = forms.logfmt(message)
+            texts: dict[str, Any] = payload_formats.parse_logfmt(message)
         elif rule.content == "tsv":
-            texts = forms.columns(message, rule.columns or [])
+            texts = payload_formats.parse_tsv(message, rule.columns or [])
         elif self._pattern is not None:
             match = self._pattern.fullmatch(message)
             if match is None:
-                raise Refused("no_pattern")
+                raise LineRejected("no_pattern")
             texts = {name: text for name, text in match.groupdict().items() if text is not None}
             if rule.field is not None:
                 texts.setdefault(rule.field, message)
@@ -113,7 +119,7 @@ class Type:
             if rule.null_text is None or text != rule.null_text.encode()
         }
 
-    def of_said(self, said: dict[str, Any], header: Header | None) -> dict[str, Any]:
+    def of_said(self, said: dict[str, Any], header: ParsedHeader | None) -> dict[str, Any]:
         """The fields, from what a message and its header say."""
         rule = self.rule
         own = {field["name"] for field in self._fields} - rule.header.keys() - {rule.unknown_field}
@@ -125,7 +131,7 @@ class Type:
         for placed in (self.time_key, rule.host_field):
             unknown.pop(placed or "", None)
         if unknown and rule.unknown == "refuse":
-            raise Refused("unknown_field")
+            raise LineRejected("unknown_field")
         data = (
             {}
             if header is None
@@ -140,9 +146,13 @@ class Type:
         for field in self._fields:
             name, part = field["name"], rule.header.get(field["name"])
             if name == rule.unknown_field:
-                held[name] = {key: forms.kept(value) for key, value in unknown.items()}
+                held[name] = {
+                    key: payload_formats.unknown_value_text(value) for key, value in unknown.items()
+                }
             elif part == "structured_data":
-                held[name] = {key: forms.kept(value) for key, value in data.items()}
+                held[name] = {
+                    key: payload_formats.unknown_value_text(value) for key, value in data.items()
+                }
             elif part is not None:
                 held[name] = self._held(
                     field, data if part.startswith("[") else parts, part.strip("[]"), nulls=True
@@ -159,13 +169,13 @@ class Type:
             if "default" not in field and not (
                 nulls and isinstance(field["type"], list) and "null" in field["type"]
             ):
-                raise Refused("missing_field", field["name"])
+                raise LineRejected("missing_field", field["name"])
             return from_json(field["type"], field.get("default"), self._names)
         try:
             read = from_text if isinstance(said[name], bytes) else from_json
             return read(field["type"], said[name], self._names)
-        except Refused as refused:
-            raise Refused(refused.reason, field["name"]) from None
+        except LineRejected as refused:
+            raise LineRejected(refused.reason, field["name"]) from None
 
     def _unsaid(self, field: Any) -> Any:
         told = self._said_by_tailer()
@@ -180,7 +190,7 @@ class Type:
         held: dict[str, Any] = {}
         for field in self._fields if self._told else ():
             name = field["name"]
-            with suppress(Refused):
+            with suppress(LineRejected):
                 if name == "labels":
                     held[name] = from_json(field["type"], dict(self._told), self._names)
                 elif name in self._told:
@@ -198,7 +208,7 @@ class Type:
         return texts.get("time"), texts
 
 
-def json_object(payload: bytes) -> dict[str, Any]:
+def parse_json_object(payload: bytes) -> dict[str, Any]:
     """A payload, read."""
     payload = payload.removeprefix(_BOM)
     depth = deepest = 0
@@ -215,11 +225,11 @@ def json_object(payload: bytes) -> dict[str, Any]:
                 document, ensure_ascii=False
             ).encode()  # half of a surrogate pair is no character
     except UnicodeDecodeError:
-        raise Refused("not_utf8", "UTF-8") from None
+        raise LineRejected("not_utf8", "UTF-8") from None
     except ValueError:
-        raise Refused("bad_json") from None
+        raise LineRejected("bad_json") from None
     if not isinstance(document, dict):
-        raise Refused("bad_json")
+        raise LineRejected("bad_json")
     return document
 
 

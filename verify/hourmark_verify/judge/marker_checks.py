@@ -1,5 +1,9 @@
-"""What markers say, held against what is there, against themselves, and against the markers before
+"""marker checks
+
+What markers say, held against what is there, against themselves, and against the markers before
 them.
+
+Events that Kafka lost before anybody could copy them, held against what markers say.
 """
 
 from __future__ import annotations
@@ -10,14 +14,16 @@ import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
-from hourmark_verify.judge.buckets import Bucket
-from hourmark_verify.judge.marker import Book, Previous
+from hourmark_verify.judge.buckets import StoredBucket
+from hourmark_verify.judge.expectations import DestroyedEvent
+from hourmark_verify.judge.marker import MarkerLink, OriginHourCounts
+from hourmark_verify.judge.report import FindingKind
 
 
 @dataclasses.dataclass
-class Counted:
+class BucketContents:
     """What a bucket's files hold. `tails`: sum of the ids' last 8 bytes."""
 
     origins: Counter[str] = dataclasses.field(
@@ -26,19 +32,22 @@ class Counted:
     tails: int = 0
 
 
-def fingerprint(schema: Any) -> str:
+def schema_fingerprint(schema: Any) -> str:
     """16 hex digits of BLAKE2b over the schema as JSON with sorted keys and no spaces."""
     text = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def contradictions(
-    bucket: Bucket, counted: Counted, grades: Sequence[str]
+def find_contradictions(
+    bucket: StoredBucket, counted: BucketContents, grades: Sequence[str]
 ) -> Iterator[str]:  # a list of rules
     """Where a marker says other than its bucket, or than itself."""
     said, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
-    summed = Book(
-        **{name: sum(getattr(b, name) for b in books.values()) for name in Book.model_fields}
+    summed = OriginHourCounts(
+        **{
+            name: sum(getattr(b, name) for b in books.values())
+            for name in OriginHourCounts.model_fields
+        }
     )
     late = {hour: count for hour, count in counted.origins.items() if hour != bucket.hour}
     kinds = Counter("late" if f.name.startswith("late-") else "part" for f in said.files)
@@ -96,7 +105,7 @@ def contradictions(
         yield "its offsets name no partition, or one twice"
 
 
-def chain_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
+def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
     """Path and fault where the buckets of a type, in turn, do not follow from one another."""
     before = None
     for bucket in buckets:
@@ -105,7 +114,7 @@ def chain_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
                 bucket.path,
                 f"its marker follows {bucket.marker.previous}, what stands before it is {before}",
             )
-        before = Previous(hour=bucket.hour, blake2b=bucket.blake2b)
+        before = MarkerLink(hour=bucket.hour, blake2b=bucket.blake2b)
     for last, bucket in itertools.pairwise(buckets):
         if bucket.start_ms != last.end_ms:
             yield (
@@ -124,7 +133,7 @@ def chain_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
         yield buckets[-1].path, f"ledgers came back after others: {', '.join(ledgers)}"
 
 
-def offset_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
+def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
     """Path and fault where offsets are of another type's topic, go back, or are of a recreated
     topic with nothing waived.
     """
@@ -164,7 +173,7 @@ def offset_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
                 )
 
 
-def balance_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
+def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
     """Path and fault where the books of all buckets of a type do not add up, or their offsets have
     no room for their events.
     """
@@ -195,3 +204,49 @@ def balance_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
                         "do not add up"
                     ),
                 )
+
+
+# a cut so long after it was written knows of it, one so long before does not, whatever two clocks
+# say
+_APART_MS: Final = 5_000
+
+
+def find_destroyed_event_faults(
+    gone: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
+) -> Iterator[tuple[FindingKind, str, str]]:
+    """What is wrong, by kind, bucket or type, and detail. `gone`: those of them that are nowhere.
+
+    Of the buckets of an event's hour and of later ones, the first whose cut came after it was
+    written had to wait for it, also where it came late: it is not proved, or one before it is not
+    whose cut was taken about then. And by a type's markers as many are missing, or more: an event
+    that was promised twice is missing once more there.
+    """
+    by_type: defaultdict[str, list[StoredBucket]] = defaultdict(list)
+    for bucket in sorted(buckets, key=lambda bucket: bucket.start_ms):
+        by_type[bucket.type].append(bucket)
+    for row in gone:
+        asked = (bucket for bucket in by_type[row.type] if bucket.end_ms > row.time_ms)
+        may_know = (bucket for bucket in asked if _cut_ms(bucket) > row.written_ms - _APART_MS)
+        as_proved = itertools.takewhile(lambda bucket: bucket.marker.grade == "proved", may_know)
+        false = next((b for b in as_proved if _cut_ms(b) > row.written_ms + _APART_MS), None)
+        if false is not None:
+            cut = f"its cut is of {_cut_ms(false)} ms"
+            detail = (
+                f"proved without event {row.event_id}, which was written at {row.written_ms} "
+                f"ms; {cut}"
+            )
+            yield FindingKind.FALSE_PROOF, false.path, detail
+    for event_type, count in sorted(Counter(row.type for row in gone).items()):
+        missing = sum(map(_missing_events, by_type[event_type]))
+        if missing < count:
+            detail = f"by its markers {missing} events are missing, and {count} were destroyed"
+            yield FindingKind.MANIFEST, event_type, detail
+
+
+def _cut_ms(bucket: StoredBucket) -> int:
+    return bucket.marker.evidence.cut_at_ms
+
+
+def _missing_events(bucket: StoredBucket) -> int:
+    books = bucket.marker.books.values()
+    return sum(book.promised + book.unaudited for book in books) - bucket.marker.events

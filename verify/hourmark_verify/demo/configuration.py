@@ -1,13 +1,20 @@
-"""The demo's event types and sources, as files for `hourmark types apply`."""
+"""configuration
+
+The demo's event types and sources, as files for `hourmark types apply`.
+
+The demo's hourmark.toml: the stack's, with buckets of a minute, quick reports, and sources of
+the demo. Pure.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from hourmark.rules.event_types import DEAD_LETTERS, read_declarations
-from hourmark_verify.demo.events import AD_SHOWN, TRACK_PLAYED
-from hourmark_verify.demo.named_lines import TYPE as LINES
+from hourmark_verify.demo.log_lines import AD_SHOWN, HOST, TRACK_PLAYED
+from hourmark_verify.demo.log_lines import LINES_TYPE as LINES
 
 SERVER_LOG: Final = "server-log"
 SERVER_SOURCE: Final = "server-logs"
@@ -93,7 +100,7 @@ _CONTENT: Final = {
 }  # by payload: see hourmark_verify.judge.expectations
 
 
-def told(
+def judge_declarations(
     folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
     """Types, sources and limits of a folder, as the judge is told them."""
@@ -125,3 +132,41 @@ def write_declarations(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in _FILES.items():
         (folder / name).write_text(content)
+
+
+BUCKET_SECONDS: Final = 60
+SERVER_LOGS: Final = (
+    "edge-*.log",
+    "central-*.log",
+    "namenode.log",
+    "datanode.log",
+    "mirror.log",
+    "registry.log",
+)
+ZONE: Final = "UTC"  # the demo starts its servers with TZ=UTC, so their logs need no guess
+
+
+def demo_settings(
+    stack: Mapping[str, Any], server_logs: Path, sources: Path, types: Path
+) -> dict[str, Any]:
+    """The settings of all components; `stack` is the parsed hourmark.toml of the stack."""
+    tailed = [
+        {
+            "name": SERVER_SOURCE,
+            "paths": [str(server_logs / pattern) for pattern in SERVER_LOGS],
+            "zone": ZONE,
+        },
+        {"name": LINES_SOURCE, "paths": [str(sources / LINES_SOURCE / "*")]},
+        {"name": EVENTS_SOURCE, "paths": [str(sources / EVENTS_SOURCE / "*")]},
+    ]
+    return {
+        **stack,
+        "parsing": {"bucket_seconds": BUCKET_SECONDS},
+        "types": {"dir": str(types)},
+        "service": {**stack["service"], "report_seconds": 1.0},
+        "etl": {
+            **stack["etl"],
+            "trigger_seconds": 4.0,
+        },  # a batch costs seconds of CPU, however small; the closer needs them too
+        "tailer": {**stack["tailer"], "host_name": HOST, "report_seconds": 1.0, "sources": tailed},
+    }

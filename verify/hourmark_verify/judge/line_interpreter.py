@@ -15,24 +15,24 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, Final
 
-from hourmark_verify.judge import headers, rfc5424
+from hourmark_verify.judge import rfc5424, syslog_headers
 from hourmark_verify.judge.buckets import DEAD_LETTERS
-from hourmark_verify.judge.containers import Written
-from hourmark_verify.judge.declared import Type
+from hourmark_verify.judge.container_logs import ContainerRecord
+from hourmark_verify.judge.declared_types import DeclaredType
 from hourmark_verify.judge.expectations import (
     ApiEvent,
     Expectations,
     FileExpectation,
     TypeExpectation,
 )
-from hourmark_verify.judge.headers import Header
-from hourmark_verify.judge.values import Refused
+from hourmark_verify.judge.syslog_headers import ParsedHeader
+from hourmark_verify.judge.values import LineRejected
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedEvent:
     """The event or dead letter that a line must have become.
 
     Attributes:
@@ -57,7 +57,7 @@ class Expected:
         )
 
 
-class LineReader:
+class LineInterpreter:
     """A parser of source lines under one revision of the type declarations."""
 
     def __init__(self, told: Expectations, types: Mapping[str, TypeExpectation]) -> None:
@@ -65,15 +65,15 @@ class LineReader:
         self._unsaid_ms: int | None = (
             None  # the time of a line that says none, if that is not the range's
         )
-        self._rules, self._of_fields = types, dict[str, dict[str, Type]]()
+        self._rules, self._of_fields = types, dict[str, dict[str, DeclaredType]]()
         self.types = self._types({})
 
-    def _types(self, fields: Mapping[str, str]) -> dict[str, Type]:
+    def _types(self, fields: Mapping[str, str]) -> dict[str, DeclaredType]:
         """The types, where the tailer says these of every event."""
         key = json.dumps(fields, sort_keys=True)
         if key not in self._of_fields:
             self._of_fields[key] = {
-                name: Type(name, rule, fields) for name, rule in self._rules.items()
+                name: DeclaredType(name, rule, fields) for name, rule in self._rules.items()
             }
         return self._of_fields[key]
 
@@ -83,8 +83,8 @@ class LineReader:
         line: bytes,
         part: str,
         observed: tuple[int, int],
-        container: Written | None = None,
-    ) -> Expected:
+        container: ContainerRecord | None = None,
+    ) -> ExpectedEvent:
         """What became of this line (without its LF), or piece of one, sent between these times.
 
         `part`: as ranges name it.
@@ -94,11 +94,11 @@ class LineReader:
             file = file.model_copy(update={"fields": {**file.fields, "stream": container.stream}})
         try:
             if container is not None and self._unsaid_ms is None:
-                raise Refused("bad_timestamp" if container.stream else "not_cri")
+                raise LineRejected("bad_timestamp" if container.stream else "not_cri")
             if part != "lines":
-                raise Refused("line_too_long", part)
+                raise LineRejected("line_too_long", part)
             if not line:
-                raise Refused("empty_line")
+                raise LineRejected("empty_line")
             if self._is_general(file):
                 return self._general(file, line, observed)
             return (
@@ -106,7 +106,7 @@ class LineReader:
                 if file.form == "rfc5424"
                 else self._free(file, line, observed)
             )
-        except Refused as refused:
+        except LineRejected as refused:
             return _dead_letter(refused, line)
 
     def _is_general(self, file: FileExpectation) -> bool:
@@ -122,17 +122,21 @@ class LineReader:
             )
         )
 
-    def _general(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
+    def _general(
+        self, file: FileExpectation, line: bytes, observed: tuple[int, int]
+    ) -> ExpectedEvent:
         header = (
             None
             if file.form == "free"
-            else headers.read(line, older=file.form == "syslog", parser=self._told.parser)
+            else syslog_headers.parse_header(
+                line, older=file.form == "syslog", parser=self._told.parser
+            )
         )
         if file.form != "free" and header is None:
             return self._otherwise(
                 file,
                 line,
-                Refused("not_syslog" if file.form == "syslog" else "not_rfc5424"),
+                LineRejected("not_syslog" if file.form == "syslog" else "not_rfc5424"),
                 observed,
             )
         message = line if header is None else header.message.encode("latin-1")
@@ -140,35 +144,37 @@ class LineReader:
         if file.form == "rfc5424" and header is not None:
             named = header.parts.get("msgid", "-")
             if named not in carried:
-                return self._otherwise(file, line, Refused("unknown_type", named, named), observed)
-            with _claiming(kind := self._types(file.fields)[named]):
+                return self._otherwise(
+                    file, line, LineRejected("unknown_type", named, named), observed
+                )
+            with _claimed_by(kind := self._types(file.fields)[named]):
                 return self._event(file, kind, kind.said(message), header, observed)
-        refused: list[Refused] = []
+        refused: list[LineRejected] = []
         for kind in (self._types(file.fields)[name] for name in carried):
             if kind.rule.programs and (
                 header is None or header.parts.get("program") not in kind.rule.programs
             ):
                 continue
-            with _claiming(kind):
+            with _claimed_by(kind):
                 try:
                     said = kind.said(message)
-                except Refused as error:
+                except LineRejected as error:
                     error.claimed = kind.name
                     refused.append(error)
                     continue
                 return self._event(file, kind, said, header, observed)
         return self._otherwise(
-            file, line, refused[0] if len(refused) == 1 else Refused("no_pattern"), observed
+            file, line, refused[0] if len(refused) == 1 else LineRejected("no_pattern"), observed
         )
 
     def _event(
         self,
         file: FileExpectation,
-        kind: Type,
+        kind: DeclaredType,
         said: dict[str, Any],
-        header: Header | None,
+        header: ParsedHeader | None,
         observed: tuple[int, int],
-    ) -> Expected:
+    ) -> ExpectedEvent:
         rule = kind.rule
         time, host = (
             _as_text(said.get(name)) if name is not None else None
@@ -178,122 +184,130 @@ class LineReader:
         time_ms = None
         if time is not None or (header is not None and header.time is not None):
             if time is not None:
-                time_ms = moment_ms(time, rule.time_format or "rfc3339")
+                time_ms = parse_time_ms(time, rule.time_format or "rfc3339")
             elif header is not None and header.when is not None:
-                time_ms = headers.moment_ms(header.when, file.zone, latest_ms)
+                time_ms = syslog_headers.resolve_time_ms(header.when, file.zone, latest_ms)
             elif header is not None and header.time is not None:
-                time_ms = headers.time_ms(header.time, file.zone, latest_ms, file.form == "rfc5424")
+                time_ms = syslog_headers.header_time_ms(
+                    header.time, file.zone, latest_ms, file.form == "rfc5424"
+                )
             if time_ms is None:
-                raise Refused("bad_timestamp")
+                raise LineRejected("bad_timestamp")
         time_ms = self._plausible(time_ms, observed, kind)
         host = host or (header.host if header is not None else None)
         if file.hosts == "line" and host is not None and len(host) > 255:
-            raise Refused
+            raise LineRejected
         errors = "backslashreplace" if self._told.parser >= 3 else "replace"
         own = host if file.hosts == "line" and host and host != "-" else None
         readable = None if own is None else own.encode("latin-1").decode(errors=errors)
-        return Expected(
+        return ExpectedEvent(
             type=kind.name, time_ms=time_ms, host=readable, fields=kind.of_said(said, header)
         )
 
-    def posted(self, row: ApiEvent) -> Expected:
+    def posted(self, row: ApiEvent) -> ExpectedEvent:
         """Return the event or dead letter that an API event must have become."""
         try:
             if row.type not in self.types:
-                raise Refused("unknown_type")
-            return Expected(
+                raise LineRejected("unknown_type")
+            return ExpectedEvent(
                 type=row.type,
                 time_ms=row.time_ms,
                 host=row.client,
                 fields=self.types[row.type].of_object(row.fields),
             )
-        except Refused as refused:
+        except LineRejected as refused:
             return _dead_letter(refused, b"")
 
-    def _rfc5424(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
-        parts = rfc5424.split(line)
+    def _rfc5424(
+        self, file: FileExpectation, line: bytes, observed: tuple[int, int]
+    ) -> ExpectedEvent:
+        parts = rfc5424.split_rfc5424(line)
         if parts is None:
-            return self._otherwise(file, line, Refused("not_rfc5424", "RFC 5424"), observed)
+            return self._otherwise(file, line, LineRejected("not_rfc5424", "RFC 5424"), observed)
         if parts.msgid not in file.carries(self.types):
             return self._otherwise(
-                file, line, Refused("unknown_type", parts.msgid, parts.msgid), observed
+                file, line, LineRejected("unknown_type", parts.msgid, parts.msgid), observed
             )
         kind = self._types(file.fields)[parts.msgid]
-        with _claiming(kind):
+        with _claimed_by(kind):
             if parts.time != "-" and parts.time_ms is None:
-                raise Refused("bad_timestamp", parts.time)
+                raise LineRejected("bad_timestamp", parts.time)
             time_ms = self._plausible(parts.time_ms, observed, kind)
             host = None if parts.host == "-" else parts.host
-            return Expected(
+            return ExpectedEvent(
                 type=kind.name, time_ms=time_ms, host=host, fields=kind.of_message(parts.message)
             )
 
-    def _free(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
+    def _free(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> ExpectedEvent:
         carried = file.carries(self.types)
         for kind in (self._types(file.fields)[name] for name in carried):
             if (found := kind.of_groups(line)) is not None:
                 time, texts = found
-                with _claiming(kind):
+                with _claimed_by(kind):
                     time_ms = self._plausible(
-                        None if time is None else _local_ms(time, kind), observed, kind
+                        None if time is None else _pattern_time_ms(time, kind), observed, kind
                     )
-                    return Expected(
+                    return ExpectedEvent(
                         type=kind.name, time_ms=time_ms, host=None, fields=kind.of_texts(texts)
                     )
             if kind.rule.pattern is None:
                 return self._whole(kind, line, observed)
-        return self._otherwise(file, line, Refused("no_pattern", ", ".join(carried)), observed)
+        return self._otherwise(file, line, LineRejected("no_pattern", ", ".join(carried)), observed)
 
     def _otherwise(
-        self, file: FileExpectation, line: bytes, refused: Refused, observed: tuple[int, int]
-    ) -> Expected:
+        self, file: FileExpectation, line: bytes, refused: LineRejected, observed: tuple[int, int]
+    ) -> ExpectedEvent:
         if file.catch_all is None:
             raise refused
         return self._whole(self._types(file.fields)[file.catch_all], line, observed)
 
-    def _whole(self, kind: Type, line: bytes, observed: tuple[int, int]) -> Expected:
+    def _whole(self, kind: DeclaredType, line: bytes, observed: tuple[int, int]) -> ExpectedEvent:
         assert kind.rule.field is not None, "a catch-all has a field for the line"
-        with _claiming(kind):
+        with _claimed_by(kind):
             time_ms = (
                 None
                 if self._unsaid_ms is None
                 else self._plausible(self._unsaid_ms, observed, kind)
             )
-        return Expected(
+        return ExpectedEvent(
             type=kind.name,
             time_ms=time_ms,
             host=None,
             fields=kind.of_texts({kind.rule.field: line}),
         )
 
-    def _plausible(self, time_ms: int | None, observed: tuple[int, int], kind: Type) -> int | None:
+    def _plausible(
+        self, time_ms: int | None, observed: tuple[int, int], kind: DeclaredType
+    ) -> int | None:
         """The line's own time, if an event may have it; None: it has none, and need not."""
         if time_ms is None:
             if kind.rule.time == "event":
-                raise Refused("no_timestamp")
+                raise LineRejected("no_timestamp")
             if self._unsaid_ms is None:
                 return None
             time_ms = self._unsaid_ms
         earliest, latest = observed
         says = str(earliest) if earliest == latest else ""
         if time_ms > latest + self._told.future_seconds * 1000:
-            raise Refused("future", says)
+            raise LineRejected("future", says)
         if time_ms < max(0, earliest - self._told.lateness_seconds * 1000):
-            raise Refused("too_late", says)
+            raise LineRejected("too_late", says)
         return time_ms
 
 
-def _dead_letter(refused: Refused, line: bytes) -> Expected:
+def _dead_letter(refused: LineRejected, line: bytes) -> ExpectedEvent:
     fields = {"reason": refused.reason, "claimed_type": refused.claimed, "raw": line}
-    return Expected(type=DEAD_LETTERS, time_ms=None, host=None, fields=fields, says=refused.says)
+    return ExpectedEvent(
+        type=DEAD_LETTERS, time_ms=None, host=None, fields=fields, says=refused.says
+    )
 
 
 @contextmanager
-def _claiming(kind: Type) -> Iterator[None]:
+def _claimed_by(kind: DeclaredType) -> Iterator[None]:
     """What is refused in here says that it is of this type."""
     try:
         yield
-    except Refused as refused:
+    except LineRejected as refused:
         refused.claimed = kind.name
         raise
 
@@ -307,7 +321,7 @@ def _as_text(value: Any) -> str | None:
     return (value if isinstance(value, str) else json.dumps(value)).encode().decode("latin-1")
 
 
-def moment_ms(text: str, form: str) -> int | None:
+def parse_time_ms(text: str, form: str) -> int | None:
     """Parse a complete timestamp and return Unix milliseconds, rounded down.
 
     Args:
@@ -319,7 +333,7 @@ def moment_ms(text: str, form: str) -> int | None:
         The time, or None if the text does not match the format.
     """
     if form == "rfc3339":
-        return headers.time_ms(text, "UTC", 0) if text[:1].isdigit() else None
+        return syslog_headers.header_time_ms(text, "UTC", 0) if text[:1].isdigit() else None
     if form.startswith("unix"):
         match = re.fullmatch(r"(-?\d{1,20})(?:\.(\d{1,30}))?", text, re.ASCII)
         if match is None or (match[2] and form != "unix"):
@@ -336,9 +350,9 @@ def moment_ms(text: str, form: str) -> int | None:
         return None
 
 
-def _local_ms(text: bytes, kind: Type) -> int | None:
+def _pattern_time_ms(text: bytes, kind: DeclaredType) -> int | None:
     if kind.rule.time_format is None:
         return None
-    if (time_ms := moment_ms(text.decode("latin-1"), kind.rule.time_format)) is None:
-        raise Refused("bad_timestamp")
+    if (time_ms := parse_time_ms(text.decode("latin-1"), kind.rule.time_format)) is None:
+        raise LineRejected("bad_timestamp")
     return time_ms

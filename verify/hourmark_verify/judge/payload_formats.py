@@ -8,7 +8,7 @@ import json
 import string
 from typing import Any, Final
 
-from hourmark_verify.judge.values import Refused
+from hourmark_verify.judge.values import LineRejected
 
 _SHORT: Final = {
     **dict(zip("\"\\/'", "\"\\/'", strict=True)),
@@ -17,46 +17,46 @@ _SHORT: Final = {
 _DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 
-def columns(message: bytes, names: list[str]) -> dict[str, bytes]:
+def parse_tsv(message: bytes, names: list[str]) -> dict[str, bytes]:
     """Of a message with tabs between."""
     texts = message.removesuffix(b"\r").split(b"\t")
     if len(texts) != len(names):
-        raise Refused("bad_columns")
+        raise LineRejected("bad_columns")
     return {name: text for name, text in zip(names, texts, strict=True) if name != "-"}
 
 
-def logfmt(message: bytes) -> dict[str, bytes]:
+def parse_logfmt(message: bytes) -> dict[str, bytes]:
     """Of `key=value key="value"`."""
     text = message.decode("latin-1").removesuffix("\r")
     said: dict[str, bytes] = {}
     at, equals = 0, False
-    while (at := _skipped(text, at)) < len(text):
+    while (at := _skip_blanks(text, at)) < len(text):
         end = next(
             (i for i in range(at, len(text)) if text[i] <= " " or text[i] in '="\x7f'), len(text)
         )
         key, at = text[at:end], end
         value = "true"
         if text[at : at + 1] == "=":
-            value, at = _value(text, at + 1)
+            value, at = _parse_value(text, at + 1)
             equals = True
         if not key or (at < len(text) and text[at] not in " \t"):
-            raise Refused("bad_logfmt")
+            raise LineRejected("bad_logfmt")
         said[key] = value.encode("latin-1")
     if not equals:
-        raise Refused("bad_logfmt")
+        raise LineRejected("bad_logfmt")
     try:
         return {key.encode("latin-1").decode(): value for key, value in said.items()}
     except UnicodeDecodeError:
-        raise Refused("not_utf8") from None
+        raise LineRejected("not_utf8") from None
 
 
-def kept(value: Any) -> str:
+def unknown_value_text(value: Any) -> str:
     """Of a key that is no field: the string, else JSON."""
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise Refused("not_utf8") from None
+            raise LineRejected("not_utf8") from None
     return (
         value
         if isinstance(value, str)
@@ -64,13 +64,13 @@ def kept(value: Any) -> str:
     )
 
 
-def _skipped(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     while text[at : at + 1] in (" ", "\t"):
         at += 1
     return at
 
 
-def _value(text: str, at: int) -> tuple[str, int]:
+def _parse_value(text: str, at: int) -> tuple[str, int]:
     """A value, and where it ends."""
     if text[at : at + 1] != '"':
         end = next(
@@ -80,16 +80,16 @@ def _value(text: str, at: int) -> tuple[str, int]:
     value, at = bytearray(), at + 1
     while text[at : at + 1] != '"':
         if at >= len(text):
-            raise Refused("bad_logfmt")
+            raise LineRejected("bad_logfmt")
         char, at = text[at], at + 1
         if char == "\\":
-            at = _escaped(text, at, value)
+            at = _append_escape(text, at, value)
         else:
             value += char.encode("latin-1")
     return value.decode("latin-1"), at + 1
 
 
-def _escaped(text: str, at: int, out: bytearray) -> int:
+def _append_escape(text: str, at: int, out: bytearray) -> int:
     """Append what the escape at `at`, behind its backslash, stands for; where it ends."""
     kind = text[at : at + 1]
     if kind in _SHORT and kind:
@@ -98,7 +98,7 @@ def _escaped(text: str, at: int, out: bytearray) -> int:
     end = at + 1 + _DIGITS.get(kind, 99)
     digits = text[at + 1 : end]
     if len(digits) != end - at - 1 or not set(digits) <= set(string.hexdigits):
-        raise Refused("bad_logfmt")
+        raise LineRejected("bad_logfmt")
     code = int(digits, 16)
     if kind == "x":
         out.append(code)
@@ -117,5 +117,5 @@ def _escaped(text: str, at: int, out: bytearray) -> int:
     try:
         out += chr(code).encode()
     except (ValueError, OverflowError):
-        raise Refused("bad_logfmt") from None
+        raise LineRejected("bad_logfmt") from None
     return end

@@ -11,13 +11,13 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 
-from hourmark_verify.judge import headers
+from hourmark_verify.judge import syslog_headers
 
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 
 
 @dataclasses.dataclass(slots=True)
-class Written:
+class ContainerRecord:
     """One record. `spans`: where its text stands in the file. `stream` empty: a line of another
     form.
     """
@@ -31,17 +31,19 @@ class Written:
     @property
     def time_ms(self) -> int | None:
         """Of its first line; None if the calendar has none such, or it is before 1970."""
-        found = headers.time_ms(self.time, "UTC", 0) if self.stream else None
+        found = syslog_headers.header_time_ms(self.time, "UTC", 0) if self.stream else None
         return found if found is not None and found >= 0 else None
 
 
-def written(lines: Iterable[tuple[int, bytes]], flushed: frozenset[int]) -> Iterator[Written]:
+def join_partial_lines(
+    lines: Iterable[tuple[int, bytes]], flushed: frozenset[int]
+) -> Iterator[ContainerRecord]:
     """All records, by the order of their first lines; `lines` with their LF.
 
     Nothing is joined over a place in `flushed`.
     """
-    found: list[Written] = []
-    partial: dict[str, Written] = {}
+    found: list[ContainerRecord] = []
+    partial: dict[str, ContainerRecord] = {}
     for start, line in lines:
         if start in flushed:
             partial = {}
@@ -52,12 +54,12 @@ def written(lines: Iterable[tuple[int, bytes]], flushed: frozenset[int]) -> Iter
             or parts[1] not in (b"stdout", b"stderr")
             or not _is_tag(parts[2])
         ):
-            found.append(Written(start, "", "", [(start, start + len(line) - 1)], True))
+            found.append(ContainerRecord(start, "", "", [(start, start + len(line) - 1)], True))
             continue
         stream = parts[1].decode()
         record = partial.pop(stream, None)
         if record is None:
-            record = Written(start, parts[0].decode(), stream, [], False)
+            record = ContainerRecord(start, parts[0].decode(), stream, [], False)
             found.append(record)
         text = len(parts[3]) if len(parts) > 3 else 0
         end = start + len(line) - 1

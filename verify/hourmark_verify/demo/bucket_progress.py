@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark_verify.judge.buckets import Bucket, closed_buckets
-from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_verify.judge.buckets import StoredBucket, closed_buckets
+from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 
 _PROVED: Final = "proved"
 
@@ -24,12 +24,12 @@ class TypeClosing(NamedTuple):
     latest: str = ""
 
 
-def look(hdfs: WebHdfs, root: str) -> dict[str, TypeClosing]:
+def read_closing(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing]:
     """Return how far each event type is closed, by type; types without buckets are omitted."""
     return summarize(closed_buckets(hdfs, hdfs_path(root)))
 
 
-class Progress:
+class ClosingWatch:
     """A record of when the set of closed buckets last changed."""
 
     def __init__(self, clock: Clock) -> None:
@@ -50,7 +50,7 @@ class Progress:
         return self._clock.monotonic_s() - self._changed_s
 
 
-def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
+def summarize(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
     """Return the closing state by type; an empty dictionary if there are no buckets."""
     found: dict[str, TypeClosing] = {}
     for bucket in buckets:
@@ -78,7 +78,7 @@ def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], e
     )
 
 
-def short(found: Mapping[str, TypeClosing]) -> str:
+def format_closing(found: Mapping[str, TypeClosing]) -> str:
     """Format the number of proved buckets by type for a progress line; "none" if empty."""
     return (
         ", ".join(f"{name} {closing.proved_with_events}" for name, closing in sorted(found.items()))
