@@ -116,7 +116,7 @@ def everything_arrived(result: DemoResult, posted: list[ApiEvent]) -> None:
     """The judge is content: each line and each event over HTTP stands once, in buckets that are
     proved, and nothing else does.
     """
-    assert result.report.content, result.report.as_text()
+    assert result.report.passed, result.report.as_text()
     assert result.report.posted == len(posted) > 0
 
 

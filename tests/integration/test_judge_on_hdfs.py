@@ -59,8 +59,8 @@ def test_a_clean_tree_passes(world: World, hdfs: Storage, own_hdfs: StorageSetti
     world.write()
     upload(hdfs, world.root)
     report = verdict(world, own_hdfs)
-    assert report.content, report.as_text()
-    assert report.of_type("lines").in_buckets == 3
+    assert report.passed, report.as_text()
+    assert report.type_count("lines").in_buckets == 3
 
 
 def test_a_dropped_a_doubled_and_an_altered_event_are_each_objected_to(

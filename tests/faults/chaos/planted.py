@@ -341,7 +341,7 @@ def _sample(evidence: Evidence) -> Evidence:
     written = [
         of for of in told.written if any(fnmatch.fnmatch(of.path, file.path) for file in files)
     ]
-    types = {*evidence.api_types}.union(*(file.carries(told.types) for file in files))
+    types = {*evidence.api_types}.union(*(file.types_carried(told.types) for file in files))
     changed = {
         "files": files,
         "written": written,

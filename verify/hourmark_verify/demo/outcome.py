@@ -93,7 +93,7 @@ def find_faults(report: JudgeReport, acknowledged: Mapping[str, int]) -> list[st
     for name, count in sorted(acknowledged.items()):
         if (in_buckets := report.types.get(name, TypeCount()).in_buckets) < count:
             found.append(f"{count} events of {name} were acknowledged, {in_buckets} are in buckets")
-    return found or ([] if report.content else ["nothing was compared"])
+    return found or ([] if report.passed else ["nothing was compared"])
 
 
 def as_text(outcome: Mapping[str, Any]) -> str:

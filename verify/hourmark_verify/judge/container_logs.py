@@ -1,8 +1,7 @@
-"""Container logs: what a container wrote on a line, joined of the lines that its runtime made of
-it.
+"""Container logs in CRI format: the lines that a container wrote, joined from partial lines.
 
-Read line by line, with no more than a split at spaces. Records over the limit, which go in pieces,
-are not judged.
+A container runtime splits long lines and marks all parts but the last with the tag `P`. Records
+over the size limit, which the tailer sends in pieces, are not supported.
 """
 
 from __future__ import annotations
@@ -18,8 +17,14 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d
 
 @dataclasses.dataclass(slots=True)
 class ContainerRecord:
-    """One record. `spans`: where its text stands in the file. `stream` empty: a line of another
-    form.
+    """A line that a container wrote, which can consist of several lines of its log file.
+
+    Attributes:
+        start: byte offset of its first line.
+        time: timestamp of its first line; empty for a line that is not in CRI format.
+        stream: "stdout" or "stderr"; empty for a line that is not in CRI format.
+        spans: (start, end) byte offsets of its text in the file, end exclusive.
+        ended: whether its last part was read.
     """
 
     start: int
@@ -30,7 +35,7 @@ class ContainerRecord:
 
     @property
     def time_ms(self) -> int | None:
-        """Of its first line; None if the calendar has none such, or it is before 1970."""
+        """Time of the first line in Unix milliseconds; None if it is invalid or before 1970."""
         found = syslog_headers.header_time_ms(self.time, "UTC", 0) if self.stream else None
         return found if found is not None and found >= 0 else None
 
@@ -38,9 +43,14 @@ class ContainerRecord:
 def join_partial_lines(
     lines: Iterable[tuple[int, bytes]], flushed: frozenset[int]
 ) -> Iterator[ContainerRecord]:
-    """All records, by the order of their first lines; `lines` with their LF.
+    """Join the lines of a container log to records.
 
-    Nothing is joined over a place in `flushed`.
+    Args:
+        lines: (byte offset, content) of each line, in order; the content includes the line feed.
+        flushed: byte offsets over which lines are not joined, because the lines before were sent.
+
+    Yields:
+        Records in the order of their first lines. A line that is not in CRI format is a record.
     """
     found: list[ContainerRecord] = []
     partial: dict[str, ContainerRecord] = {}

@@ -30,53 +30,55 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 class DeclaredType:
     """A declared type."""
 
-    def __init__(self, name: str, rule: TypeExpectation, told: Mapping[str, str]) -> None:
-        """`told`: what the tailer says of every event."""
-        self.name, self.rule, self._told = name, rule, told
-        self._names: dict[str, Any] = {}
+    def __init__(self, name: str, rule: TypeExpectation, tailer_fields: Mapping[str, str]) -> None:
+        """`defaults`: what the tailer says of every event."""
+        self.name, self.rule, self._tailer_fields = name, rule, tailer_fields
+        self._named_types: dict[str, Any] = {}
         fields = rule.fields or [{"name": rule.field, "type": "bytes"}]
         self._plain = strip_annotations(fields)
         schema: Any = fastavro.parse_schema(
-            {"type": "record", "name": "own", "fields": fields}, named_schemas=self._names
+            {"type": "record", "name": "own", "fields": fields}, named_schemas=self._named_types
         )
         self._fields = schema["fields"]
         self._pattern = re.compile(rule.pattern.encode()) if rule.pattern is not None else None
 
-    def declares(self, fields: list[Any]) -> bool:
+    def has_fields(self, fields: list[Any]) -> bool:
         """Whether these, below logical types, are its own fields."""
         return bool(fields == self._plain)
 
-    def of_object(self, document: dict[str, Any]) -> dict[str, Any]:
+    def fields_from_object(self, document: dict[str, Any]) -> dict[str, Any]:
         """The fields of a JSON object."""
-        told = {
-            name: value for name, value in self._said_by_tailer().items() if name not in document
+        defaults = {
+            name: value for name, value in self._tailer_values().items() if name not in document
         }
-        if not told:
-            return record_from_json(self._fields, document, self._names)
-        return told | record_from_json(
-            [field for field in self._fields if field["name"] not in told], document, self._names
+        if not defaults:
+            return record_from_json(self._fields, document, self._named_types)
+        return defaults | record_from_json(
+            [field for field in self._fields if field["name"] not in defaults],
+            document,
+            self._named_types,
         )
 
-    def of_texts(self, texts: dict[str, bytes | None]) -> dict[str, Any]:
+    def fields_from_texts(self, texts: dict[str, bytes | None]) -> dict[str, Any]:
         """The fields of a pattern's groups, or of one text; the others have their default, or null."""
-        held = {}
+        fields = {}
         for field in self._fields:
             name, text = field["name"], texts.get(field["name"])
             try:
                 if text is not None:
-                    held[name] = from_text(field["type"], text, self._names)
+                    fields[name] = from_text(field["type"], text, self._named_types)
                 else:
-                    held[name] = self._unsaid(field)
-            except LineRejected as refused:
+                    fields[name] = self._default_value(field)
+            except LineRejected as rejected:
                 raise LineRejected(
-                    refused.reason if text is not None else "missing_field", name
+                    rejected.reason if text is not None else "missing_field", name
                 ) from None
-        return held
+        return fields
 
-    def of_message(self, message: bytes) -> dict[str, Any]:
+    def fields_from_message(self, message: bytes) -> dict[str, Any]:
         """The fields of an RFC 5424 line's MSG."""
         if self.rule.content == "json":
-            return self.of_object(parse_json_object(message))
+            return self.fields_from_object(parse_json_object(message))
         field = next(field for field in self._fields if field["name"] == self.rule.field)
         if (
             message.startswith(_BOM)
@@ -84,14 +86,14 @@ class DeclaredType:
             and "fixed" not in str(field["type"])
         ):
             message = message[len(_BOM) :]
-        return self.of_texts({field["name"]: message})
+        return self.fields_from_texts({field["name"]: message})
 
     @property
     def time_key(self) -> str | None:
         """What holds the time."""
         return self.rule.time_field or ("time" if self.rule.pattern is not None else None)
 
-    def said(self, message: bytes) -> dict[str, Any]:
+    def parse_message(self, message: bytes) -> dict[str, Any]:
         """What a message says by name, texts as bytes; Refused if it has not this type's form."""
         rule = self.rule
         if rule.content == "json":
@@ -119,14 +121,16 @@ class DeclaredType:
             if rule.null_text is None or text != rule.null_text.encode()
         }
 
-    def of_said(self, said: dict[str, Any], header: ParsedHeader | None) -> dict[str, Any]:
+    def fields_from_values(
+        self, values: dict[str, Any], header: ParsedHeader | None
+    ) -> dict[str, Any]:
         """The fields, from what a message and its header say."""
         rule = self.rule
         own = {field["name"] for field in self._fields} - rule.header.keys() - {rule.unknown_field}
         unknown = (
             {}
             if rule.pattern is not None
-            else {name: said[name] for name in said if name not in own}
+            else {name: values[name] for name in values if name not in own}
         )
         for placed in (self.time_key, rule.host_field):
             unknown.pop(placed or "", None)
@@ -142,62 +146,66 @@ class DeclaredType:
             if header is None
             else {name: text.encode("latin-1") for name, text in header.parts.items()}
         )
-        held = {}
+        fields = {}
         for field in self._fields:
             name, part = field["name"], rule.header.get(field["name"])
             if name == rule.unknown_field:
-                held[name] = {
+                fields[name] = {
                     key: payload_formats.unknown_value_text(value) for key, value in unknown.items()
                 }
             elif part == "structured_data":
-                held[name] = {
+                fields[name] = {
                     key: payload_formats.unknown_value_text(value) for key, value in data.items()
                 }
             elif part is not None:
-                held[name] = self._held(
+                fields[name] = self._field_value(
                     field, data if part.startswith("[") else parts, part.strip("[]"), nulls=True
                 )
             else:
-                held[name] = self._held(field, said, name, nulls=rule.content != "json")
-        return held
+                fields[name] = self._field_value(field, values, name, nulls=rule.content != "json")
+        return fields
 
-    def _held(self, field: Any, said: Mapping[str, Any], name: str, *, nulls: bool) -> Any:
-        """A field of what is said under this name; else its default, or null."""
-        if name not in said:
-            if field["name"] in (told := self._said_by_tailer()):
-                return told[field["name"]]
+    def _field_value(self, field: Any, values: Mapping[str, Any], name: str, *, nulls: bool) -> Any:
+        """A field of what is values under this name; else its default, or null."""
+        if name not in values:
+            if field["name"] in (defaults := self._tailer_values()):
+                return defaults[field["name"]]
             if "default" not in field and not (
                 nulls and isinstance(field["type"], list) and "null" in field["type"]
             ):
                 raise LineRejected("missing_field", field["name"])
-            return from_json(field["type"], field.get("default"), self._names)
+            return from_json(field["type"], field.get("default"), self._named_types)
         try:
-            read = from_text if isinstance(said[name], bytes) else from_json
-            return read(field["type"], said[name], self._names)
-        except LineRejected as refused:
-            raise LineRejected(refused.reason, field["name"]) from None
+            read = from_text if isinstance(values[name], bytes) else from_json
+            return read(field["type"], values[name], self._named_types)
+        except LineRejected as rejected:
+            raise LineRejected(rejected.reason, field["name"]) from None
 
-    def _unsaid(self, field: Any) -> Any:
-        told = self._said_by_tailer()
-        if field["name"] in told:
-            return told[field["name"]]
-        return from_json(field["type"], field.get("default"), self._names)
+    def _default_value(self, field: Any) -> Any:
+        defaults = self._tailer_values()
+        if field["name"] in defaults:
+            return defaults[field["name"]]
+        return from_json(field["type"], field.get("default"), self._named_types)
 
-    def _said_by_tailer(self) -> dict[str, Any]:
+    def _tailer_values(self) -> dict[str, Any]:
         """By field, what the tailer says and the field can hold; all of it in a map of the name
         `labels`.
         """
-        held: dict[str, Any] = {}
-        for field in self._fields if self._told else ():
+        fields: dict[str, Any] = {}
+        for field in self._fields if self._tailer_fields else ():
             name = field["name"]
             with suppress(LineRejected):
                 if name == "labels":
-                    held[name] = from_json(field["type"], dict(self._told), self._names)
-                elif name in self._told:
-                    held[name] = from_text(field["type"], self._told[name].encode(), self._names)
-        return held
+                    fields[name] = from_json(
+                        field["type"], dict(self._tailer_fields), self._named_types
+                    )
+                elif name in self._tailer_fields:
+                    fields[name] = from_text(
+                        field["type"], self._tailer_fields[name].encode(), self._named_types
+                    )
+        return fields
 
-    def of_groups(self, line: bytes) -> tuple[bytes | None, dict[str, Any]] | None:
+    def match_pattern(self, line: bytes) -> tuple[bytes | None, dict[str, Any]] | None:
         """The text of the time, and those of the fields; None where the pattern does not fit."""
         match = self._pattern.fullmatch(line) if self._pattern is not None else None
         if match is None:

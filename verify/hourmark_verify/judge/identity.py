@@ -1,14 +1,12 @@
-"""identity
+"""File ids, event ids and range ids, implemented independently from the design.
 
-Birth time of an open file, through statx(2). Python's `os.stat` does not give it on Linux.
-
-File ids, event ids and range ids, read from the design's text and written a second time.
-
-file id   32 hex digits of BLAKE2b-128 over device, inode and birth time in ns, 8 bytes big-endian each
-event id  UUID version 8: 48 bits of event time (Unix ms), then the first 74 bits of BLAKE2b-80 over the parts "line", host id,
-          file id, generation, offset, line without its LF; each part preceded by its length in 4
-          bytes, big-endian. Of an API event with an id of its own: over "client", type, that id
-range id  BLAKE2b-64 over "range", the range's fields as text, and its bytes, framed alike
+- file id: 32 hexadecimal digits of BLAKE2b-128 over device, inode and birth time in nanoseconds,
+  8 bytes big-endian each
+- event id: UUID version 8 of 48 bits of event time (Unix milliseconds) and the first 74 bits of
+  BLAKE2b-80 over the parts "line", host id, file id, generation, offset, and line without LF. Each
+  part follows its length in 4 bytes, big-endian. For an API event with an id of its client, the
+  parts are "client", event type and that id
+- range id: BLAKE2b-64 over the parts "range", the fields of the range as text, and its bytes
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from typing import Final
 _AT_EMPTY_PATH: Final = 0x1000
 _STATX_BTIME: Final = 0x800
 _BUFFER_SIZE: Final = 256
+# Python's os.stat does not give the birth time on Linux.
 _BTIME: Final = struct.Struct("=qI")  # struct statx, stx_btime: seconds, nanoseconds
 _BTIME_OFFSET: Final = 80
 

@@ -40,14 +40,14 @@ class ExpectedEvent:
         time_ms: event time in Unix milliseconds; None for the time of the range.
         host: host of the event; None for the host of the range.
         fields: values by field name.
-        says: text that the detail of a dead letter must contain.
+        detail: text that the detail of a dead letter must contain.
     """
 
     type: str
     time_ms: int | None
     host: str | None
     fields: dict[str, Any]
-    says: str = ""
+    detail: str = ""
 
     def __str__(self) -> str:
         return (
@@ -60,24 +60,24 @@ class ExpectedEvent:
 class LineInterpreter:
     """A parser of source lines under one revision of the type declarations."""
 
-    def __init__(self, told: Expectations, types: Mapping[str, TypeExpectation]) -> None:
-        self._told = told
-        self._unsaid_ms: int | None = (
-            None  # the time of a line that says none, if that is not the range's
+    def __init__(self, expectations: Expectations, types: Mapping[str, TypeExpectation]) -> None:
+        self._expectations = expectations
+        self._default_ms: int | None = (
+            None  # the time of a line that detail none, if that is not the range's
         )
-        self._rules, self._of_fields = types, dict[str, dict[str, DeclaredType]]()
-        self.types = self._types({})
+        self._rules, self._types_by_settings = types, dict[str, dict[str, DeclaredType]]()
+        self.types = self._types_with({})
 
-    def _types(self, fields: Mapping[str, str]) -> dict[str, DeclaredType]:
-        """The types, where the tailer says these of every event."""
+    def _types_with(self, fields: Mapping[str, str]) -> dict[str, DeclaredType]:
+        """The types, where the tailer detail these of every event."""
         key = json.dumps(fields, sort_keys=True)
-        if key not in self._of_fields:
-            self._of_fields[key] = {
+        if key not in self._types_by_settings:
+            self._types_by_settings[key] = {
                 name: DeclaredType(name, rule, fields) for name, rule in self._rules.items()
             }
-        return self._of_fields[key]
+        return self._types_by_settings[key]
 
-    def read(
+    def interpret(
         self,
         file: FileExpectation,
         line: bytes,
@@ -89,29 +89,29 @@ class LineInterpreter:
 
         `part`: as ranges name it.
         """
-        self._unsaid_ms = None if container is None else container.time_ms
+        self._default_ms = None if container is None else container.time_ms
         if container is not None:
             file = file.model_copy(update={"fields": {**file.fields, "stream": container.stream}})
         try:
-            if container is not None and self._unsaid_ms is None:
+            if container is not None and self._default_ms is None:
                 raise LineRejected("bad_timestamp" if container.stream else "not_cri")
             if part != "lines":
                 raise LineRejected("line_too_long", part)
             if not line:
                 raise LineRejected("empty_line")
             if self._is_general(file):
-                return self._general(file, line, observed)
+                return self._interpret_general(file, line, observed)
             return (
-                self._rfc5424(file, line, observed)
+                self._interpret_rfc5424(file, line, observed)
                 if file.form == "rfc5424"
-                else self._free(file, line, observed)
+                else self._interpret_free(file, line, observed)
             )
-        except LineRejected as refused:
-            return _dead_letter(refused, line)
+        except LineRejected as rejected:
+            return _dead_letter(rejected, line)
 
     def _is_general(self, file: FileExpectation) -> bool:
         """Whether its lines have another form than RFC 5424 with JSON or text, and patterns."""
-        carried = [self.types[name].rule for name in file.carries(self.types)]
+        carried = [self.types[name].rule for name in file.types_carried(self.types)]
         return (
             file.form == "syslog"
             or file.hosts != "line"
@@ -122,65 +122,67 @@ class LineInterpreter:
             )
         )
 
-    def _general(
+    def _interpret_general(
         self, file: FileExpectation, line: bytes, observed: tuple[int, int]
     ) -> ExpectedEvent:
         header = (
             None
             if file.form == "free"
             else syslog_headers.parse_header(
-                line, older=file.form == "syslog", parser=self._told.parser
+                line, older=file.form == "syslog", parser=self._expectations.parser
             )
         )
         if file.form != "free" and header is None:
-            return self._otherwise(
+            return self._fall_back(
                 file,
                 line,
                 LineRejected("not_syslog" if file.form == "syslog" else "not_rfc5424"),
                 observed,
             )
         message = line if header is None else header.message.encode("latin-1")
-        carried = file.carries(self.types)
+        carried = file.types_carried(self.types)
         if file.form == "rfc5424" and header is not None:
             named = header.parts.get("msgid", "-")
             if named not in carried:
-                return self._otherwise(
+                return self._fall_back(
                     file, line, LineRejected("unknown_type", named, named), observed
                 )
-            with _claimed_by(kind := self._types(file.fields)[named]):
-                return self._event(file, kind, kind.said(message), header, observed)
-        refused: list[LineRejected] = []
-        for kind in (self._types(file.fields)[name] for name in carried):
-            if kind.rule.programs and (
-                header is None or header.parts.get("program") not in kind.rule.programs
+            with _claimed_by(declared := self._types_with(file.fields)[named]):
+                return self._build_event(
+                    file, declared, declared.parse_message(message), header, observed
+                )
+        rejected: list[LineRejected] = []
+        for declared in (self._types_with(file.fields)[name] for name in carried):
+            if declared.rule.programs and (
+                header is None or header.parts.get("program") not in declared.rule.programs
             ):
                 continue
-            with _claimed_by(kind):
+            with _claimed_by(declared):
                 try:
-                    said = kind.said(message)
+                    values = declared.parse_message(message)
                 except LineRejected as error:
-                    error.claimed = kind.name
-                    refused.append(error)
+                    error.claimed_type = declared.name
+                    rejected.append(error)
                     continue
-                return self._event(file, kind, said, header, observed)
-        return self._otherwise(
-            file, line, refused[0] if len(refused) == 1 else LineRejected("no_pattern"), observed
+                return self._build_event(file, declared, values, header, observed)
+        return self._fall_back(
+            file, line, rejected[0] if len(rejected) == 1 else LineRejected("no_pattern"), observed
         )
 
-    def _event(
+    def _build_event(
         self,
         file: FileExpectation,
-        kind: DeclaredType,
-        said: dict[str, Any],
+        declared: DeclaredType,
+        values: dict[str, Any],
         header: ParsedHeader | None,
         observed: tuple[int, int],
     ) -> ExpectedEvent:
-        rule = kind.rule
+        rule = declared.rule
         time, host = (
-            _as_text(said.get(name)) if name is not None else None
-            for name in (kind.time_key, rule.host_field)
+            _as_text(values.get(name)) if name is not None else None
+            for name in (declared.time_key, rule.host_field)
         )
-        latest_ms = observed[1] + self._told.future_seconds * 1000
+        latest_ms = observed[1] + self._expectations.future_seconds * 1000
         time_ms = None
         if time is not None or (header is not None and header.time is not None):
             if time is not None:
@@ -193,18 +195,21 @@ class LineInterpreter:
                 )
             if time_ms is None:
                 raise LineRejected("bad_timestamp")
-        time_ms = self._plausible(time_ms, observed, kind)
+        time_ms = self._check_time(time_ms, observed, declared)
         host = host or (header.host if header is not None else None)
         if file.hosts == "line" and host is not None and len(host) > 255:
             raise LineRejected
-        errors = "backslashreplace" if self._told.parser >= 3 else "replace"
+        errors = "backslashreplace" if self._expectations.parser >= 3 else "replace"
         own = host if file.hosts == "line" and host and host != "-" else None
         readable = None if own is None else own.encode("latin-1").decode(errors=errors)
         return ExpectedEvent(
-            type=kind.name, time_ms=time_ms, host=readable, fields=kind.of_said(said, header)
+            type=declared.name,
+            time_ms=time_ms,
+            host=readable,
+            fields=declared.fields_from_values(values, header),
         )
 
-    def posted(self, row: ApiEvent) -> ExpectedEvent:
+    def interpret_api_event(self, row: ApiEvent) -> ExpectedEvent:
         """Return the event or dead letter that an API event must have become."""
         try:
             if row.type not in self.types:
@@ -213,102 +218,114 @@ class LineInterpreter:
                 type=row.type,
                 time_ms=row.time_ms,
                 host=row.client,
-                fields=self.types[row.type].of_object(row.fields),
+                fields=self.types[row.type].fields_from_object(row.fields),
             )
-        except LineRejected as refused:
-            return _dead_letter(refused, b"")
+        except LineRejected as rejected:
+            return _dead_letter(rejected, b"")
 
-    def _rfc5424(
+    def _interpret_rfc5424(
         self, file: FileExpectation, line: bytes, observed: tuple[int, int]
     ) -> ExpectedEvent:
         parts = rfc5424.split_rfc5424(line)
         if parts is None:
-            return self._otherwise(file, line, LineRejected("not_rfc5424", "RFC 5424"), observed)
-        if parts.msgid not in file.carries(self.types):
-            return self._otherwise(
+            return self._fall_back(file, line, LineRejected("not_rfc5424", "RFC 5424"), observed)
+        if parts.msgid not in file.types_carried(self.types):
+            return self._fall_back(
                 file, line, LineRejected("unknown_type", parts.msgid, parts.msgid), observed
             )
-        kind = self._types(file.fields)[parts.msgid]
-        with _claimed_by(kind):
+        declared = self._types_with(file.fields)[parts.msgid]
+        with _claimed_by(declared):
             if parts.time != "-" and parts.time_ms is None:
                 raise LineRejected("bad_timestamp", parts.time)
-            time_ms = self._plausible(parts.time_ms, observed, kind)
+            time_ms = self._check_time(parts.time_ms, observed, declared)
             host = None if parts.host == "-" else parts.host
             return ExpectedEvent(
-                type=kind.name, time_ms=time_ms, host=host, fields=kind.of_message(parts.message)
+                type=declared.name,
+                time_ms=time_ms,
+                host=host,
+                fields=declared.fields_from_message(parts.message),
             )
 
-    def _free(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> ExpectedEvent:
-        carried = file.carries(self.types)
-        for kind in (self._types(file.fields)[name] for name in carried):
-            if (found := kind.of_groups(line)) is not None:
+    def _interpret_free(
+        self, file: FileExpectation, line: bytes, observed: tuple[int, int]
+    ) -> ExpectedEvent:
+        carried = file.types_carried(self.types)
+        for declared in (self._types_with(file.fields)[name] for name in carried):
+            if (found := declared.match_pattern(line)) is not None:
                 time, texts = found
-                with _claimed_by(kind):
-                    time_ms = self._plausible(
-                        None if time is None else _pattern_time_ms(time, kind), observed, kind
+                with _claimed_by(declared):
+                    time_ms = self._check_time(
+                        None if time is None else _pattern_time_ms(time, declared),
+                        observed,
+                        declared,
                     )
                     return ExpectedEvent(
-                        type=kind.name, time_ms=time_ms, host=None, fields=kind.of_texts(texts)
+                        type=declared.name,
+                        time_ms=time_ms,
+                        host=None,
+                        fields=declared.fields_from_texts(texts),
                     )
-            if kind.rule.pattern is None:
-                return self._whole(kind, line, observed)
-        return self._otherwise(file, line, LineRejected("no_pattern", ", ".join(carried)), observed)
+            if declared.rule.pattern is None:
+                return self._whole_line_event(declared, line, observed)
+        return self._fall_back(file, line, LineRejected("no_pattern", ", ".join(carried)), observed)
 
-    def _otherwise(
-        self, file: FileExpectation, line: bytes, refused: LineRejected, observed: tuple[int, int]
+    def _fall_back(
+        self, file: FileExpectation, line: bytes, rejected: LineRejected, observed: tuple[int, int]
     ) -> ExpectedEvent:
         if file.catch_all is None:
-            raise refused
-        return self._whole(self._types(file.fields)[file.catch_all], line, observed)
+            raise rejected
+        return self._whole_line_event(self._types_with(file.fields)[file.catch_all], line, observed)
 
-    def _whole(self, kind: DeclaredType, line: bytes, observed: tuple[int, int]) -> ExpectedEvent:
-        assert kind.rule.field is not None, "a catch-all has a field for the line"
-        with _claimed_by(kind):
+    def _whole_line_event(
+        self, declared: DeclaredType, line: bytes, observed: tuple[int, int]
+    ) -> ExpectedEvent:
+        assert declared.rule.field is not None, "a catch-all has a field for the line"
+        with _claimed_by(declared):
             time_ms = (
                 None
-                if self._unsaid_ms is None
-                else self._plausible(self._unsaid_ms, observed, kind)
+                if self._default_ms is None
+                else self._check_time(self._default_ms, observed, declared)
             )
         return ExpectedEvent(
-            type=kind.name,
+            type=declared.name,
             time_ms=time_ms,
             host=None,
-            fields=kind.of_texts({kind.rule.field: line}),
+            fields=declared.fields_from_texts({declared.rule.field: line}),
         )
 
-    def _plausible(
-        self, time_ms: int | None, observed: tuple[int, int], kind: DeclaredType
+    def _check_time(
+        self, time_ms: int | None, observed: tuple[int, int], declared: DeclaredType
     ) -> int | None:
         """The line's own time, if an event may have it; None: it has none, and need not."""
         if time_ms is None:
-            if kind.rule.time == "event":
+            if declared.rule.time == "event":
                 raise LineRejected("no_timestamp")
-            if self._unsaid_ms is None:
+            if self._default_ms is None:
                 return None
-            time_ms = self._unsaid_ms
+            time_ms = self._default_ms
         earliest, latest = observed
-        says = str(earliest) if earliest == latest else ""
-        if time_ms > latest + self._told.future_seconds * 1000:
-            raise LineRejected("future", says)
-        if time_ms < max(0, earliest - self._told.lateness_seconds * 1000):
-            raise LineRejected("too_late", says)
+        detail = str(earliest) if earliest == latest else ""
+        if time_ms > latest + self._expectations.future_seconds * 1000:
+            raise LineRejected("future", detail)
+        if time_ms < max(0, earliest - self._expectations.lateness_seconds * 1000):
+            raise LineRejected("too_late", detail)
         return time_ms
 
 
-def _dead_letter(refused: LineRejected, line: bytes) -> ExpectedEvent:
-    fields = {"reason": refused.reason, "claimed_type": refused.claimed, "raw": line}
+def _dead_letter(rejected: LineRejected, line: bytes) -> ExpectedEvent:
+    fields = {"reason": rejected.reason, "claimed_type": rejected.claimed_type, "raw": line}
     return ExpectedEvent(
-        type=DEAD_LETTERS, time_ms=None, host=None, fields=fields, says=refused.says
+        type=DEAD_LETTERS, time_ms=None, host=None, fields=fields, detail=rejected.detail
     )
 
 
 @contextmanager
-def _claimed_by(kind: DeclaredType) -> Iterator[None]:
-    """What is refused in here says that it is of this type."""
+def _claimed_by(declared: DeclaredType) -> Iterator[None]:
+    """What is rejected in here detail that it is of this type."""
     try:
         yield
-    except LineRejected as refused:
-        refused.claimed = kind.name
+    except LineRejected as rejected:
+        rejected.claimed_type = declared.name
         raise
 
 
@@ -321,38 +338,38 @@ def _as_text(value: Any) -> str | None:
     return (value if isinstance(value, str) else json.dumps(value)).encode().decode("latin-1")
 
 
-def parse_time_ms(text: str, form: str) -> int | None:
+def parse_time_ms(text: str, time_format: str) -> int | None:
     """Parse a complete timestamp and return Unix milliseconds, rounded down.
 
     Args:
         text: timestamp.
-        form: "rfc3339", "unix", "unix-ms", "unix-us", another "unix-" unit for nanoseconds, or a
+        time_format: "rfc3339", "unix", "unix-ms", "unix-us", another "unix-" unit for nanoseconds, or a
             `strptime` format in UTC.
 
     Returns:
         The time, or None if the text does not match the format.
     """
-    if form == "rfc3339":
+    if time_format == "rfc3339":
         return syslog_headers.header_time_ms(text, "UTC", 0) if text[:1].isdigit() else None
-    if form.startswith("unix"):
+    if time_format.startswith("unix"):
         match = re.fullmatch(r"(-?\d{1,20})(?:\.(\d{1,30}))?", text, re.ASCII)
-        if match is None or (match[2] and form != "unix"):
+        if match is None or (match[2] and time_format != "unix"):
             return None
         exact = Fraction(text) * {"unix": 1000, "unix-ms": 1}.get(
-            form, Fraction(1, 1000 if form == "unix-us" else 1_000_000)
+            time_format, Fraction(1, 1000 if time_format == "unix-us" else 1_000_000)
         )
         return math.floor(exact)
     try:
-        return (dt.datetime.strptime(text, form).replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(
-            milliseconds=1
-        )
+        return (
+            dt.datetime.strptime(text, time_format).replace(tzinfo=dt.UTC) - _EPOCH
+        ) // dt.timedelta(milliseconds=1)
     except ValueError:
         return None
 
 
-def _pattern_time_ms(text: bytes, kind: DeclaredType) -> int | None:
-    if kind.rule.time_format is None:
+def _pattern_time_ms(text: bytes, declared: DeclaredType) -> int | None:
+    if declared.rule.time_format is None:
         return None
-    if (time_ms := parse_time_ms(text.decode("latin-1"), kind.rule.time_format)) is None:
+    if (time_ms := parse_time_ms(text.decode("latin-1"), declared.rule.time_format)) is None:
         raise LineRejected("bad_timestamp")
     return time_ms

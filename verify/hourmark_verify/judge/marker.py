@@ -1,5 +1,6 @@
-"""What a marker says, read from the documents a second time: no key more, no key less, each of its
-very type.
+"""The marker of a closed bucket (`_SUCCESS`), implemented independently from the documentation.
+
+Validation is strict: unknown keys, missing keys and other types are errors.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ class _MarkerModel(BaseModel):
 
 
 class MarkerFile(_MarkerModel):
-    """One Avro container."""
+    """One Avro file of a bucket, as listed in the bucket's marker.
+
+    Attributes:
+        name: file name in the bucket folder.
+        records: number of events.
+        bytes: size.
+        blake2b: BLAKE2b-128 digest in hexadecimal.
+        schema_id: id of the Avro schema in the schema registry.
+        schema_fingerprint: 16 hexadecimal digits of the schema's digest.
+        origin_hour: always null.
+    """
 
     name: str
     records: int = Field(ge=1)
@@ -30,7 +41,14 @@ class MarkerFile(_MarkerModel):
 
 
 class PartitionOffset(_MarkerModel):
-    """How far a topic-partition was staged."""
+    """The position in a Kafka partition up to which records are in this or an earlier bucket.
+
+    Attributes:
+        topic: topic name.
+        topic_id: Kafka's id of the topic, which differs after the topic was recreated.
+        partition: partition number.
+        next: next offset to read.
+    """
 
     topic: str = Field(min_length=1)
     topic_id: str = Field(min_length=1)
@@ -39,7 +57,16 @@ class PartitionOffset(_MarkerModel):
 
 
 class MarkerEvidence(_MarkerModel):
-    """What the grade rests on."""
+    """The evidence for the grade of a bucket, as recorded in its marker.
+
+    Attributes:
+        method: proof by sums, by a join of ids, or of an empty bucket.
+        cut_at_ms: time of the cut in Unix milliseconds.
+        audit_records: number of audit records that were compared.
+        promised: number of events that the audit records promise.
+        audit_next: next audit offset to read, by partition.
+        waived: descriptions of all conditions that were not met; empty for grade proved.
+    """
 
     method: Literal["sums", "join", "empty"]
     cut_at_ms: int
@@ -50,7 +77,14 @@ class MarkerEvidence(_MarkerModel):
 
 
 class OriginHourCounts(_MarkerModel):
-    """One origin hour."""
+    """Counts for the events of one hour that a bucket contains, as recorded in its marker.
+
+    Attributes:
+        rows: staged records, including duplicates.
+        events: events after removal of duplicates.
+        promised: events that audit records promise.
+        unaudited: events without an audit record.
+    """
 
     rows: Count
     events: Count
@@ -59,20 +93,25 @@ class OriginHourCounts(_MarkerModel):
 
 
 class MarkerLink(_MarkerModel):
-    """The marker of the hour before; `blake2b` (16 bytes, hex) of all of it."""
+    """The reference of a marker to the marker of the preceding bucket of the same type.
+
+    Attributes:
+        hour: label of the preceding bucket.
+        blake2b: BLAKE2b-128 digest of the preceding marker file, in hexadecimal.
+    """
 
     hour: str
     blake2b: str
 
 
 class Marker(_MarkerModel):
-    """The content of `_SUCCESS`."""
+    """The content of a bucket's `_SUCCESS` file, validated strictly."""
 
     format: Literal[1]
     type: str
     hour: str
     bucket_seconds: int = Field(ge=60, le=3600, multiple_of=60)
-    previous: MarkerLink | None  # null: the type's first
+    previous: MarkerLink | None  # null for the first bucket of the type
     grade: Literal["proved", "timed_out", "forced"]
     evidence: MarkerEvidence
     files: list[MarkerFile]

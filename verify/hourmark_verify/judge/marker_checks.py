@@ -1,9 +1,5 @@
-"""marker checks
-
-What markers say, held against what is there, against themselves, and against the markers before
-them.
-
-Events that Kafka lost before anybody could copy them, held against what markers say.
+"""Consistency checks of markers: with their bucket, with themselves, with earlier markers, and with
+events that Kafka is known to have lost.
 """
 
 from __future__ import annotations
@@ -24,123 +20,150 @@ from hourmark_verify.judge.report import FindingKind
 
 @dataclasses.dataclass
 class BucketContents:
-    """What a bucket's files hold. `tails`: sum of the ids' last 8 bytes."""
+    """Totals over the events in the files of one bucket.
 
-    origins: Counter[str] = dataclasses.field(
-        default_factory=Counter
-    )  # events by the hour they are of
+    Attributes:
+        origins: number of events by the label of the hour of their event time.
+        tails: sum of the last 8 bytes of all event ids, as unsigned big-endian integers.
+    """
+
+    origins: Counter[str] = dataclasses.field(default_factory=Counter)
     tails: int = 0
 
 
 def schema_fingerprint(schema: Any) -> str:
-    """16 hex digits of BLAKE2b over the schema as JSON with sorted keys and no spaces."""
+    """Return the fingerprint of an Avro schema: 16 hexadecimal digits.
+
+    It is the BLAKE2b-64 digest of the schema as JSON with sorted keys and without spaces.
+    """
     text = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def find_contradictions(
-    bucket: StoredBucket, counted: BucketContents, grades: Sequence[str]
+    bucket: StoredBucket, contents: BucketContents, grades: Sequence[str]
 ) -> Iterator[str]:  # a list of rules
-    """Where a marker says other than its bucket, or than itself."""
-    said, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
+    """Yield a description of each contradiction between a marker and its bucket or within a marker.
+
+    Args:
+        bucket: closed bucket.
+        contents: totals over the events in its files.
+        grades: grades that the bucket may have.
+    """
+    marker, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
     summed = OriginHourCounts(
         **{
             name: sum(getattr(b, name) for b in books.values())
             for name in OriginHourCounts.model_fields
         }
     )
-    late = {hour: count for hour, count in counted.origins.items() if hour != bucket.hour}
-    kinds = Counter("late" if f.name.startswith("late-") else "part" for f in said.files)
+    late = {hour: count for hour, count in contents.origins.items() if hour != bucket.hour}
+    kinds = Counter("late" if f.name.startswith("late-") else "part" for f in marker.files)
     names = [f"{kind}-{n:05d}.avro" for kind in ("part", "late") for n in range(kinds[kind])]
     events = {hour: book.events for hour, book in books.items() if book.events}
-    for says, is_, what in (
-        (said.type, bucket.type, "type"),
-        (said.hour, bucket.hour, "hour"),
-        (said.events, counted.origins.total(), "number of events"),
-        (said.late, late, "late events"),
-        (said.id_sum, f"{counted.tails % 2**64:016x}", "sum of ids"),
-        ([f.name for f in said.files], names, "files' names"),
-        (events, dict(counted.origins), "books' events"),
-        (summed.promised, evidence.promised, "promised events, by its books"),
-        (summed.unaudited, said.unaudited, "unaudited, by its books"),
-        (evidence.promised > 0, evidence.audit_records > 0, "audit records beside promises"),
-        (said.grade != "proved", bool(evidence.waived), "excuses beside its grade"),
+    for recorded, actual, what in (
+        (marker.type, bucket.type, "type"),
+        (marker.hour, bucket.hour, "hour"),
+        (marker.events, contents.origins.total(), "number of events"),
+        (marker.late, late, "late events"),
+        (marker.id_sum, f"{contents.tails % 2**64:016x}", "sum of ids"),
+        ([f.name for f in marker.files], names, "file names"),
+        (events, dict(contents.origins), "events by hour"),
+        (summed.promised, evidence.promised, "promised events, against the sum over its hours"),
+        (summed.unaudited, marker.unaudited, "unaudited events, against the sum over its hours"),
+        (
+            evidence.promised > 0,
+            evidence.audit_records > 0,
+            "promised events, against its audit records",
+        ),
+        (marker.grade != "proved", bool(evidence.waived), "grade, against its waived conditions"),
     ):
-        if says != is_:
-            yield f"the marker's {what}: it says {says!r}, it must be {is_!r}"
-    if (
-        said.grade != "forced" and summed.rows - said.events != said.duplicates_removed
-    ):  # forced may go without files
+        if recorded != actual:
+            yield f"the marker's {what}: recorded {recorded!r}, expected {actual!r}"
+    # a forced bucket may lack files
+    if marker.grade != "forced" and summed.rows - marker.events != marker.duplicates_removed:
         yield (
-            f"of {summed.rows} rows by its books {said.events} events and "
-            f"{said.duplicates_removed} duplicates came"
+            f"its {summed.rows} rows are not the sum of {marker.events} events and "
+            f"{marker.duplicates_removed} removed duplicates"
         )
-    if said.checked > evidence.promised or (
-        evidence.method == "sums" and said.checked not in (0, evidence.promised)
+    if marker.checked > evidence.promised or (
+        evidence.method == "sums" and marker.checked not in (0, evidence.promised)
     ):
         yield (
-            f"by {evidence.method} it says that {said.checked} of {evidence.promised} "
-            "promised events were checked"
+            f"with method {evidence.method}, {marker.checked} of {evidence.promised} promised "
+            "events cannot have been checked"
         )
-    if said.grade not in grades:
-        yield f"its grade is {said.grade}: {'; '.join(evidence.waived)[:300]}"
-    if evidence.method == "empty" and (evidence.promised or summed.rows or said.unaudited):
-        yield "it is proved as empty, and is not"
+    if marker.grade not in grades:
+        yield f"the grade {marker.grade} is not expected: {'; '.join(evidence.waived)[:300]}"
+    if evidence.method == "empty" and (evidence.promised or summed.rows or marker.unaudited):
+        yield "proved as empty, but it has promised events, rows or unaudited events"
     if (
         evidence.method == "sums"
-        and said.grade == "proved"
-        and (evidence.promised != summed.rows or said.unaudited)
+        and marker.grade == "proved"
+        and (evidence.promised != summed.rows or marker.unaudited)
     ):
-        yield f"it is proved by sums, of {summed.rows} rows and {evidence.promised} promised events"
+        yield f"proved by sums, but has {summed.rows} rows and {evidence.promised} promised events"
     if any(book.events > book.rows for book in books.values()) or any(
         label > bucket.hour for label in books
     ):
-        yield "its books have more events than rows, or later hours than its own"
-    for what, at_ms in ("cut", evidence.cut_at_ms), ("closed", said.closed_at_ms):
-        if said.grade == "proved" and at_ms < bucket.end_ms:
-            yield f"it was {what} at {at_ms} ms, before its hour's end {bucket.end_ms} ms"
-    if (said.events and not said.offsets) or len(
-        {(o.topic, o.partition) for o in said.offsets}
-    ) < len(said.offsets):
-        yield "its offsets name no partition, or one twice"
+        yield "an hour of its books has more events than rows, or is later than the bucket"
+    for what, at_ms in ("cut", evidence.cut_at_ms), ("closed", marker.closed_at_ms):
+        if marker.grade == "proved" and at_ms < bucket.end_ms:
+            yield f"{what} at {at_ms} ms, before the end of its hour at {bucket.end_ms} ms"
+    if (marker.events and not marker.offsets) or len(
+        {(o.topic, o.partition) for o in marker.offsets}
+    ) < len(marker.offsets):
+        yield "its offsets are missing or name a partition twice"
 
 
 def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Path and fault where the buckets of a type, in turn, do not follow from one another."""
+    """Yield bucket path and description where a bucket does not follow from the one before it.
+
+    Args:
+        buckets: all closed buckets of one type, sorted by time.
+    """
     before = None
     for bucket in buckets:
         if bucket.marker.previous != before:
             yield (
                 bucket.path,
-                f"its marker follows {bucket.marker.previous}, what stands before it is {before}",
+                f"its marker refers to {bucket.marker.previous}, but the preceding bucket is {before}",
             )
         before = MarkerLink(hour=bucket.hour, blake2b=bucket.blake2b)
     for last, bucket in itertools.pairwise(buckets):
         if bucket.start_ms != last.end_ms:
             yield (
                 bucket.path,
-                f"the bucket before it is {last.path}: hours between them, or lengths that differ",
+                f"does not start at the end of the preceding bucket {last.path}",
             )
         if (
             bucket.marker.ledger == last.marker.ledger
             and bucket.marker.ledger_commit < last.marker.ledger_commit
         ):
-            yield bucket.path, "its ledger's commit is lower than the one of the bucket before it"
+            yield bucket.path, "its ledger commit is lower than that of the preceding bucket"
     ledgers = [
         ledger for ledger, _ in itertools.groupby(bucket.marker.ledger for bucket in buckets)
     ]
     if len({*ledgers}) < len(ledgers):
-        yield buckets[-1].path, f"ledgers came back after others: {', '.join(ledgers)}"
+        yield buckets[-1].path, f"the ledgers alternate: {', '.join(ledgers)}"
 
 
 def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Path and fault where offsets are of another type's topic, go back, or are of a recreated
-    topic with nothing waived.
+    """Yield bucket path and description of each inconsistent Kafka offset in the markers.
+
+    Offsets are inconsistent if they are of another type's topic, if they decrease, or if their
+    topic was recreated and the evidence waives nothing.
+
+    Args:
+        buckets: all closed buckets of one type, sorted by time.
     """
     for bucket in buckets:
         for topic in sorted({o.topic for o in bucket.marker.offsets}):
             if not f".{topic}".endswith(f".events.{bucket.type}"):
-                yield bucket.path, f"its offsets are of {topic}, which is no topic of its type"
+                yield (
+                    bucket.path,
+                    f"its offsets are of topic {topic}, which is not a topic of its type",
+                )
     for last, bucket in itertools.pairwise(buckets):
         before = {(o.topic, o.partition): o for o in last.marker.offsets}
         for o in bucket.marker.offsets:
@@ -152,14 +175,14 @@ def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, s
                     yield (
                         bucket.path,
                         (
-                            f"{o.topic} has id {o.topic_id}, in the bucket before "
-                            f"{earlier.topic_id}; no gap is named"
+                            f"topic {o.topic} has id {o.topic_id}, in the preceding bucket "
+                            f"{earlier.topic_id}, and no condition is waived"
                         ),
                     )
             elif o.next < earlier.next:
                 yield (
                     bucket.path,
-                    f"{o.topic}-{o.partition} goes back from {earlier.next} to {o.next}",
+                    f"the offset of {o.topic}-{o.partition} decreases from {earlier.next} to {o.next}",
                 )
         audit = last.marker.evidence.audit_next
         for partition, next_offset in bucket.marker.evidence.audit_next.items():
@@ -167,15 +190,21 @@ def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, s
                 yield (
                     bucket.path,
                     (
-                        f"audit records {partition} go back from {audit[partition]} to "
-                        f"{next_offset}; no gap is named"
+                        f"the audit offset of {partition} decreases from {audit[partition]} to "
+                        f"{next_offset}, and no condition is waived"
                     ),
                 )
 
 
 def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Path and fault where the books of all buckets of a type do not add up, or their offsets have
-    no room for their events.
+    """Yield bucket path and description where counts over all buckets of a type do not add up.
+
+    The number of events must not exceed the number of Kafka records below the markers' offsets. If
+    all buckets are proved, each hour must have no more events than were promised or unaudited, and
+    no more promised events than rows.
+
+    Args:
+        buckets: all closed buckets of one type, sorted by time.
     """
     next_offset: Counter[tuple[str, int]] = Counter()
     events = 0
@@ -188,49 +217,61 @@ def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, 
             yield (
                 bucket.path,
                 (
-                    f"up to it there are {events} events, by its offsets at most "
+                    f"{events} events up to this bucket, but its offsets allow at most "
                     f"{next_offset.total()} records"
                 ),
             )
         for hour, book in bucket.marker.books.items():
             books[hour].update(book.model_dump())
     if all(bucket.marker.grade == "proved" for bucket in buckets):
-        for hour, of in books.items():
-            if of["events"] > of["promised"] + of["unaudited"] or of["promised"] > of["rows"]:
+        for hour, counts in books.items():
+            if (
+                counts["events"] > counts["promised"] + counts["unaudited"]
+                or counts["promised"] > counts["rows"]
+            ):
                 yield (
                     buckets[-1].path,
-                    (
-                        f"of {hour} all buckets have {dict(of)}: promises, unaudited and rows "
-                        "do not add up"
-                    ),
+                    (f"the counts of hour {hour} over all buckets do not add up: {dict(counts)}"),
                 )
 
 
-# a cut so long after it was written knows of it, one so long before does not, whatever two clocks
-# say
-_APART_MS: Final = 5_000
+# The largest assumed difference between the clocks of two servers.
+_CLOCK_SKEW_MS: Final = 5_000
 
 
 def find_destroyed_event_faults(
     gone: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
 ) -> Iterator[tuple[FindingKind, str, str]]:
-    """What is wrong, by kind, bucket or type, and detail. `gone`: those of them that are nowhere.
+    """Yield findings for markers that contradict the loss of events.
 
-    Of the buckets of an event's hour and of later ones, the first whose cut came after it was
-    written had to wait for it, also where it came late: it is not proved, or one before it is not
-    whose cut was taken about then. And by a type's markers as many are missing, or more: an event
-    that was promised twice is missing once more there.
+    The first bucket of the event's hour or a later hour that was cut after the event was written
+    must have waited for it, so its grade cannot be `proved`, unless an earlier bucket that was cut
+    at about that time is not proved. The markers of a type must also miss at least as many events
+    as were lost.
+
+    Args:
+        gone: lost events that are in no bucket.
+        buckets: all closed buckets, in any order.
+
+    Yields:
+        (kind, bucket path or event type, description) of each finding.
     """
     by_type: defaultdict[str, list[StoredBucket]] = defaultdict(list)
     for bucket in sorted(buckets, key=lambda bucket: bucket.start_ms):
         by_type[bucket.type].append(bucket)
     for row in gone:
-        asked = (bucket for bucket in by_type[row.type] if bucket.end_ms > row.time_ms)
-        may_know = (bucket for bucket in asked if _cut_ms(bucket) > row.written_ms - _APART_MS)
-        as_proved = itertools.takewhile(lambda bucket: bucket.marker.grade == "proved", may_know)
-        false = next((b for b in as_proved if _cut_ms(b) > row.written_ms + _APART_MS), None)
+        affected = (bucket for bucket in by_type[row.type] if bucket.end_ms > row.time_ms)
+        cut_after_write = (
+            bucket for bucket in affected if _cut_ms(bucket) > row.written_ms - _CLOCK_SKEW_MS
+        )
+        leading_proved = itertools.takewhile(
+            lambda bucket: bucket.marker.grade == "proved", cut_after_write
+        )
+        false = next(
+            (b for b in leading_proved if _cut_ms(b) > row.written_ms + _CLOCK_SKEW_MS), None
+        )
         if false is not None:
-            cut = f"its cut is of {_cut_ms(false)} ms"
+            cut = f"its cut was at {_cut_ms(false)} ms"
             detail = (
                 f"proved without event {row.event_id}, which was written at {row.written_ms} "
                 f"ms; {cut}"
@@ -239,7 +280,7 @@ def find_destroyed_event_faults(
     for event_type, count in sorted(Counter(row.type for row in gone).items()):
         missing = sum(map(_missing_events, by_type[event_type]))
         if missing < count:
-            detail = f"by its markers {missing} events are missing, and {count} were destroyed"
+            detail = f"its markers account for {missing} missing events, but {count} were destroyed"
             yield FindingKind.MANIFEST, event_type, detail
 
 

@@ -41,7 +41,7 @@ class IdSet:
         assert len(event_id) == 16
         self._ids += event_id
 
-    def twice(self) -> Iterator[bytes]:
+    def duplicates(self) -> Iterator[bytes]:
         """Return an iterator over duplicate ids, in ascending order.
 
         An id that was added n times occurs n - 1 times. The stored ids are sorted in place; do not
@@ -55,7 +55,7 @@ class IdSet:
 
 
 Event = Mapping[str, Any]
-Place = tuple[str, int]  # file id, generation
+FileKey = tuple[str, int]  # file id, generation
 ENVELOPE: Final = ("event_id", "event_time", "host", "source", "file", "position")
 _DEAD_LETTER_FIELDS: Final = (
     "detail",
@@ -72,58 +72,59 @@ _DETAIL_CHARS_MAX: Final = 500
 class EventMatcher:
     """One-pass comparison of bucket events with the source lines and API records they derive from.
 
-    Call `take` once for every event, then `waive` for every destroyed event, then `settle`. It adds
+    Call `match_event` once for every event, then `mark_destroyed` for every destroyed event, then `finish`. It adds
     findings to `report`.
 
     Attributes:
-        told: expectations of the verification run.
+        expectations: expectations of the verification run.
         sources: source files by (file id, generation).
         report: report that receives findings and counts.
     """
 
-    told: Expectations
+    expectations: Expectations
     sources: dict[tuple[str, int], SourceFile]
     report: JudgeReport
 
     def __post_init__(self) -> None:
-        told = self.told
-        self._newest = LineInterpreter(told, told.types)
+        expectations = self.expectations
+        self._newest = LineInterpreter(expectations, expectations.types)
         self._earlier = {
-            rules: LineInterpreter(told, types) for rules, types in told.earlier.items()
+            rules: LineInterpreter(expectations, types)
+            for rules, types in expectations.earlier.items()
         }
-        self._places: list[
+        self._bucket_files: list[
             str
-        ] = []  # bucket files, by the number that SourceFile.where holds, less one
+        ] = []  # bucket files, by the number that SourceFile.found_in holds, less one
         self._ids = IdSet()
         self._api = {
             (row.type, row.time_ms, client_event_digest(row.type, row.event_id)): row
-            for row in told.api
+            for row in expectations.api
         }
         self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
         self._waived: dict[str, set[int]] = {}  # by source: lines whose events were destroyed
         self._ranges: dict[tuple[object, ...], bytes] = {}
-        self._copied = [source for source in self.sources.values() if source.told.copied]
-        self._read_in: dict[
-            Place, SourceFile
+        self._copied = [source for source in self.sources.values() if source.expectation.copied]
+        self._last_copy: dict[
+            FileKey, SourceFile
         ] = {}  # by file id and generation of a copied file: the last that its lines were in
 
-    def readers(self, event_type: str, fields: list[Any]) -> list[LineInterpreter]:
-        """Return the line readers whose revision declares exactly these fields for the event type.
+    def interpreters_for(self, event_type: str, fields: list[Any]) -> list[LineInterpreter]:
+        """Return the line interpreters whose revision declares exactly these fields for the event type.
 
         Args:
             event_type: name of the event type.
             fields: field declarations of the type as found in the bucket.
 
         Returns:
-            The matching readers, newest revision first; all readers if no revision matches.
+            The matching interpreters, newest revision first; all interpreters if no revision matches.
         """
         every = [self._newest, *self._earlier.values()]
         return [
-            r for r in every if event_type in r.types and r.types[event_type].declares(fields)
+            r for r in every if event_type in r.types and r.types[event_type].has_fields(fields)
         ] or every
 
-    def take(
-        self, event_type: str, path: str, event: Event, readers: list[LineInterpreter]
+    def match_event(
+        self, event_type: str, path: str, event: Event, interpreters: list[LineInterpreter]
     ) -> None:
         """Match one event of a bucket file with its source line or API record.
 
@@ -133,81 +134,83 @@ class EventMatcher:
             event_type: event type of the bucket, or the dead letter type.
             path: path of the bucket file that contains the event.
             event: decoded event, by field name.
-            readers: non-empty list of readers; the event may have been parsed under any of them.
+            interpreters: non-empty list of interpreters; the event may have been parsed under any of them.
         """
         position = event["position"]
         if event["file"] is None:
-            return self._take_posted(event_type, path, event, readers)
-        source = self._source_of(event)
+            return self._match_api_event(event_type, path, event, interpreters)
+        source = self._find_source(event)
         if source is None:
-            return self._foreign(path, event)
+            return self._report_foreign(path, event)
         line = source.line_at(position)
         if line is None or line.start != position:
             what = "but no terminated line is there" if line is None else "but no line starts there"
             return self.report.add(
                 FindingKind.UNEXPECTED, source.name, f"in {path}, {what}", position
             )
-        if line.blank and self.told.blank_lines == "counted":
+        if line.blank and self.expectations.blank_lines == "counted":
             return self.report.add(
                 FindingKind.UNEXPECTED,
                 source.name,
                 f"in {path}, but the line there is blank",
                 position,
             )
-        if (before := source.where[line.index]) != 0:
-            detail = f"in {path} again, after {self._places[before - 1]}"
+        if (before := source.found_in[line.index]) != 0:
+            detail = f"in {path} again, after {self._bucket_files[before - 1]}"
             return self.report.add(FindingKind.DOUBLED, source.name, detail, position)
-        if self._places[-1:] != [path]:
-            self._places.append(path)
-        source.where[line.index] = len(self._places)
-        self.report.beyond += line.index >= source.required
+        if self._bucket_files[-1:] != [path]:
+            self._bucket_files.append(path)
+        source.found_in[line.index] = len(self._bucket_files)
+        self.report.beyond += line.index >= source.required_lines
         host_id, bits = _find_host_id(source, line, event)
-        observed = self.told.observed_ms
+        observed = self.expectations.observed_ms
         if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
-            observed, readers = (
+            observed, interpreters = (
                 (event["event_time"],) * 2,
                 [self._earlier.get(event.get("rules", ""), self._newest)],
             )
         readings = (
-            reader.read(source.told, line.content, line.part, observed, line.container)
-            for reader in readers
+            interpreter.interpret(
+                source.expectation, line.content, line.part, observed, line.container
+            )
+            for interpreter in interpreters
         )
         faults = [
             *self._id_faults(event, bits),
-            *self._least_faults(event_type, event, readings, source.hosts),
+            *self._fewest_faults(event_type, event, readings, source.hosts),
         ]
-        if not source.names(event["source"]):
+        if not source.matches_path(event["source"]):
             faults.append(f"its source is {event['source']!r}")
         if event_type == DEAD_LETTERS and not faults:
             faults += self._range_faults(source, line, event, host_id)
-        return self._object(source.name, position, path, faults)
+        return self._report_altered(source.name, position, path, faults)
 
-    def _source_of(self, event: Event) -> SourceFile | None:
+    def _find_source(self, event: Event) -> SourceFile | None:
         """Return the source file that an event was read from, or None if it is unknown.
 
         An event of a copied file may name any of the copies, so the content digest in its id decides.
         """
-        place = _place(event)
+        place = _file_key(event)
         source = self.sources.get(place)
-        if not self._copied or (source is not None and not source.told.copied):
+        if not self._copied or (source is not None and not source.expectation.copied):
             return source
-        likely = [self._read_in[place]] if place in self._read_in else []
+        likely = [self._last_copy[place]] if place in self._last_copy else []
         for copy in itertools.chain(likely, self._copied):
             line = copy.line_at(event["position"])
-            of_it = (
+            digest = (
                 line is not None
                 and line.start == event["position"]
                 and _find_host_id(copy, line, event)[1]
             )
-            if of_it == digest_in_event_id(event["event_id"]):
-                self._read_in[place] = copy
+            if digest == digest_in_event_id(event["event_id"]):
+                self._last_copy[place] = copy
                 return copy
         return source
 
-    def waive(self, row: DestroyedEvent) -> bool:
+    def mark_destroyed(self, row: DestroyedEvent) -> bool:
         """Mark the line or API record of a destroyed event as not lost.
 
-        Call this after the last `take`. If no line or API record matches, a finding is added to the
+        Call this after the last `match_event`. If no line or API record matches, a finding is added to the
         report.
 
         Args:
@@ -218,11 +221,11 @@ class EventMatcher:
         """
         said = bytes.fromhex(row.event_id)
         if event_id(row.time_ms, digest_in_event_id(said)) != said:
-            return self._of_nothing(row)
+            return self._report_unmatched_destroyed(row)
         if row.file_id is None:
             key = row.type, row.time_ms, digest_in_event_id(said)
             if key not in self._api:
-                return self._of_nothing(row)
+                return self._report_unmatched_destroyed(row)
             missing = key not in self._posted
             self._posted.add(key)
             return missing
@@ -231,18 +234,18 @@ class EventMatcher:
             "file": {"id": row.file_id, "generation": row.generation},
             "position": row.position,
         }
-        source = self._source_of(claim)
+        source = self._find_source(claim)
         line = source.line_at(row.position) if source is not None else None
-        if source is None or line is None or source.type_of(line.index) != row.type:
-            return self._of_nothing(row)
+        if source is None or line is None or source.type_of_line(line.index) != row.type:
+            return self._report_unmatched_destroyed(row)
         if _find_host_id(source, line, claim)[1] not in (None, digest_in_event_id(said)):
-            return self._of_nothing(row)
+            return self._report_unmatched_destroyed(row)
         waived = self._waived.setdefault(source.name, set())
-        missing = source.where[line.index] == 0 and line.index not in waived
+        missing = source.found_in[line.index] == 0 and line.index not in waived
         waived.add(line.index)
         return missing
 
-    def _of_nothing(self, row: DestroyedEvent) -> bool:
+    def _report_unmatched_destroyed(self, row: DestroyedEvent) -> bool:
         self.report.add(
             FindingKind.SOURCE,
             row.type,
@@ -251,53 +254,57 @@ class EventMatcher:
         )
         return False
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Report duplicate ids and lost lines, and count lines by file and type.
 
-        Call this once, after the last `take` and `waive`.
+        Call this once, after the last `match_event` and `mark_destroyed`.
         """
-        for twice in self._ids.twice():
+        for twice in self._ids.duplicates():
             self.report.add(
-                FindingKind.DOUBLED, self.told.root, f"more than one event has the id {twice.hex()}"
+                FindingKind.DOUBLED,
+                self.expectations.root,
+                f"more than one event has the id {twice.hex()}",
             )
         for source in self.sources.values():
-            self._settle_file(source)
+            self._count_file(source)
         for row in (row for key, row in self._api.items() if key not in self._posted):
             detail = f"the event {row.event_id!r} of {row.type} is in no closed bucket"
             self.report.add(FindingKind.LOST, row.client, detail, row.position)
 
-    def _take_posted(
-        self, event_type: str, path: str, event: Event, readers: list[LineInterpreter]
+    def _match_api_event(
+        self, event_type: str, path: str, event: Event, interpreters: list[LineInterpreter]
     ) -> None:
         bits = digest_in_event_id(event["event_id"])
         key = event_type, event["event_time"], bits
         row = self._api.get(key)
         if row is None:
-            return self._foreign(path, event)
+            return self._report_foreign(path, event)
         if key in self._posted:
             return self.report.add(
                 FindingKind.DOUBLED, row.client, f"in {path} again", row.position
             )
         self._posted.add(key)
         self.report.posted += 1
-        readings = (reader.posted(row) for reader in readers)
+        readings = (interpreter.interpret_api_event(row) for interpreter in interpreters)
         faults = [
             *self._id_faults(event, bits),
-            *self._least_faults(event_type, event, readings, ()),
+            *self._fewest_faults(event_type, event, readings, ()),
         ]
         if (event["source"], event["position"]) != (row.client, row.position):
             faults.append(f"its sender is {row.client}, its position {row.position}")
-        return self._object(row.client, row.position, path, faults)
+        return self._report_altered(row.client, row.position, path, faults)
 
-    def _foreign(self, path: str, event: Event) -> None:
-        if self.told.other_files == "ignore":
+    def _report_foreign(self, path: str, event: Event) -> None:
+        if self.expectations.other_files == "ignore":
             self.report.others += 1
-            self._object(event["source"], event["position"], path, [*self._id_faults(event, None)])
+            self._report_altered(
+                event["source"], event["position"], path, [*self._id_faults(event, None)]
+            )
         else:
             detail = f"in {path}, but no source file or sender knows of it"
             self.report.add(FindingKind.UNEXPECTED, event["source"], detail, event["position"])
 
-    def _least_faults(
+    def _fewest_faults(
         self,
         event_type: str,
         event: Event,
@@ -306,12 +313,12 @@ class EventMatcher:
     ) -> list[str]:
         by_reading = []
         for expected in readings:
-            by_reading.append([*self._faults(event_type, event, expected, hosts)])
+            by_reading.append([*self._find_faults(event_type, event, expected, hosts)])
             if not by_reading[-1]:
                 break
         return min(by_reading, key=len)
 
-    def _faults(
+    def _find_faults(
         self, event_type: str, event: Event, expected: ExpectedEvent, hosts: tuple[str, ...]
     ) -> Iterator[str]:
         if expected.type != event_type:
@@ -325,7 +332,7 @@ class EventMatcher:
         if event.keys() != known:
             yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
             return
-        earliest, latest = self.told.observed_ms
+        earliest, latest = self.expectations.observed_ms
         if expected.time_ms is not None and expected.time_ms != event["event_time"]:
             yield f"its line has the time {expected.time_ms} ms, the event {event['event_time']} ms"
         elif expected.time_ms is None and not earliest <= event["event_time"] <= latest:
@@ -338,8 +345,8 @@ class EventMatcher:
                 yield f"field {name} is {_abbreviate(event[name])}, by its line it is {_abbreviate(value)}"
         if event_type == DEAD_LETTERS:
             detail = event["detail"]
-            if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.says not in detail:
-                yield f"its detail {detail!r} does not say what is wrong ({expected.says})"
+            if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.detail not in detail:
+                yield f"its detail {detail!r} does not say what is wrong ({expected.detail})"
 
     def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
         said: bytes = event["event_id"]
@@ -352,15 +359,15 @@ class EventMatcher:
     def _range_faults(
         self, source: SourceFile, line: SourceLine, event: Event, host_id: str | None
     ) -> Iterator[str]:
-        start, end, told = event["range_start"], event["range_end"], self.told
+        start, end, expectations = event["range_start"], event["range_end"], self.expectations
         piece = line.start, line.start + len(line.content) + (line.part != "chunk")
         if not (start <= line.start and piece[1] <= end) or (
             line.part != "lines" and (start, end) != piece
         ):
             yield f"its range, {start} to {end}, is not one that holds it"
-        if told.rules is not None and event["rules"] not in told.rules:
+        if expectations.rules is not None and event["rules"] not in expectations.rules:
             yield f"the rules {event['rules']} were never in force"
-        if source.told.source not in (None, event["declared_source"]):
+        if source.expectation.source not in (None, event["declared_source"]):
             yield f"its declared source is {event['declared_source']}"
         if host_id is not None and event["range_id"] != self._range_id(
             host_id, source, line, event
@@ -371,44 +378,44 @@ class EventMatcher:
         start, end = event["range_start"], event["range_end"]
         fields = (
             host_id,
-            *_place(event),
+            *_file_key(event),
             start,
             end,
             event["event_time"],
             event["rules"],
-            source.told.zone,
+            source.expectation.zone,
             event["declared_source"],
             event["source"],
             event["host"],
             line.part,
-            *source.told.extras(),
+            *source.expectation.range_settings(),
         )
         if fields not in self._ranges:
             self._ranges[fields] = range_id(fields, source.read(start, max(start, end)))
         return self._ranges[fields]
 
-    def _object(self, of: str, position: int, path: str, faults: list[str]) -> None:
+    def _report_altered(self, of: str, position: int, path: str, faults: list[str]) -> None:
         if faults:
             self.report.add(FindingKind.ALTERED, of, f"in {path}: {'; '.join(faults)}", position)
 
-    def _settle_file(self, source: SourceFile) -> None:
-        count = FileCount(path=source.name, lines=source.required)
+    def _count_file(self, source: SourceFile) -> None:
+        count = FileCount(path=source.name, lines=source.required_lines)
         self.report.files.append(count)
         dead_places = {
             number
-            for number, path in enumerate(self._places, 1)
+            for number, path in enumerate(self._bucket_files, 1)
             if path.startswith(f"{DEAD_LETTERS}/")
         }
         dead, waived = set(), self._waived.get(source.name, ())
-        for index, place in enumerate(source.where[: source.required]):
+        for index, place in enumerate(source.found_in[: source.required_lines]):
             start = source.starts[index]
             if place == 0 and index in waived:
                 count.destroyed += 1
                 continue
-            if place == 0 and self._may_be_nowhere(source, start):
+            if place == 0 and self._is_optional_blank(source, start):
                 count.blanks += 1
                 continue
-            by_type = self.report.of_type(source.type_of(index))
+            by_type = self.report.type_count(source.type_of_line(index))
             by_type.expected += 1
             if place == 0:
                 count.lost += 1
@@ -420,7 +427,7 @@ class EventMatcher:
                 count.dead_letters += 1
                 by_type.dead_letters += 1
                 if (
-                    source.part_of(index) == "lines"
+                    source.part_of_line(index) == "lines"
                 ):  # how the others are cut is no word of their writer's
                     dead.add(start)
             else:
@@ -436,12 +443,12 @@ class EventMatcher:
                     FindingKind.ALTERED, source.name, f"the writer wrote this line {what}", position
                 )
 
-    def _may_be_nowhere(self, source: SourceFile, start: int) -> bool:
+    def _is_optional_blank(self, source: SourceFile, start: int) -> bool:
         line = source.line_at(start)
-        return self.told.blank_lines != "read" and line is not None and line.blank
+        return self.expectations.blank_lines != "read" and line is not None and line.blank
 
 
-def _place(event: Event) -> Place:
+def _file_key(event: Event) -> FileKey:
     return event["file"]["id"], event["file"]["generation"]
 
 
@@ -454,7 +461,7 @@ def _find_host_id(
     """
     host_id = bits = None
     for host_id in source.host_ids:
-        bits = line_digest(host_id, *_place(event), line.start, line.content)
+        bits = line_digest(host_id, *_file_key(event), line.start, line.content)
         if bits == digest_in_event_id(event["event_id"]):
             break
     return host_id, bits

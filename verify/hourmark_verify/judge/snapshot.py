@@ -1,7 +1,7 @@
-"""Whether a closed bucket ever changed: all that is in closed buckets, taken at one time, compared
-at another.
+"""Snapshots of closed buckets, which show whether a bucket changed after it was closed.
 
-A file that was replaced by its equal has another file id or modification time.
+A snapshot holds the HDFS file id, modification time and digest of each entry, so that a file that
+was replaced by an identical one is found too.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from hourmark_verify.judge.buckets import find_changes, group_by_bucket, read_tr
 from hourmark_verify.judge.report import FindingKind, JudgeReport
 from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 
-Snapshot = dict[
-    str, dict[str, list[object]]
-]  # bucket's path below the root → path in it → file id, time, BLAKE2b-128
+# Bucket path below the root → path within the bucket → [file id, modification time in ms, BLAKE2b].
+Snapshot = dict[str, dict[str, list[object]]]
 
 
 def take_snapshot(hdfs: WebHdfsReader, root: str) -> Snapshot:
-    """Return the ids, modification times and digests of everything in all closed buckets.
+    """Return the ids, modification times and digests of all entries of all closed buckets.
 
     Args:
         hdfs: WebHDFS client.
         root: root of the buckets, as a path or as hdfs://host:port/path.
+
+    Returns:
+        Bucket path to path within the bucket to [HDFS file id, modification time in Unix
+        milliseconds, hexadecimal BLAKE2b-128 digest]; the digest of a folder is "".
 
     Raises:
         httpx.HTTPError: if HDFS cannot be read.
@@ -57,7 +60,7 @@ def compare_snapshot(
     """
     if not snapshot:
         report.add(
-            FindingKind.CHANGED, root, "the snapshot holds no bucket, so nothing was compared"
+            FindingKind.CHANGED, root, "the snapshot contains no bucket, so nothing was compared"
         )
     for path, fault in find_changes(snapshot, take_snapshot(hdfs, root)):
         report.add(FindingKind.CHANGED, path, fault)

@@ -28,10 +28,10 @@ class LineRejected(Exception):
     """
 
     def __init__(
-        self, reason: str = "wrong_field", says: str = "", claimed: str | None = None
+        self, reason: str = "wrong_field", detail: str = "", claimed_type: str | None = None
     ) -> None:
         super().__init__(reason)
-        self.reason, self.says, self.claimed = reason, says, claimed
+        self.reason, self.detail, self.claimed_type = reason, detail, claimed_type
 
 
 NamedTypes = Mapping[str, Any]  # the schema's named types
@@ -100,18 +100,18 @@ def record_from_json(
     fields: list[dict[str, Any]], value: Mapping[str, Any], names: NamedTypes
 ) -> dict[str, Any]:
     """The same for an object of exactly these fields; those with a default may be missing."""
-    held = {}
+    converted = {}
     for field in fields:
         name = field["name"]
         if name not in value and "default" not in field:
             raise LineRejected("missing_field", name)
         try:
-            held[name] = from_json(field["type"], value.get(name, field.get("default")), names)
+            converted[name] = from_json(field["type"], value.get(name, field.get("default")), names)
         except LineRejected:
             raise LineRejected("wrong_field", name) from None
-    if unknown := sorted(value.keys() - held.keys()):
+    if unknown := sorted(value.keys() - converted.keys()):
         raise LineRejected("unknown_field", unknown[0][:100])
-    return held
+    return converted
 
 
 def from_text(avro: Any, text: bytes, names: NamedTypes) -> Any:
@@ -134,20 +134,20 @@ def from_text(avro: Any, text: bytes, names: NamedTypes) -> Any:
     if kind == "bytes":
         return text
     try:
-        told = text.decode()
+        decoded = text.decode()
     except UnicodeDecodeError:
         raise LineRejected(
             "not_utf8" if kind in ("string", "enum", "long") else "wrong_field"
         ) from None
-    if kind in ("string", "enum") or (kind == "long" and not _WHOLE.fullmatch(told)):
-        return from_json(avro, told, names)
+    if kind in ("string", "enum") or (kind == "long" and not _WHOLE.fullmatch(decoded)):
+        return from_json(avro, decoded, names)
     if kind in ("int", "long"):
-        return from_json(avro, int(_require(told, _WHOLE.fullmatch(told))), names)
+        return from_json(avro, int(_require(decoded, _WHOLE.fullmatch(decoded))), names)
     if kind in ("float", "double"):
-        number = float(_require(told, _DECIMAL.fullmatch(told)))
+        number = float(_require(decoded, _DECIMAL.fullmatch(decoded)))
         return from_json(avro, _require(number, abs(number) != float("inf")), names)
     return from_json(
-        avro, _require(told, kind == "boolean" and told in ("true", "false")) == "true", names
+        avro, _require(decoded, kind == "boolean" and decoded in ("true", "false")) == "true", names
     )
 
 
@@ -197,10 +197,10 @@ def _float_from_json(value: Any, kind: str) -> float:
     _require(value, type(value) in (int, float))
     try:
         number = float(value)
-        held = struct.unpack("<f", struct.pack("<f", number))[0] if kind == "float" else number
+        converted = struct.unpack("<f", struct.pack("<f", number))[0] if kind == "float" else number
     except OverflowError:
         raise LineRejected from None
-    return float(_require(held, type(value) is float or held == value))
+    return float(_require(converted, type(value) is float or converted == value))
 
 
 def _integer_from_json(value: Any, kind: str, logical: str | None) -> int:

@@ -259,11 +259,11 @@ def report(**counts: int) -> JudgeReport:
     made = JudgeReport()
     for name, count in counts.items():
         made.counts[FindingKind(name)] = count
-    of = made.of_type("lines")
+    of = made.type_count("lines")
     of.expected, of.in_buckets, of.late, of.dead_letters, of.grades = 100, 99, 2, 1, {"proved": 3}
-    of = made.of_type("(none)")
+    of = made.type_count("(none)")
     of.dead_letters = 4
-    made.of_type("dead-letters").in_buckets = 5
+    made.type_count("dead-letters").in_buckets = 5
     made.files.append(
         FileCount(path="/s/named-lines/1-a.log", lines=100, in_buckets=99, dead_letters=1)
     )

@@ -32,7 +32,7 @@ def compare(
     path = world.source("a.log", line + b"\n", **told)
     ((event_type, row),) = world.parse(path, 0, len(line) + 1, START_MS + MINUTE, Part.LINES)
     said = Expectations.model_validate(world.expectations())
-    expected = LineInterpreter(said, said.types).read(
+    expected = LineInterpreter(said, said.types).interpret(
         said.files[0], line, "lines", (row["event_time"], row["event_time"])
     )
     assert expected.type == event_type, (line, expected, row)
@@ -42,7 +42,7 @@ def compare(
     assert (expected.host or "host") == row["host"]
     for name, value in expected.fields.items():
         assert equal_values(value, row[name]), (line, name, value, row[name])
-    assert expected.says in row.get("detail", "")
+    assert expected.detail in row.get("detail", "")
     return event_type
 
 
