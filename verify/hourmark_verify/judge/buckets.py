@@ -1,6 +1,8 @@
-"""Closed buckets as HDFS has them: folders with a marker, and whatever else lies below the root.
+"""Closed buckets in HDFS, and all other files and folders below the root of the buckets.
 
-<root>/<type>/date=YYYY-MM-DD/hour=HH[/minute=MM]/_SUCCESS
+A closed bucket is a folder that contains a marker:
+
+    <root>/<type>/date=YYYY-MM-DD/hour=HH[/minute=MM]/_SUCCESS
 """
 
 from __future__ import annotations
@@ -20,20 +22,16 @@ from hourmark_verify.judge.webhdfs import HdfsEntry, WebHdfsReader
 MARKER: Final = "_SUCCESS"
 DEAD_LETTERS: Final = "dead-letters"
 _PATH: Final = re.compile(r"([^/]+)/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)(?:/minute=(\d\d))?")
-_ABOVE: Final = re.compile(
-    r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?"
-)  # what may be there, empty, before its first bucket
+# Folders that may be empty: those above a bucket that is not closed yet.
+_ABOVE: Final = re.compile(r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?")
 
-HdfsTree = Mapping[
-    str, HdfsEntry
-    # by path below the root; what begins with `_` or `.` at the root is work in progress, and left
-    # out
-]
+# HDFS entries by path below the root, without names at the top level that begin with `_` or `.`.
+HdfsTree = Mapping[str, HdfsEntry]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBucket:
-    """A closed bucket: the events of one type and time interval.
+    """A closed bucket in HDFS: the events of one type and time interval.
 
     Attributes:
         type: event type.
@@ -96,7 +94,11 @@ def read_tree(hdfs: WebHdfsReader, root: str) -> dict[str, HdfsEntry]:
 
 
 def bucket_paths(tree: HdfsTree) -> set[str]:
-    """Return the paths of all folders that contain a `_SUCCESS` file."""
+    """Return the paths of all closed buckets, which are folders with a `_SUCCESS` file.
+
+    Args:
+        tree: HDFS entries by path below the root, as returned by `read_tree`.
+    """
     ending = f"/{MARKER}"
     return {
         path.removesuffix(ending)
@@ -106,7 +108,10 @@ def bucket_paths(tree: HdfsTree) -> set[str]:
 
 
 def group_by_bucket(tree: HdfsTree) -> dict[str, dict[str, HdfsEntry]]:
-    """Group the entries of a tree by bucket folder.
+    """Group HDFS entries by the closed bucket that contains them.
+
+    Args:
+        tree: HDFS entries by path below the root, as returned by `read_tree`.
 
     Returns:
         Bucket path to entries by path within the bucket; the key "" is the folder itself. Entries
@@ -166,7 +171,7 @@ def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
     """
     match = _PATH.fullmatch(path)
     if match is None:
-        raise ValueError("a marker lies where no bucket can be")
+        raise ValueError(f"the marker is in {path}, which is not the path of a bucket")
     event_type, date, hour, minute = match.groups()
     opened = hdfs.open(f"{root}/{path}/{MARKER}")
     try:
@@ -175,16 +180,18 @@ def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
             marker = Marker.model_validate_json(written)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
-        raise ValueError(f"the marker is none: {what}") from error
+        raise ValueError(f"the marker is invalid: {what}") from error
     if not has_valid_self_digest(written, marker.software):
-        raise ValueError("the marker is none: its digest of itself is another")
+        raise ValueError("the marker is invalid: its content differs from its own digest")
     start_ms = (
         int(dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00").timestamp())
         * 1000
     )
     length_ms = marker.bucket_seconds * 1000
     if (minute is None) != (length_ms == 3_600_000) or start_ms % length_ms:
-        raise ValueError(f"the marker says {marker.bucket_seconds} s, which its path does not fit")
+        raise ValueError(
+            f"the bucket length of {marker.bucket_seconds} s in the marker does not match its path"
+        )
     return StoredBucket(
         type=event_type,
         path=path,

@@ -1,9 +1,7 @@
-"""matching
+"""Matching of events in HDFS with source lines and API records.
 
-Finds ids that occur twice, in 16 bytes an id.
-
-Events matched with the lines they claim by (file id, generation, position), or with their API
-senders' records by id.
+An event of a file is matched by file id, generation and byte offset, an API event by its id.
+Detection of duplicate ids needs 16 bytes for each event.
 """
 
 from __future__ import annotations
@@ -49,9 +47,8 @@ class IdSet:
         """
         ids = np.frombuffer(self._ids, dtype="S16")
         ids.sort()
-        return (
-            again.ljust(16, b"\0") for again in ids[1:][ids[1:] == ids[:-1]]
-        )  # NumPy leaves out zeros at the end
+        # NumPy strips zero bytes at the end
+        return (again.ljust(16, b"\0") for again in ids[1:][ids[1:] == ids[:-1]])
 
 
 Event = Mapping[str, Any]
@@ -72,12 +69,12 @@ _DETAIL_CHARS_MAX: Final = 500
 class EventMatcher:
     """One-pass comparison of bucket events with the source lines and API records they derive from.
 
-    Call `match_event` once for every event, then `mark_destroyed` for every destroyed event, then `finish`. It adds
-    findings to `report`.
+    Call `match_event` once for every event, then `mark_destroyed` for every destroyed event, then
+    `finish`. Discrepancies are added to `report`.
 
     Attributes:
-        expectations: expectations of the verification run.
-        sources: source files by (file id, generation).
+        expectations: event types, API records and settings of the verification.
+        sources: open source files by (file id, generation).
         report: report that receives findings and counts.
     """
 
@@ -92,31 +89,28 @@ class EventMatcher:
             rules: LineInterpreter(expectations, types)
             for rules, types in expectations.earlier.items()
         }
-        self._bucket_files: list[
-            str
-        ] = []  # bucket files, by the number that SourceFile.found_in holds, less one
+        self._bucket_files: list[str] = []  # by the number in SourceFile.found_in, less one
         self._ids = IdSet()
         self._api = {
             (row.type, row.time_ms, client_event_digest(row.type, row.event_id)): row
             for row in expectations.api
         }
-        self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
-        self._waived: dict[str, set[int]] = {}  # by source: lines whose events were destroyed
+        self._posted: set[tuple[str, int, int]] = set()  # keys of _api that were found
+        self._waived: dict[str, set[int]] = {}  # by source: lines of destroyed events
         self._ranges: dict[tuple[object, ...], bytes] = {}
         self._copied = [source for source in self.sources.values() if source.expectation.copied]
-        self._last_copy: dict[
-            FileKey, SourceFile
-        ] = {}  # by file id and generation of a copied file: the last that its lines were in
+        # of copied files: the copy that contained the previous event
+        self._last_copy: dict[FileKey, SourceFile] = {}
 
     def interpreters_for(self, event_type: str, fields: list[Any]) -> list[LineInterpreter]:
-        """Return the line interpreters whose revision declares exactly these fields for the event type.
+        """Return the line interpreters whose rules revision declares exactly these fields for a type.
 
         Args:
             event_type: name of the event type.
-            fields: field declarations of the type as found in the bucket.
+            fields: Avro fields of the type in the bucket file, without logical types.
 
         Returns:
-            The matching interpreters, newest revision first; all interpreters if no revision matches.
+            Matching interpreters, newest revision first; all interpreters if no revision matches.
         """
         every = [self._newest, *self._earlier.values()]
         return [
@@ -134,7 +128,8 @@ class EventMatcher:
             event_type: event type of the bucket, or the dead letter type.
             path: path of the bucket file that contains the event.
             event: decoded event, by field name.
-            interpreters: non-empty list of interpreters; the event may have been parsed under any of them.
+            interpreters: non-empty result of `interpreters_for`; the event matches if it is what
+                any of them makes of the line.
         """
         position = event["position"]
         if event["file"] is None:
@@ -144,7 +139,11 @@ class EventMatcher:
             return self._report_foreign(path, event)
         line = source.line_at(position)
         if line is None or line.start != position:
-            what = "but no terminated line is there" if line is None else "but no line starts there"
+            what = (
+                "but the file has no terminated line at this offset"
+                if line is None
+                else "but no line starts at this offset"
+            )
             return self.report.add(
                 FindingKind.UNEXPECTED, source.name, f"in {path}, {what}", position
             )
@@ -152,11 +151,13 @@ class EventMatcher:
             return self.report.add(
                 FindingKind.UNEXPECTED,
                 source.name,
-                f"in {path}, but the line there is blank",
+                f"in {path}, but the line at this offset is blank",
                 position,
             )
         if (before := source.found_in[line.index]) != 0:
-            detail = f"in {path} again, after {self._bucket_files[before - 1]}"
+            detail = (
+                f"second event of this line in {path}, first in {self._bucket_files[before - 1]}"
+            )
             return self.report.add(FindingKind.DOUBLED, source.name, detail, position)
         if self._bucket_files[-1:] != [path]:
             self._bucket_files.append(path)
@@ -164,7 +165,7 @@ class EventMatcher:
         self.report.beyond += line.index >= source.required_lines
         host_id, bits = _find_host_id(source, line, event)
         observed = self.expectations.observed_ms
-        if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
+        if event_type == DEAD_LETTERS:  # it records its time and its rules revision
             observed, interpreters = (
                 (event["event_time"],) * 2,
                 [self._earlier.get(event.get("rules", ""), self._newest)],
@@ -180,7 +181,7 @@ class EventMatcher:
             *self._fewest_faults(event_type, event, readings, source.hosts),
         ]
         if not source.matches_path(event["source"]):
-            faults.append(f"its source is {event['source']!r}")
+            faults.append(f"its source path is {event['source']!r}")
         if event_type == DEAD_LETTERS and not faults:
             faults += self._range_faults(source, line, event, host_id)
         return self._report_altered(source.name, position, path, faults)
@@ -188,7 +189,7 @@ class EventMatcher:
     def _find_source(self, event: Event) -> SourceFile | None:
         """Return the source file that an event was read from, or None if it is unknown.
 
-        An event of a copied file may name any of the copies, so the content digest in its id decides.
+        An event of a copied file may name any of the copies, so the digest in its id decides.
         """
         place = _file_key(event)
         source = self.sources.get(place)
@@ -210,27 +211,27 @@ class EventMatcher:
     def mark_destroyed(self, row: DestroyedEvent) -> bool:
         """Mark the line or API record of a destroyed event as not lost.
 
-        Call this after the last `match_event`. If no line or API record matches, a finding is added to the
-        report.
+        Call this after the last `match_event`. If no line or API record matches, a finding is added
+        to the report.
 
         Args:
             row: the destroyed event.
 
         Returns:
-            True if the event was missing and had not been waived before, otherwise False.
+            True if the event is in no bucket and was not marked before, otherwise False.
         """
-        said = bytes.fromhex(row.event_id)
-        if event_id(row.time_ms, digest_in_event_id(said)) != said:
+        recorded_id = bytes.fromhex(row.event_id)
+        if event_id(row.time_ms, digest_in_event_id(recorded_id)) != recorded_id:
             return self._report_unmatched_destroyed(row)
         if row.file_id is None:
-            key = row.type, row.time_ms, digest_in_event_id(said)
+            key = row.type, row.time_ms, digest_in_event_id(recorded_id)
             if key not in self._api:
                 return self._report_unmatched_destroyed(row)
             missing = key not in self._posted
             self._posted.add(key)
             return missing
         claim = {
-            "event_id": said,
+            "event_id": recorded_id,
             "file": {"id": row.file_id, "generation": row.generation},
             "position": row.position,
         }
@@ -238,7 +239,7 @@ class EventMatcher:
         line = source.line_at(row.position) if source is not None else None
         if source is None or line is None or source.type_of_line(line.index) != row.type:
             return self._report_unmatched_destroyed(row)
-        if _find_host_id(source, line, claim)[1] not in (None, digest_in_event_id(said)):
+        if _find_host_id(source, line, claim)[1] not in (None, digest_in_event_id(recorded_id)):
             return self._report_unmatched_destroyed(row)
         waived = self._waived.setdefault(source.name, set())
         missing = source.found_in[line.index] == 0 and line.index not in waived
@@ -249,7 +250,7 @@ class EventMatcher:
         self.report.add(
             FindingKind.SOURCE,
             row.type,
-            f"event {row.event_id} was destroyed, and is of no line or sender",
+            f"event {row.event_id} is listed as destroyed, but matches no line and no API record",
             row.position,
         )
         return False
@@ -259,16 +260,16 @@ class EventMatcher:
 
         Call this once, after the last `match_event` and `mark_destroyed`.
         """
-        for twice in self._ids.duplicates():
+        for duplicate in self._ids.duplicates():
             self.report.add(
                 FindingKind.DOUBLED,
                 self.expectations.root,
-                f"more than one event has the id {twice.hex()}",
+                f"several events have the id {duplicate.hex()}",
             )
         for source in self.sources.values():
             self._count_file(source)
         for row in (row for key, row in self._api.items() if key not in self._posted):
-            detail = f"the event {row.event_id!r} of {row.type} is in no closed bucket"
+            detail = f"event {row.event_id!r} of type {row.type} is in no closed bucket"
             self.report.add(FindingKind.LOST, row.client, detail, row.position)
 
     def _match_api_event(
@@ -281,7 +282,10 @@ class EventMatcher:
             return self._report_foreign(path, event)
         if key in self._posted:
             return self.report.add(
-                FindingKind.DOUBLED, row.client, f"in {path} again", row.position
+                FindingKind.DOUBLED,
+                row.client,
+                f"second event of this API record in {path}",
+                row.position,
             )
         self._posted.add(key)
         self.report.posted += 1
@@ -291,7 +295,7 @@ class EventMatcher:
             *self._fewest_faults(event_type, event, readings, ()),
         ]
         if (event["source"], event["position"]) != (row.client, row.position):
-            faults.append(f"its sender is {row.client}, its position {row.position}")
+            faults.append(f"expected source {row.client} and position {row.position}")
         return self._report_altered(row.client, row.position, path, faults)
 
     def _report_foreign(self, path: str, event: Event) -> None:
@@ -301,7 +305,7 @@ class EventMatcher:
                 event["source"], event["position"], path, [*self._id_faults(event, None)]
             )
         else:
-            detail = f"in {path}, but no source file or sender knows of it"
+            detail = f"in {path}, but it matches no source file and no API record"
             self.report.add(FindingKind.UNEXPECTED, event["source"], detail, event["position"])
 
     def _fewest_faults(
@@ -322,7 +326,7 @@ class EventMatcher:
         self, event_type: str, event: Event, expected: ExpectedEvent, hosts: tuple[str, ...]
     ) -> Iterator[str]:
         if expected.type != event_type:
-            yield f"its line is {expected}, not one of {event_type}"
+            yield f"its line must be {expected}, not an event of {event_type}"
             return
         known = {
             *ENVELOPE,
@@ -330,31 +334,33 @@ class EventMatcher:
             *(_DEAD_LETTER_FIELDS if event_type == DEAD_LETTERS else ()),
         }
         if event.keys() != known:
-            yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
+            yield f"missing or additional fields: {sorted(event.keys() ^ known)}"
             return
         earliest, latest = self.expectations.observed_ms
         if expected.time_ms is not None and expected.time_ms != event["event_time"]:
-            yield f"its line has the time {expected.time_ms} ms, the event {event['event_time']} ms"
+            yield f"event time {event['event_time']} ms, expected {expected.time_ms} ms"
         elif expected.time_ms is None and not earliest <= event["event_time"] <= latest:
-            yield f"it was observed at {event['event_time']} ms, when nothing was delivered"
+            yield f"observed at {event['event_time']} ms, which is outside the time of delivery"
         hosts = hosts if expected.host is None else (expected.host,)
         if hosts and event["host"] not in hosts:
-            yield f"its host is {event['host']!r}, the line's {' or '.join(hosts)!r}"
+            yield f"host {event['host']!r}, expected {' or '.join(hosts)!r}"
         for name, value in expected.fields.items():
             if not equal_values(event[name], value):
-                yield f"field {name} is {_abbreviate(event[name])}, by its line it is {_abbreviate(value)}"
+                yield f"field {name} is {_abbreviate(event[name])}, expected {_abbreviate(value)}"
         if event_type == DEAD_LETTERS:
             detail = event["detail"]
             if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.detail not in detail:
-                yield f"its detail {detail!r} does not say what is wrong ({expected.detail})"
+                yield f"its detail {detail!r} does not contain {expected.detail!r}"
 
     def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
-        said: bytes = event["event_id"]
-        expected = event_id(event["event_time"], digest_in_event_id(said) if bits is None else bits)
-        if said == expected:
-            self._ids.add(said)
+        recorded_id: bytes = event["event_id"]
+        expected = event_id(
+            event["event_time"], digest_in_event_id(recorded_id) if bits is None else bits
+        )
+        if recorded_id == expected:
+            self._ids.add(recorded_id)
         else:
-            yield f"its event id is {said.hex()}, by its time and what it is of {expected.hex()}"
+            yield f"event id {recorded_id.hex()}, expected {expected.hex()}"
 
     def _range_faults(
         self, source: SourceFile, line: SourceLine, event: Event, host_id: str | None
@@ -364,15 +370,15 @@ class EventMatcher:
         if not (start <= line.start and piece[1] <= end) or (
             line.part != "lines" and (start, end) != piece
         ):
-            yield f"its range, {start} to {end}, is not one that holds it"
+            yield f"its range, {start} to {end}, does not contain its line"
         if expectations.rules is not None and event["rules"] not in expectations.rules:
-            yield f"the rules {event['rules']} were never in force"
+            yield f"the rules revision {event['rules']} was not in force"
         if source.expectation.source not in (None, event["declared_source"]):
-            yield f"its declared source is {event['declared_source']}"
+            yield f"declared source {event['declared_source']}, expected {source.expectation.source}"
         if host_id is not None and event["range_id"] != self._range_id(
             host_id, source, line, event
         ):
-            yield "its range id is not that of this range"
+            yield "its range id is not the digest of its range"
 
     def _range_id(self, host_id: str, source: SourceFile, line: SourceLine, event: Event) -> bytes:
         start, end = event["range_start"], event["range_end"]
@@ -394,9 +400,13 @@ class EventMatcher:
             self._ranges[fields] = range_id(fields, source.read(start, max(start, end)))
         return self._ranges[fields]
 
-    def _report_altered(self, of: str, position: int, path: str, faults: list[str]) -> None:
+    def _report_altered(
+        self, path_or_client: str, position: int, path: str, faults: list[str]
+    ) -> None:
         if faults:
-            self.report.add(FindingKind.ALTERED, of, f"in {path}: {'; '.join(faults)}", position)
+            self.report.add(
+                FindingKind.ALTERED, path_or_client, f"in {path}: {'; '.join(faults)}", position
+            )
 
     def _count_file(self, source: SourceFile) -> None:
         count = FileCount(path=source.name, lines=source.required_lines)
@@ -426,21 +436,23 @@ class EventMatcher:
             elif place in dead_places:
                 count.dead_letters += 1
                 by_type.dead_letters += 1
-                if (
-                    source.part_of_line(index) == "lines"
-                ):  # how the others are cut is no word of their writer's
+                # pieces are cut by the tailer, so the writer cannot record them
+                if source.part_of_line(index) == "lines":
                     dead.add(start)
             else:
                 count.in_buckets += 1
         if source.record is not None:
             for position in sorted(dead ^ {*source.record.broken}):
                 what = (
-                    "whole, and it is a dead letter"
+                    "valid, but it is a dead letter"
                     if position in dead
-                    else "broken, and it is no dead letter"
+                    else "broken, but it is not a dead letter"
                 )
                 self.report.add(
-                    FindingKind.ALTERED, source.name, f"the writer wrote this line {what}", position
+                    FindingKind.ALTERED,
+                    source.name,
+                    f"the writer recorded this line as {what}",
+                    position,
                 )
 
     def _is_optional_blank(self, source: SourceFile, start: int) -> bool:
@@ -455,9 +467,11 @@ def _file_key(event: Event) -> FileKey:
 def _find_host_id(
     source: SourceFile, line: SourceLine, event: Event
 ) -> tuple[str | None, int | None]:
-    """Return the host id that an event id was computed with, and the digest of that id.
+    """Return the host id of a file that an event id was computed with, and the digest in that id.
 
-    If no host id of the file matches, the last one is returned; without host ids, (None, None).
+    Returns:
+        (host id, 74-bit digest); those of the file's last host id if none matches, and (None, None)
+        if the file has no host ids.
     """
     host_id = bits = None
     for host_id in source.host_ids:
