@@ -1,13 +1,11 @@
-"""A declared type, as the judge reads it: what a message says by name, and which fields that makes."""
+"""Declared event types: the values that a message contains, and the event fields that they make."""
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import fastavro
 
@@ -16,22 +14,23 @@ from hourmark_verify.judge.expectations import TypeExpectation
 from hourmark_verify.judge.syslog_headers import ParsedHeader
 from hourmark_verify.judge.values import (
     LineRejected,
-    from_json,
-    from_text,
+    avro_from_json,
+    avro_from_text,
     record_from_json,
     strip_annotations,
 )
 
-_DEPTH_MAX: Final = 64  # of a payload's brackets
-_BOM: Final = b"\xef\xbb\xbf"
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
-
 
 class DeclaredType:
-    """A declared type."""
+    """An event type with its declaration, which converts messages to event fields.
+
+    Args:
+        name: name of the type.
+        rule: declaration of the type.
+        tailer_fields: values that the tailer sets for fields that a message does not contain.
+    """
 
     def __init__(self, name: str, rule: TypeExpectation, tailer_fields: Mapping[str, str]) -> None:
-        """`defaults`: what the tailer says of every event."""
         self.name, self.rule, self._tailer_fields = name, rule, tailer_fields
         self._named_types: dict[str, Any] = {}
         fields = rule.fields or [{"name": rule.field, "type": "bytes"}]
@@ -43,11 +42,21 @@ class DeclaredType:
         self._pattern = re.compile(rule.pattern.encode()) if rule.pattern is not None else None
 
     def has_fields(self, fields: list[Any]) -> bool:
-        """Whether these, below logical types, are its own fields."""
+        """Return whether Avro fields, without logical types, are exactly the fields of this type."""
         return bool(fields == self._plain)
 
     def fields_from_object(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a JSON object."""
+        """Convert a JSON object to event fields.
+
+        Args:
+            document: parsed JSON object.
+
+        Returns:
+            Values by field name; absent fields have the tailer's value or their default.
+
+        Raises:
+            LineRejected: if a field is missing, unknown or has a wrong type.
+        """
         defaults = {
             name: value for name, value in self._tailer_values().items() if name not in document
         }
@@ -60,13 +69,23 @@ class DeclaredType:
         )
 
     def fields_from_texts(self, texts: dict[str, bytes | None]) -> dict[str, Any]:
-        """The fields of a pattern's groups, or of one text; the others have their default, or null."""
+        """Convert texts to event fields.
+
+        Args:
+            texts: raw bytes by field name, or None for a group that did not match.
+
+        Returns:
+            Values by field name; absent fields have the tailer's value, their default or null.
+
+        Raises:
+            LineRejected: if a text cannot be converted, or an absent field has no default.
+        """
         fields = {}
         for field in self._fields:
             name, text = field["name"], texts.get(field["name"])
             try:
                 if text is not None:
-                    fields[name] = from_text(field["type"], text, self._named_types)
+                    fields[name] = avro_from_text(field["type"], text, self._named_types)
                 else:
                     fields[name] = self._default_value(field)
             except LineRejected as rejected:
@@ -76,28 +95,42 @@ class DeclaredType:
         return fields
 
     def fields_from_message(self, message: bytes) -> dict[str, Any]:
-        """The fields of an RFC 5424 line's MSG."""
+        """Convert the MSG part of an RFC 5424 line to event fields.
+
+        Raises:
+            LineRejected: if the message does not match the type.
+        """
         if self.rule.content == "json":
-            return self.fields_from_object(parse_json_object(message))
+            return self.fields_from_object(payload_formats.parse_json_object(message))
         field = next(field for field in self._fields if field["name"] == self.rule.field)
         if (
-            message.startswith(_BOM)
+            message.startswith(payload_formats.BOM)
             and "bytes" not in str(field["type"])
             and "fixed" not in str(field["type"])
         ):
-            message = message[len(_BOM) :]
+            message = message[len(payload_formats.BOM) :]
         return self.fields_from_texts({field["name"]: message})
 
     @property
     def time_key(self) -> str | None:
-        """What holds the time."""
+        """Name of the value that contains the event time, or None."""
         return self.rule.time_field or ("time" if self.rule.pattern is not None else None)
 
     def parse_message(self, message: bytes) -> dict[str, Any]:
-        """What a message says by name, texts as bytes; Refused if it has not this type's form."""
+        """Split a message into named values, in the format of this type.
+
+        Args:
+            message: message without its header.
+
+        Returns:
+            Values by name: parsed JSON values, or raw bytes for the other formats.
+
+        Raises:
+            LineRejected: if the message is not in the format of this type.
+        """
         rule = self.rule
         if rule.content == "json":
-            return parse_json_object(message)
+            return payload_formats.parse_json_object(message)
         if rule.content == "logfmt":
             texts: dict[str, Any] = payload_formats.parse_logfmt(message)
         elif rule.content == "tsv":
@@ -110,10 +143,12 @@ class DeclaredType:
             if rule.field is not None:
                 texts.setdefault(rule.field, message)
         else:
-            assert rule.field is not None, "what is whole has a field"
+            assert rule.field is not None, "a type of whole lines has a field"
             field = next(field for field in self._fields if field["name"] == rule.field)
             return {
-                rule.field: message if "bytes" in str(field["type"]) else message.removeprefix(_BOM)
+                rule.field: message
+                if "bytes" in str(field["type"])
+                else message.removeprefix(payload_formats.BOM)
             }
         return {
             name: text
@@ -124,7 +159,18 @@ class DeclaredType:
     def fields_from_values(
         self, values: dict[str, Any], header: ParsedHeader | None
     ) -> dict[str, Any]:
-        """The fields, from what a message and its header say."""
+        """Convert the values of a message and its header to event fields.
+
+        Args:
+            values: values by name, as returned by `parse_message`.
+            header: syslog header of the line, or None.
+
+        Returns:
+            Values by field name.
+
+        Raises:
+            LineRejected: if a field is missing, unknown or has a wrong type.
+        """
         rule = self.rule
         own = {field["name"] for field in self._fields} - rule.header.keys() - {rule.unknown_field}
         unknown = (
@@ -166,7 +212,20 @@ class DeclaredType:
         return fields
 
     def _field_value(self, field: Any, values: Mapping[str, Any], name: str, *, nulls: bool) -> Any:
-        """A field of what is values under this name; else its default, or null."""
+        """Return the value of one event field.
+
+        Args:
+            field: Avro field.
+            values: values by name.
+            name: name of the value for this field.
+            nulls: whether an absent value makes null if the field accepts null.
+
+        Returns:
+            The converted value; if it is absent, the tailer's value, the default or null.
+
+        Raises:
+            LineRejected: if the value cannot be converted, or is absent without a default.
+        """
         if name not in values:
             if field["name"] in (defaults := self._tailer_values()):
                 return defaults[field["name"]]
@@ -174,9 +233,9 @@ class DeclaredType:
                 nulls and isinstance(field["type"], list) and "null" in field["type"]
             ):
                 raise LineRejected("missing_field", field["name"])
-            return from_json(field["type"], field.get("default"), self._named_types)
+            return avro_from_json(field["type"], field.get("default"), self._named_types)
         try:
-            read = from_text if isinstance(values[name], bytes) else from_json
+            read = avro_from_text if isinstance(values[name], bytes) else avro_from_json
             return read(field["type"], values[name], self._named_types)
         except LineRejected as rejected:
             raise LineRejected(rejected.reason, field["name"]) from None
@@ -185,28 +244,37 @@ class DeclaredType:
         defaults = self._tailer_values()
         if field["name"] in defaults:
             return defaults[field["name"]]
-        return from_json(field["type"], field.get("default"), self._named_types)
+        return avro_from_json(field["type"], field.get("default"), self._named_types)
 
     def _tailer_values(self) -> dict[str, Any]:
-        """By field, what the tailer says and the field can hold; all of it in a map of the name
-        `labels`.
+        """Return the tailer's values by field name, without those that the field cannot hold.
+
+        A map field with the name `labels` receives all values of the tailer.
         """
         fields: dict[str, Any] = {}
         for field in self._fields if self._tailer_fields else ():
             name = field["name"]
             with suppress(LineRejected):
                 if name == "labels":
-                    fields[name] = from_json(
+                    fields[name] = avro_from_json(
                         field["type"], dict(self._tailer_fields), self._named_types
                     )
                 elif name in self._tailer_fields:
-                    fields[name] = from_text(
+                    fields[name] = avro_from_text(
                         field["type"], self._tailer_fields[name].encode(), self._named_types
                     )
         return fields
 
     def match_pattern(self, line: bytes) -> tuple[bytes | None, dict[str, Any]] | None:
-        """The text of the time, and those of the fields; None where the pattern does not fit."""
+        """Match a line with the pattern of this type.
+
+        Args:
+            line: line without its line feed.
+
+        Returns:
+            (text of the group `time` or None, text by group name), or None if the line does not
+            match or the type has no pattern.
+        """
         match = self._pattern.fullmatch(line) if self._pattern is not None else None
         if match is None:
             return None
@@ -214,35 +282,3 @@ class DeclaredType:
         if self.rule.field is not None:
             texts.setdefault(self.rule.field, line)
         return texts.get("time"), texts
-
-
-def parse_json_object(payload: bytes) -> dict[str, Any]:
-    """A payload, read."""
-    payload = payload.removeprefix(_BOM)
-    depth = deepest = 0
-    for bracket in _STRING.sub(b"", payload).translate(None, bytes(set(range(256)) - set(b"[]{}"))):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    try:
-        if deepest > _DEPTH_MAX:
-            raise ValueError
-        text = payload.decode()
-        document = json.loads(text, parse_float=_finite, parse_constant=_finite)
-        if "\\u" in text:
-            json.dumps(
-                document, ensure_ascii=False
-            ).encode()  # half of a surrogate pair is no character
-    except UnicodeDecodeError:
-        raise LineRejected("not_utf8", "UTF-8") from None
-    except ValueError:
-        raise LineRejected("bad_json") from None
-    if not isinstance(document, dict):
-        raise LineRejected("bad_json")
-    return document
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number

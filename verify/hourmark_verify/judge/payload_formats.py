@@ -1,15 +1,18 @@
-"""What a message says by name, as its type's declaration has it: texts as bytes, and JSON's
-values.
-"""
+"""Parsers of message formats: tab-separated columns, logfmt and JSON objects."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 import string
 from typing import Any, Final
 
 from hourmark_verify.judge.values import LineRejected
 
+BOM: Final = b"\xef\xbb\xbf"  # a byte order mark in UTF-8
+_DEPTH_MAX: Final = 64  # nested arrays and objects in a JSON payload
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _SHORT: Final = {
     **dict(zip("\"\\/'", "\"\\/'", strict=True)),
     **dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)),
@@ -18,7 +21,18 @@ _DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 
 def parse_tsv(message: bytes, names: list[str]) -> dict[str, bytes]:
-    """Of a message with tabs between."""
+    """Split a message into tab-separated columns.
+
+    Args:
+        message: message; a carriage return at its end is ignored.
+        names: name of each column; columns with the name "-" are skipped.
+
+    Returns:
+        Column text by name.
+
+    Raises:
+        LineRejected: with reason `bad_columns` if the number of columns differs.
+    """
     texts = message.removesuffix(b"\r").split(b"\t")
     if len(texts) != len(names):
         raise LineRejected("bad_columns")
@@ -26,9 +40,21 @@ def parse_tsv(message: bytes, names: list[str]) -> dict[str, bytes]:
 
 
 def parse_logfmt(message: bytes) -> dict[str, bytes]:
-    """Of `key=value key="value"`."""
+    """Parse a message of the form `key=value key="value"`.
+
+    Args:
+        message: message; a carriage return at its end is ignored.
+
+    Returns:
+        Unquoted value by key, as bytes; `true` for a key without a value. For a repeated key, the
+        last value.
+
+    Raises:
+        LineRejected: with reason `bad_logfmt` if the syntax is wrong or no key has a value, or
+            `not_utf8` if a key is not UTF-8.
+    """
     text = message.decode("latin-1").removesuffix("\r")
-    said: dict[str, bytes] = {}
+    values: dict[str, bytes] = {}
     at, equals = 0, False
     while (at := _skip_blanks(text, at)) < len(text):
         end = next(
@@ -41,17 +67,27 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
             equals = True
         if not key or (at < len(text) and text[at] not in " \t"):
             raise LineRejected("bad_logfmt")
-        said[key] = value.encode("latin-1")
+        values[key] = value.encode("latin-1")
     if not equals:
         raise LineRejected("bad_logfmt")
     try:
-        return {key.encode("latin-1").decode(): value for key, value in said.items()}
+        return {key.encode("latin-1").decode(): value for key, value in values.items()}
     except UnicodeDecodeError:
         raise LineRejected("not_utf8") from None
 
 
 def unknown_value_text(value: Any) -> str:
-    """Of a key that is no field: the string, else JSON."""
+    """Return the text for a value whose name is not a field of the type.
+
+    Args:
+        value: raw bytes or a parsed JSON value.
+
+    Returns:
+        The decoded bytes, the string itself, or another value as compact JSON.
+
+    Raises:
+        LineRejected: with reason `not_utf8` if bytes are not UTF-8.
+    """
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -64,6 +100,45 @@ def unknown_value_text(value: Any) -> str:
     )
 
 
+def parse_json_object(payload: bytes) -> dict[str, Any]:
+    """Parse a payload that must be a JSON object.
+
+    Args:
+        payload: JSON text in UTF-8; a byte order mark is ignored.
+
+    Raises:
+        LineRejected: with reason `not_utf8`, or `bad_json` if the payload is not a JSON object,
+            contains a number that is not finite or half of a surrogate pair, or nests arrays and
+            objects more than 64 levels deep.
+    """
+    payload = payload.removeprefix(BOM)
+    depth = deepest = 0
+    for bracket in _STRING.sub(b"", payload).translate(None, bytes(set(range(256)) - set(b"[]{}"))):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    try:
+        if deepest > _DEPTH_MAX:
+            raise ValueError
+        text = payload.decode()
+        document = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        if "\\u" in text:
+            json.dumps(document, ensure_ascii=False).encode()  # raises for half of a surrogate pair
+    except UnicodeDecodeError:
+        raise LineRejected("not_utf8", "UTF-8") from None
+    except ValueError:
+        raise LineRejected("bad_json") from None
+    if not isinstance(document, dict):
+        raise LineRejected("bad_json")
+    return document
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
 def _skip_blanks(text: str, at: int) -> int:
     while text[at : at + 1] in (" ", "\t"):
         at += 1
@@ -71,7 +146,7 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _parse_value(text: str, at: int) -> tuple[str, int]:
-    """A value, and where it ends."""
+    """Return the value that starts at an index, and the index of its end."""
     if text[at : at + 1] != '"':
         end = next(
             (i for i in range(at, len(text)) if text[i] <= " " or text[i] == "\x7f"), len(text)
@@ -90,7 +165,16 @@ def _parse_value(text: str, at: int) -> tuple[str, int]:
 
 
 def _append_escape(text: str, at: int, out: bytearray) -> int:
-    """Append what the escape at `at`, behind its backslash, stands for; where it ends."""
+    """Append the bytes of an escape sequence to `out` and return the index of its end.
+
+    Args:
+        text: message, one character for each byte.
+        at: index after the backslash.
+        out: receives the bytes in UTF-8.
+
+    Raises:
+        LineRejected: with reason `bad_logfmt` if the escape sequence is not valid.
+    """
     kind = text[at : at + 1]
     if kind in _SHORT and kind:
         out += _SHORT[kind].encode()

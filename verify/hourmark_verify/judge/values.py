@@ -1,7 +1,7 @@
-"""Values as Avro holds them, from what a line says: JSON, or the text of a pattern's group.
+"""Conversion of JSON values and texts to the values that Avro stores.
 
-Values are plain, as Avro writes them below its logical types: a timestamp is a whole number, a
-decimal is bytes. A whole number is no float and no boolean, and the other way round.
+Logical types are not applied: a timestamp is an integer, a decimal is bytes. Integers, floats and
+booleans are not converted into each other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 
 
 class LineRejected(Exception):
-    """A line, or a value in it, is not of the type.
+    """A line or value that does not match its type, so that the line becomes a dead letter.
 
-    `reason`: of the dead letter; `says` is part of its detail.
+    Attributes:
+        reason: expected reason of the dead letter.
+        detail: text that the detail of the dead letter must contain; may be empty.
+        claimed_type: expected claimed type of the dead letter, or None.
     """
 
     def __init__(
@@ -34,7 +37,7 @@ class LineRejected(Exception):
         self.reason, self.detail, self.claimed_type = reason, detail, claimed_type
 
 
-NamedTypes = Mapping[str, Any]  # the schema's named types
+NamedTypes = Mapping[str, Any]  # named types of a schema, by full name
 
 
 def strip_annotations(schema: Any) -> Any:
@@ -59,34 +62,37 @@ def equal_values(a: object, b: object) -> bool:
     return repr(a) == repr(b) if isinstance(a, float) else a == b
 
 
-def from_json(avro: Any, value: Any, names: NamedTypes) -> Any:
+def avro_from_json(schema: Any, value: Any, named_types: NamedTypes) -> Any:
     """Convert a JSON value to the value that Avro stores for it.
 
     Args:
-        avro: Avro schema of the value.
+        schema: Avro schema of the value.
         value: parsed JSON value.
-        names: named types of the schema, by name.
+        named_types: named types that the schema refers to, by name.
 
     Raises:
-        Refused: if the value does not match the schema.
+        LineRejected: if the value does not match the schema.
     """
-    if isinstance(avro, list):
-        return _first_accepted(lambda branch: from_json(branch, value, names), avro)
-    kind, logical, avro = _resolve_type(avro, names)
+    if isinstance(schema, list):
+        return _first_accepted(lambda branch: avro_from_json(branch, value, named_types), schema)
+    kind, logical, schema = _resolve_type(schema, named_types)
     match kind:
         case "array":
-            return [from_json(avro["items"], item, names) for item in _require_type(list, value)]
+            return [
+                avro_from_json(schema["items"], item, named_types)
+                for item in _require_type(list, value)
+            ]
         case "map":
             return {
-                key: from_json(avro["values"], item, names)
+                key: avro_from_json(schema["values"], item, named_types)
                 for key, item in _require_type(dict, value).items()
             }
         case "record" | "error":
-            return record_from_json(avro["fields"], _require_type(dict, value), names)
+            return record_from_json(schema["fields"], _require_type(dict, value), named_types)
         case "enum":
-            return _require(_require_type(str, value), value in avro["symbols"])
+            return _require(_require_type(str, value), value in schema["symbols"])
         case "bytes" | "fixed":
-            return _bytes_from_json(avro, value, kind, logical)
+            return _bytes_from_json(schema, value, kind, logical)
         case "float" | "double":
             return _float_from_json(value, kind)
         case "int" | "long":
@@ -97,16 +103,31 @@ def from_json(avro: Any, value: Any, names: NamedTypes) -> Any:
 
 
 def record_from_json(
-    fields: list[dict[str, Any]], value: Mapping[str, Any], names: NamedTypes
+    fields: list[dict[str, Any]], value: Mapping[str, Any], named_types: NamedTypes
 ) -> dict[str, Any]:
-    """The same for an object of exactly these fields; those with a default may be missing."""
+    """Convert a JSON object to the values of an Avro record.
+
+    Args:
+        fields: Avro fields; the object must contain no others.
+        value: parsed JSON object.
+        named_types: named types that the schema refers to, by name.
+
+    Returns:
+        Values by field name, with the default for absent fields.
+
+    Raises:
+        LineRejected: with reason `missing_field` if a field without default is absent,
+            `wrong_field` if a value has a wrong type, or `unknown_field` for another field.
+    """
     converted = {}
     for field in fields:
         name = field["name"]
         if name not in value and "default" not in field:
             raise LineRejected("missing_field", name)
         try:
-            converted[name] = from_json(field["type"], value.get(name, field.get("default")), names)
+            converted[name] = avro_from_json(
+                field["type"], value.get(name, field.get("default")), named_types
+            )
         except LineRejected:
             raise LineRejected("wrong_field", name) from None
     if unknown := sorted(value.keys() - converted.keys()):
@@ -114,23 +135,23 @@ def record_from_json(
     return converted
 
 
-def from_text(avro: Any, text: bytes, names: NamedTypes) -> Any:
+def avro_from_text(schema: Any, text: bytes, named_types: NamedTypes) -> Any:
     """Convert the text of a field to the value that Avro stores for it.
 
     Args:
-        avro: Avro schema of the value.
+        schema: Avro schema of the value.
         text: raw bytes of the field.
-        names: named types of the schema, by name.
+        named_types: named types that the schema refers to, by name.
 
     Raises:
-        Refused: if the text cannot be converted.
+        LineRejected: if the text cannot be converted.
     """
-    if isinstance(avro, list):
+    if isinstance(schema, list):
         return _first_accepted(
-            lambda branch: from_text(branch, text, names),
-            [branch for branch in avro if branch != "null"],
+            lambda branch: avro_from_text(branch, text, named_types),
+            [branch for branch in schema if branch != "null"],
         )
-    kind, _, _ = _resolve_type(avro, names)
+    kind, _, _ = _resolve_type(schema, named_types)
     if kind == "bytes":
         return text
     try:
@@ -140,27 +161,31 @@ def from_text(avro: Any, text: bytes, names: NamedTypes) -> Any:
             "not_utf8" if kind in ("string", "enum", "long") else "wrong_field"
         ) from None
     if kind in ("string", "enum") or (kind == "long" and not _WHOLE.fullmatch(decoded)):
-        return from_json(avro, decoded, names)
+        return avro_from_json(schema, decoded, named_types)
     if kind in ("int", "long"):
-        return from_json(avro, int(_require(decoded, _WHOLE.fullmatch(decoded))), names)
+        return avro_from_json(
+            schema, int(_require(decoded, _WHOLE.fullmatch(decoded))), named_types
+        )
     if kind in ("float", "double"):
         number = float(_require(decoded, _DECIMAL.fullmatch(decoded)))
-        return from_json(avro, _require(number, abs(number) != float("inf")), names)
-    return from_json(
-        avro, _require(decoded, kind == "boolean" and decoded in ("true", "false")) == "true", names
+        return avro_from_json(schema, _require(number, abs(number) != float("inf")), named_types)
+    return avro_from_json(
+        schema,
+        _require(decoded, kind == "boolean" and decoded in ("true", "false")) == "true",
+        named_types,
     )
 
 
-def _resolve_type(avro: Any, names: NamedTypes) -> tuple[str, str | None, Any]:
-    """The type below names and annotations, its logical type, and its own declaration."""
+def _resolve_type(schema: Any, named_types: NamedTypes) -> tuple[str, str | None, Any]:
+    """Return the Avro type of a schema, its logical type or None, and its complex declaration."""
     logical = None
-    while not isinstance(avro, str) or avro in names:
-        avro = names[avro] if isinstance(avro, str) else avro
-        logical = logical or avro.get("logicalType")
-        if avro["type"] in ("array", "map", "record", "error", "enum", "fixed"):
-            return avro["type"], logical, avro
-        avro = avro["type"]
-    return avro, logical, avro
+    while not isinstance(schema, str) or schema in named_types:
+        schema = named_types[schema] if isinstance(schema, str) else schema
+        logical = logical or schema.get("logicalType")
+        if schema["type"] in ("array", "map", "record", "error", "enum", "fixed"):
+            return schema["type"], logical, schema
+        schema = schema["type"]
+    return schema, logical, schema
 
 
 def _first_accepted(read: Callable[[Any], Any], branches: list[Any]) -> Any:
@@ -183,14 +208,14 @@ def _require_type(kind: type, value: Any) -> Any:
     return _require(value, type(value) is kind)
 
 
-def _bytes_from_json(avro: Any, value: Any, kind: str, logical: str | None) -> bytes:
+def _bytes_from_json(schema: Any, value: Any, kind: str, logical: str | None) -> bytes:
     if kind == "fixed" and logical == "uuid" and _UUID.fullmatch(_require_type(str, value)):
         return uuid.UUID(value).bytes
     try:
         raw: bytes = _require_type(str, value).encode("latin-1")
     except UnicodeEncodeError:
         raise LineRejected from None
-    return bytes(_require(raw, kind == "bytes" or len(raw) == avro["size"]))
+    return bytes(_require(raw, kind == "bytes" or len(raw) == schema["size"]))
 
 
 def _float_from_json(value: Any, kind: str) -> float:
