@@ -1,7 +1,7 @@
-"""Headers of syslog as daemons and devices write them (parser 3): read a second time, word by word.
+"""Parser of syslog headers as daemons and network devices write them (parser version 3).
 
-A line is text, a character a byte. The grammar is that of docs/event-types.md; nothing here comes
-from the service.
+It is independent of the parser in the delivery service and implements the grammar in
+docs/event-types.md. Lines are text with one character for each byte.
 """
 
 from __future__ import annotations
@@ -71,9 +71,17 @@ _PRINTABLE: Final = set(map(chr, range(33, 127)))
 
 
 class HeaderTime(NamedTuple):
-    """A time of a line.
+    """The time in a syslog header, split into its parts but not validated.
 
-    `month` 0: no date that the calendar could have; None: Unix time in `seconds`.
+    Attributes:
+        year: year, or None if the header does not contain it.
+        month: 1 to 12; 0 for an invalid date; None for a Unix time.
+        day: day of the month.
+        clock: H:MM:SS or HH:MM:SS; for a Unix time, its seconds.
+        fraction: up to nine digits after the point; may be empty.
+        zone: time zone as written, or None.
+        has_t: whether a T separates date and time.
+        end: index after the time in the line.
     """
 
     year: int | None
@@ -87,8 +95,16 @@ class HeaderTime(NamedTuple):
 
 
 class DeviceHeader(NamedTuple):
-    """`data`: pairs of structured data that the header stands for; `raw`: where a second
-    time was.
+    """The parts of a syslog header that a daemon or network device wrote.
+
+    Attributes:
+        when: time, or None.
+        host: host name or address, or None.
+        program: program name or Cisco message name, or None.
+        pid: process id, or None.
+        message: text after the header.
+        level: priority (facility times 8 plus severity) given as words, or None.
+        data: (name, value) pairs that are treated like structured data.
     """
 
     when: HeaderTime | None
@@ -101,7 +117,11 @@ class DeviceHeader(NamedTuple):
 
 
 def zone_offset_s(zone: str) -> int | None:
-    """Seconds east of UTC of a zone that says them itself; None of a name."""
+    """Return the UTC offset of a numeric time zone such as +01:00, UTC+2 or Z.
+
+    Returns:
+        Seconds east of UTC, or None for any other text, such as a zone abbreviation.
+    """
     if zone in ("Z", "UTC", "GMT", "UCT"):
         return 0
     match = re.fullmatch(r"(?:UTC|GMT|TZ)?([+-])(\d\d?)(?::?(\d\d))?", zone, re.ASCII)
@@ -111,12 +131,21 @@ def zone_offset_s(zone: str) -> int | None:
 
 
 def abbreviation_offset_s(zone: str) -> int | None:
-    """Of an abbreviation that stands for one offset."""
+    """Return the seconds east of UTC for a zone abbreviation such as CET, or None if it is unknown."""
     return _HOURS[zone] * 3600 if zone in _HOURS else None
 
 
 def parse_time(text: str, at: int, after_pri: bool) -> HeaderTime | None:
-    """The time that begins here."""
+    """Parse the time that starts at an index of a line.
+
+    Args:
+        text: line.
+        at: index of the first character of the time.
+        after_pri: whether a priority precedes it; some formats are accepted only then.
+
+    Returns:
+        The time, or None if no known format matches.
+    """
     rest = text[at:]
     iso = re.match(r"(\d{4})-(\d\d)-(\d\d)([T ])", rest, re.ASCII)
     if iso is not None and (iso[4] == "T" or after_pri):
@@ -162,7 +191,10 @@ def parse_time(text: str, at: int, after_pri: bool) -> HeaderTime | None:
 
 
 def _match_date(form: str, rest: str) -> list[re.Match[str]]:
-    """As it is, and without a day of the week: what looks like one may be the month."""
+    """Match a date pattern at the start of a text, with and without an optional day of the week.
+
+    Both are needed because three letters can be a day of the week or a month.
+    """
     found = [
         re.match(form, rest, re.ASCII),
         re.match(form.replace(r"(?:[A-Z][a-z]{2},? )?", ""), rest, re.ASCII),
@@ -205,7 +237,16 @@ def _parse_clock(
 
 
 def parse_device_header(text: str, at: int, has_priority: bool) -> DeviceHeader | None:
-    """What stands behind the priority."""
+    """Parse the header of a line after its priority.
+
+    Args:
+        text: line.
+        at: index after the priority, or 0 if there is none.
+        has_priority: whether the line starts with a priority; without one, fewer formats match.
+
+    Returns:
+        The parts of the header, or None if no known format matches.
+    """
     pairs = _parse_key_values(text[at:], has_priority)
     if pairs is not None:
         return pairs
@@ -213,7 +254,7 @@ def parse_device_header(text: str, at: int, has_priority: bool) -> DeviceHeader 
         at = _skip_spaces(text, at + 1)
     device = _parse_device_prefix(text, at)
     if device is not None and (has_priority or device.when is not None):
-        data = device.data(None)
+        data = device.structured_data(None)
         if device.when is None or device.closed:
             return _parse_program_and_message(
                 text, device.end, device.when, device.origin, None, data
@@ -232,7 +273,15 @@ def parse_device_header(text: str, at: int, has_priority: bool) -> DeviceHeader 
 def parse_after_time(
     text: str, at: int, when: HeaderTime | None, host: str | None, data: tuple[tuple[str, str], ...]
 ) -> DeviceHeader:
-    """What stands behind a time."""
+    """Parse the rest of a header after its time: level, host, program and message.
+
+    Args:
+        text: line.
+        at: index after the time.
+        when: the time, or None.
+        host: host that is already known, or None.
+        data: pairs of structured data that are already known.
+    """
     level, at = _parse_level(text, _skip_spaces(text, at))
     forwarded = re.compile(r"Message forwarded from ([^\x00-\x20]{1,255}): +")
     if not forwarded.match(text, at) and not _is_repeated(text, at):
@@ -249,7 +298,7 @@ def parse_after_time(
     inner = _skip_spaces(text, at + 1) if text.startswith(": ", at) else at
     device = _parse_device_prefix(text, inner)
     if device is not None and (device.numbers or device.when is not None):
-        host, data = host or device.origin, data + device.data(text)
+        host, data = host or device.origin, data + device.structured_data(text)
         return _parse_program_and_message(text, device.end, when, host, level, data)
     return _parse_program_and_message(
         text, inner if _parse_message_name(text, inner) else at, when, host, level, data
@@ -329,12 +378,12 @@ class _DevicePrefix(NamedTuple):
     closed: bool
     end: int
 
-    def data(self, relayed: str | None) -> tuple[tuple[str, str], ...]:
-        said = [("meta sequenceId", self.numbers[-1])] if self.numbers else []
-        said += [("timeQuality isSynced", "0")] if self.mark in ("*", ".") else []
+    def structured_data(self, relayed: str | None) -> tuple[tuple[str, str], ...]:
+        pairs = [("meta sequenceId", self.numbers[-1])] if self.numbers else []
+        pairs += [("timeQuality isSynced", "0")] if self.mark in ("*", ".") else []
         if relayed is not None and self.when is not None:
-            said.append(("device time", relayed[self.written[0] : self.written[1]]))
-        return tuple(said)
+            pairs.append(("device time", relayed[self.written[0] : self.written[1]]))
+        return tuple(pairs)
 
 
 _NUMBER: Final = re.compile(r"(\d{1,10}): +", re.ASCII)
@@ -347,7 +396,7 @@ _NODE: Final = re.compile(rf"(?:({_NAME}) )?[A-Za-z0-9]{{1,9}}(?:/[A-Za-z0-9]{{1
 
 
 def _parse_message_name(text: str, at: int) -> tuple[str, int] | None:
-    """Cisco's name of a message, and where its text begins."""
+    """Return a Cisco message name such as %SYS-5-CONFIG_I and the index of its text, or None."""
     if text[at : at + 1] != "%":
         return None
     end = at + 1
@@ -452,7 +501,7 @@ def _parse_program(text: str, at: int) -> tuple[str | None, str | None, int]:
 
 
 def _parse_key_values(text: str, has_priority: bool) -> DeviceHeader | None:
-    said: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     rest = text
     for _ in range(16):
         match = re.match(
@@ -462,11 +511,11 @@ def _parse_key_values(text: str, has_priority: bool) -> DeviceHeader | None:
         )
         if match is None:
             break
-        said.setdefault(match[1].lower(), match[2] if match[3] is None else match[3])
+        pairs.setdefault(match[1].lower(), match[2] if match[3] is None else match[3])
         rest = rest[match.end() :]
-    if "time" not in said or (not has_priority and "date" not in said):
+    if "time" not in pairs or (not has_priority and "date" not in pairs):
         return None
-    time = said["time"] if "date" not in said else f"{said['date']} {said['time']}"
+    time = pairs["time"] if "date" not in pairs else f"{pairs['date']} {pairs['time']}"
     unix = re.fullmatch(r"(\d{9,10})(?:\.(\d{1,9}))?", time, re.ASCII)
     when = (
         HeaderTime(None, None, 0, unix[1], unix[2] or "", None, False, len(time))
@@ -475,11 +524,11 @@ def _parse_key_values(text: str, has_priority: bool) -> DeviceHeader | None:
     )
     if when is None or when.end != len(time):
         return None
-    zone = said.get("tz") or said.get("timezone")
+    zone = pairs.get("tz") or pairs.get("timezone")
     if zone and when.zone is None:
         when = when._replace(zone=zone)
     host = next(
-        (said[name] for name in ("devname", "device_name", "hostname", "fw") if said.get(name)),
+        (pairs[name] for name in ("devname", "device_name", "hostname", "fw") if pairs.get(name)),
         None,
     )
     return DeviceHeader(when, host, None, None, text)

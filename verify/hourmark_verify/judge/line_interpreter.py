@@ -1,7 +1,4 @@
-"""What a line must have become: an event of a type, or a dead letter with a reason.
-
-Read from the declarations, a second time.
-"""
+"""The event or dead letter that a source line must have become, according to the declarations."""
 
 from __future__ import annotations
 
@@ -58,18 +55,25 @@ class ExpectedEvent:
 
 
 class LineInterpreter:
-    """A parser of source lines under one revision of the type declarations."""
+    """An independent parser of source lines under one revision of the type declarations.
+
+    Args:
+        expectations: limits and parser version.
+        types: declarations of the revision, by type name.
+
+    Attributes:
+        types: types by name, without values that the tailer sets.
+    """
 
     def __init__(self, expectations: Expectations, types: Mapping[str, TypeExpectation]) -> None:
         self._expectations = expectations
-        self._default_ms: int | None = (
-            None  # the time of a line that detail none, if that is not the range's
-        )
+        # the time of a line without a time; None for that of its range
+        self._default_ms: int | None = None
         self._rules, self._types_by_settings = types, dict[str, dict[str, DeclaredType]]()
         self.types = self._types_with({})
 
     def _types_with(self, fields: Mapping[str, str]) -> dict[str, DeclaredType]:
-        """The types, where the tailer detail these of every event."""
+        """Return the types by name for a file whose tailer sets these field values."""
         key = json.dumps(fields, sort_keys=True)
         if key not in self._types_by_settings:
             self._types_by_settings[key] = {
@@ -85,9 +89,14 @@ class LineInterpreter:
         observed: tuple[int, int],
         container: ContainerRecord | None = None,
     ) -> ExpectedEvent:
-        """What became of this line (without its LF), or piece of one, sent between these times.
+        """Return the event or dead letter that a source line must have become.
 
-        `part`: as ranges name it.
+        Args:
+            file: settings of the source file.
+            line: line, or piece of an over-long line, without its line feed.
+            part: "lines", or "chunk" or "last-chunk" for a piece.
+            observed: first and last possible time of delivery in Unix milliseconds.
+            container: container log record that the line is, or None for other files.
         """
         self._default_ms = None if container is None else container.time_ms
         if container is not None:
@@ -110,7 +119,7 @@ class LineInterpreter:
             return _dead_letter(rejected, line)
 
     def _is_general(self, file: FileExpectation) -> bool:
-        """Whether its lines have another form than RFC 5424 with JSON or text, and patterns."""
+        """Return whether a file needs more than RFC 5424 with JSON or text, or patterns."""
         carried = [self.types[name].rule for name in file.types_carried(self.types)]
         return (
             file.form == "syslog"
@@ -210,7 +219,11 @@ class LineInterpreter:
         )
 
     def interpret_api_event(self, row: ApiEvent) -> ExpectedEvent:
-        """Return the event or dead letter that an API event must have become."""
+        """Return the event or dead letter that an event of the HTTP API must have become.
+
+        Args:
+            row: event as its client sent it.
+        """
         try:
             if row.type not in self.types:
                 raise LineRejected("unknown_type")
@@ -279,7 +292,7 @@ class LineInterpreter:
     def _whole_line_event(
         self, declared: DeclaredType, line: bytes, observed: tuple[int, int]
     ) -> ExpectedEvent:
-        assert declared.rule.field is not None, "a catch-all has a field for the line"
+        assert declared.rule.field is not None, "a catch-all type has a field for the line"
         with _claimed_by(declared):
             time_ms = (
                 None
@@ -296,7 +309,20 @@ class LineInterpreter:
     def _check_time(
         self, time_ms: int | None, observed: tuple[int, int], declared: DeclaredType
     ) -> int | None:
-        """The line's own time, if an event may have it; None: it has none, and need not."""
+        """Return the event time of a line after checking that it is plausible.
+
+        Args:
+            time_ms: time in the line in Unix milliseconds, or None if it has none.
+            observed: first and last possible time of delivery in Unix milliseconds.
+            declared: type of the line.
+
+        Returns:
+            The time, the default time of the file, or None for the time of the range.
+
+        Raises:
+            LineRejected: with reason `no_timestamp` if the type requires a time, or `future` or
+                `too_late` if the time is outside the limits.
+        """
         if time_ms is None:
             if declared.rule.time == "event":
                 raise LineRejected("no_timestamp")
@@ -321,7 +347,7 @@ def _dead_letter(rejected: LineRejected, line: bytes) -> ExpectedEvent:
 
 @contextmanager
 def _claimed_by(declared: DeclaredType) -> Iterator[None]:
-    """What is rejected in here detail that it is of this type."""
+    """Set the claimed type of every `LineRejected` that is raised in the block."""
     try:
         yield
     except LineRejected as rejected:
@@ -330,7 +356,7 @@ def _claimed_by(declared: DeclaredType) -> Iterator[None]:
 
 
 def _as_text(value: Any) -> str | None:
-    """A time or a host, a character a byte."""
+    """Return a time or host value as text with one character for each byte, or None for None."""
     if value is None:
         return None
     if isinstance(value, bytes):

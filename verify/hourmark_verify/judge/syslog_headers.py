@@ -1,7 +1,7 @@
-"""Headers of syslog in their older forms, and the parts of any: a reader of its own, character by
-character.
+"""Parser of syslog headers in all supported formats: RFC 5424, RFC 3164 and those of devices.
 
-A line is text here, a character a byte.
+It is independent of the parser in the delivery service. Lines are text with one character for each
+byte.
 """
 
 from __future__ import annotations
@@ -37,10 +37,15 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class ParsedHeader(NamedTuple):
-    """`parts`: those that are there, by the names of declarations; `data`: structured data by `id
-    param`.
+    """The parts of a syslog header.
 
-    `when`: the time taken apart, of a form that only parser 3 knows.
+    Attributes:
+        time: time as text; empty if `when` has it, None if the header has no time.
+        host: host, or None.
+        parts: parts that are present, such as `facility`, `program` and `msgid`, by name.
+        data: structured data values by "SD-ID PARAM-NAME".
+        message: text after the header.
+        when: time, split into its parts, if only parser 3 can read it; otherwise None.
     """
 
     time: str | None
@@ -52,8 +57,15 @@ class ParsedHeader(NamedTuple):
 
 
 def parse_header(line: bytes, *, older: bool, parser: int = 3) -> ParsedHeader | None:
-    """The header of a line; None where it has none. `older`: forms before RFC 5424 count as
-    well.
+    """Parse the syslog header of a line.
+
+    Args:
+        line: line without its line feed.
+        older: whether to accept the formats before RFC 5424 too.
+        parser: parser version, 1 to 3; version 3 accepts more formats than 1 and 2.
+
+    Returns:
+        The header, or None if the line has no header in an accepted format.
     """
     text = line.decode("latin-1")
     priority, rest = _parse_priority(text)
@@ -77,7 +89,13 @@ def parse_header(line: bytes, *, older: bool, parser: int = 3) -> ParsedHeader |
 def _parse_with_parser_3(
     priority: int | None, rest: str, newer: ParsedHeader | None
 ) -> ParsedHeader | None:
-    """As parser 3 reads it. `newer`: as RFC 5424 has it."""
+    """Parse a header as parser version 3 does.
+
+    Args:
+        priority: parsed priority, or None.
+        rest: line after its priority.
+        newer: result of the RFC 5424 parser, or None.
+    """
     if newer is not None and newer.time is not None:
         when = device_headers.parse_time(rest, 2, True)
         if "T" in newer.time or when is None or when.end <= 2 + len(newer.time):
@@ -111,7 +129,7 @@ def _from_device_header(priority: int | None, found: device_headers.DeviceHeader
 
 
 def _parse_loose_version_1(priority: int | None, rest: str) -> ParsedHeader | None:
-    """Version 1, and a time or structured data of its own."""
+    """Parse a header with version 1 whose time or structured data deviates from RFC 5424."""
     when, at = None, 3
     if rest.startswith("1 - ") and priority is not None:
         takes_words = True
@@ -154,7 +172,7 @@ def _parse_loose_version_1(priority: int | None, rest: str) -> ParsedHeader | No
 
 
 def _take_words(text: str, at: int, most: int) -> list[tuple[str, int]]:
-    """Words, each with where the next begins."""
+    """Return up to `most` words from index `at` on, each with the index of the next word."""
     found: list[tuple[str, int]] = []
     while (
         len(found) < most
@@ -166,7 +184,7 @@ def _take_words(text: str, at: int, most: int) -> list[tuple[str, int]]:
 
 
 def _parse_leading_structured_data(tail: str) -> tuple[dict[str, str], str]:
-    """Structured data where there is some, as many elements as are right, and the message."""
+    """Return the valid structured data at the start of a text, and the message after it."""
     if tail[:2] in ("-", "- "):
         return {}, tail[2:]
     end, depth = 0, 0
@@ -188,10 +206,18 @@ def _parse_leading_structured_data(tail: str) -> tuple[dict[str, str], str]:
 
 
 def header_time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -> int | None:
-    """Unix milliseconds of a header's time, cut; without a year the latest that is not after
-    `latest_ms`.
+    """Return the time of a header in Unix milliseconds, rounded down.
+
+    Args:
+        text: time as in `ParsedHeader.time`, in RFC 3339 or RFC 3164 format.
+        zone: IANA time zone for a time without one.
+        latest_ms: a time without a year gets the latest year in which it is not after this time.
+        strict: whether to allow six fractional digits, as RFC 5424 does, instead of nine.
+
+    Returns:
+        The time, or None if it is not valid.
     """
-    if text[0].isdigit() or " " not in text:  # a month is followed by its day
+    if text[0].isdigit() or " " not in text:  # a month name is followed by a space
         whole, point, rest = text.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip(string.digits))]
         if point and not 0 < len(digits) <= (6 if strict else 9):
@@ -209,7 +235,16 @@ def header_time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -
 
 
 def resolve_time_ms(when: HeaderTime, zone: str, latest_ms: int) -> int | None:
-    """Unix milliseconds of a time of parser 3's forms; None where there is no such time."""
+    """Return the time of a header in a format of parser 3, in Unix milliseconds.
+
+    Args:
+        when: time, split into its parts.
+        zone: IANA time zone for a time without one.
+        latest_ms: a time without a year gets the latest year in which it is not after this time.
+
+    Returns:
+        The time, or None if there is no such date or time of day.
+    """
     ms = int(when.fraction[:3].ljust(3, "0"))
     if when.month is None:
         return int(when.clock) * 1000 + ms
@@ -256,7 +291,7 @@ def resolve_time_ms(when: HeaderTime, zone: str, latest_ms: int) -> int | None:
 
 
 def _possible_local_times(when: HeaderTime, latest_ms: int) -> list[dt.datetime]:
-    """Local times that it may be, the latest first."""
+    """Return the local times that a header can mean, latest year first; one if it has a year."""
     latest = _EPOCH + dt.timedelta(milliseconds=latest_ms)
     hours, minutes, seconds = map(int, when.clock.split(":"))
     found = []
@@ -273,8 +308,17 @@ def _possible_local_times(when: HeaderTime, latest_ms: int) -> list[dt.datetime]
 def _latest_not_after(
     times: list[dt.datetime], zone: dt.tzinfo, latest_ms: int, ms: int, named: str | None
 ) -> int | None:
-    """The latest that is not ahead, else the earliest; `named`: only where the zone's abbreviation
-    is this.
+    """Return the latest of several local times that is not after a limit, else the earliest.
+
+    Args:
+        times: local times, latest first.
+        zone: their time zone.
+        latest_ms: limit in Unix milliseconds.
+        ms: milliseconds to add to the result.
+        named: if set, only times at which the zone has this abbreviation are considered.
+
+    Returns:
+        Unix milliseconds, or None if `named` excludes all times.
     """
     found: int | None = None
     for local in times:
@@ -329,7 +373,7 @@ def _parse_rfc5424(priority: int, rest: str) -> ParsedHeader | None:
 
 
 def _parse_structured_data(text: str) -> tuple[dict[str, str], str] | None:
-    """Structured data, and what follows it."""
+    """Return structured data and the text after it, or None if the syntax is wrong."""
     if text.startswith("-"):
         return {}, text[1:]
     data: dict[str, str] = {}
@@ -352,7 +396,7 @@ def _parse_structured_data(text: str) -> tuple[dict[str, str], str] | None:
 
 
 def _parse_quoted_value(text: str, at: int) -> tuple[str, int]:
-    """The value behind `="`, and where it ends; -1 where it is none."""
+    """Return the value after `="` and the index of its end, or an end of -1 if there is none."""
     if text[at : at + 2] != '="':
         return "", -1
     value, at = "", at + 2
@@ -393,7 +437,7 @@ def _parse_rfc3164(priority: int | None, text: str) -> ParsedHeader | None:
 
 
 def _parse_rfc3164_time(text: str) -> tuple[str | None, str]:
-    """A time, and what follows it."""
+    """Return the time at the start of a text, or None, and the text after it."""
     if _has_shape(text[:11], "0000-00-00T"):
         end = next((at for at, char in enumerate(text) if char not in _PRINTABLE), len(text))
         return (text[:end], text[end:]) if 11 + 8 <= end <= 11 + 32 else (None, text)
@@ -418,7 +462,7 @@ def _parse_rfc3164_time(text: str) -> tuple[str | None, str]:
 
 
 def _parse_program(text: str) -> tuple[str | None, str | None, str]:
-    """Program, pid and message. The program ends at the first colon that can be its end."""
+    """Return program, process id and message; program and process id are None if absent."""
     for at in range(1, min(len(text), 256)):
         if text[at] == ":" and text[at + 1 : at + 2] in ("", " "):
             return text[:at], None, text[at + 2 :]
@@ -440,8 +484,12 @@ def _take_while(text: str, at: int, allowed: frozenset[str]) -> tuple[str, int]:
 
 
 def _has_shape(text: str, form: str) -> bool:
-    """Whether each character is as in the form: 0 a digit, A a capital, a a small letter, others
-    themselves.
+    """Return whether a text has the shape of a template, character by character.
+
+    Args:
+        text: text to compare.
+        form: template: 0 stands for a digit, A for an upper case letter, a for a lower case letter,
+            and all other characters for themselves.
     """
     kinds = {"0": string.digits, "A": string.ascii_uppercase, "a": string.ascii_lowercase}
     return len(text) == len(form) and all(
