@@ -54,19 +54,19 @@ class Killing:
 
     def __call__(self, demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
         for moment, victim, away_s in self.kills:
-            demo.wait(
+            demo.wait_until(
                 lambda moment=moment: traffic.moment >= moment,  # type: ignore[misc]
                 "the next kill",
                 traffic.span_s,
             )
-            demo.tell(f"SIGKILL for the {victim}, {traffic.written:,} lines written")
+            demo.report_progress(f"SIGKILL for the {victim}, {traffic.written:,} lines written")
             demo.components.kill(victim)
             demo.pause(away_s)
             demo.components.start(victim)
         # Once more, when buckets are being closed: the driver may be at any step of it.
-        demo.wait(lambda: traffic.done, "the last line", 600)
+        demo.wait_until(lambda: traffic.done, "the last line", 600)
         demo.pause(random.Random(moment).uniform(0, 20))
-        demo.tell("SIGKILL for the etl while it closes")
+        demo.report_progress("SIGKILL for the etl while it closes")
         demo.components.kill("etl")
         demo.components.start("etl")
 

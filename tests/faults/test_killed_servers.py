@@ -54,7 +54,7 @@ def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Co
     api = ApiTraffic(config.tailer.service_urls, API_TYPE, demo.posted)
     api.start()
     etl_log = demo.components.log("etl")
-    demo.wait(
+    demo.wait_until(
         lambda: " closed as " in etl_log.read_text(errors="replace"),
         "the first bucket to be closed",
         BEGUN_S,
@@ -63,7 +63,7 @@ def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Co
     for _ in range(ROUNDS):
         for name in (*SERVERS, MIRROR_MAKER):
             before = len(demo.posted)
-            demo.tell(
+            demo.report_progress(
                 f"SIGKILL for {name}; {traffic.written:,} lines written, {before:,} "
                 "events taken over HTTP"
             )
@@ -76,7 +76,7 @@ def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Co
             assert stack.process("mirror") == supervisor, (
                 f"`hourmark mirror run` ended while {name} was away"
             )
-            demo.wait(
+            demo.wait_until(
                 lambda taken=before: len(demo.posted) > taken,  # type: ignore[misc]
                 f"an event to be taken after {name} came back",
                 180,

@@ -106,7 +106,9 @@ class Rolling:
         components.start(MIRROR)
         self._wait_for_closed(demo, traffic, config, self.version)
         for name, end in ENDS.items():
-            demo.tell(f"{name} goes over to this version; {traffic.written:,} lines written")
+            demo.report_progress(
+                f"{name} goes over to this version; {traffic.written:,} lines written"
+            )
             end(components, name)
             self._over(demo, name, HERE)
         self._wait_for_closed(demo, traffic, config, "this version")
@@ -114,26 +116,30 @@ class Rolling:
         try:
             if self.stays:
                 components.run_here("types", "apply")
-                demo.wait(
+                demo.wait_until(
                     lambda: any(checked_only_in_part(config)),
                     "an hour with records of both versions",
                     _CLOSING_S,
                     pause_s=2.0,
                 )
-                demo.tell(f"hours have checksums of values; {traffic.written:,} lines written")
+                demo.report_progress(
+                    f"hours have checksums of values; {traffic.written:,} lines written"
+                )
             else:
                 self._back(demo, traffic, config)
         finally:
             more.stop()
         assert more.failure is None
-        demo.wait(lambda: traffic.done, "the last line to be written", traffic.span_s)
+        demo.wait_until(lambda: traffic.done, "the last line to be written", traffic.span_s)
         traffic.logs = [*traffic.logs, *more.logs]  # the judge is told of these too
 
     def _back(self, demo: Demo, traffic: Traffic, config: Config) -> None:
         components = demo.components
         assert isinstance(components, Mixed)
         for name in ENDS:
-            demo.tell(f"{name} goes back to {self.version}; {traffic.written:,} lines written")
+            demo.report_progress(
+                f"{name} goes back to {self.version}; {traffic.written:,} lines written"
+            )
             components.stop(name)
             if name == "etl":
                 components.run_here("ledger", "downgrade", "--to", self.version)
@@ -151,10 +157,10 @@ class Rolling:
     def _wait_for_closed(self, demo: Demo, traffic: Traffic, config: Config, version: str) -> None:
         """Wait until the driver that runs now has closed another hour."""
         before = closed(config)
-        demo.wait(
+        demo.wait_until(
             lambda: closed(config) > before, f"an hour closed by {version}", _CLOSING_S, pause_s=2.0
         )
-        demo.tell(f"{version} closes hours; {traffic.written:,} lines written")
+        demo.report_progress(f"{version} closes hours; {traffic.written:,} lines written")
 
 
 def checked_only_in_part(config: Config) -> Iterator[bool]:

@@ -1,6 +1,4 @@
-"""Which buckets are closed, as HDFS shows it to anybody: by the judge's reader, not by the
-ETL's.
-"""
+"""Progress of closing: which buckets are closed, read from HDFS with the judge's client."""
 
 from __future__ import annotations
 
@@ -15,8 +13,12 @@ _PROVED: Final = "proved"
 
 
 class TypeClosing(NamedTuple):
-    """How far a type is closed: `end_ms` is the end of its last closed bucket, 0 for none; `latest`
-    its last non-empty hour.
+    """The closing state of one event type.
+
+    Attributes:
+        proved_with_events: number of non-empty buckets with the grade proved.
+        end_ms: end of the last closed bucket in Unix milliseconds; 0 without buckets.
+        latest: label of the last non-empty, proved bucket; empty without one.
     """
 
     proved_with_events: int = 0
@@ -25,19 +27,35 @@ class TypeClosing(NamedTuple):
 
 
 def read_closing(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing]:
-    """Return how far each event type is closed, by type; types without buckets are omitted."""
+    """Read the closing state of all event types from HDFS.
+
+    Args:
+        hdfs: WebHDFS client.
+        root: root of the buckets, as a path or as hdfs://host:port/path.
+
+    Returns:
+        Closing state by type; types without closed buckets are omitted.
+
+    Raises:
+        ValueError: if a marker is not valid.
+        httpx.HTTPError: if HDFS cannot be read.
+    """
     return summarize(closed_buckets(hdfs, hdfs_path(root)))
 
 
 class ClosingWatch:
-    """A record of when the set of closed buckets last changed."""
+    """A record of when the closing state of any type last changed.
+
+    Args:
+        clock: source of time; a change is assumed at the time of construction.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last: dict[str, TypeClosing] | None = None
         self._changed_s = clock.monotonic_s()
 
-    def note(self, found: dict[str, TypeClosing]) -> bool:
+    def update(self, found: dict[str, TypeClosing]) -> bool:
         """Store the latest state and return whether it differs from the previous one."""
         if found == self._last:
             return False
@@ -51,7 +69,14 @@ class ClosingWatch:
 
 
 def summarize(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
-    """Return the closing state by type; an empty dictionary if there are no buckets."""
+    """Return the closing state by type for a sequence of closed buckets.
+
+    Args:
+        buckets: closed buckets, for each type sorted by time.
+
+    Returns:
+        Closing state by type; an empty dictionary if there are no buckets.
+    """
     found: dict[str, TypeClosing] = {}
     for bucket in buckets:
         before = found.get(bucket.type, TypeClosing())

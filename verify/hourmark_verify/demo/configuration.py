@@ -1,9 +1,5 @@
-"""configuration
-
-The demo's event types and sources, as files for `hourmark types apply`.
-
-The demo's hourmark.toml: the stack's, with buckets of a minute, quick reports, and sources of
-the demo. Pure.
+"""The configuration of the demo: event types and sources for `hourmark types apply`, and the
+settings of all components, with buckets of one minute and frequent reports.
 """
 
 from __future__ import annotations
@@ -52,7 +48,7 @@ fields = [{ name = "line", type = "bytes" }]
 line = { payload = "text", field = "line" }
 """,
     # Kafka writes `[time] LEVEL message (logger)`, Hadoop `time LEVEL logger: message`; what is
-    # neither (stack traces, banners) is taken whole, at the time it was seen.
+    # neither (stack traces, banners) becomes an event of the whole line at its time of delivery.
     f"{SERVER_LOG}.toml": """\
 name = "server-log"
 doc = "A line of a server's log."
@@ -97,15 +93,25 @@ _CONTENT: Final = {
     "pattern": "raw-line",
     "logfmt": "logfmt",
     "tsv": "tsv",
-}  # by payload: see hourmark_verify.judge.expectations
+}  # by payload; values as in hourmark_verify.judge.expectations
 
 
 def judge_declarations(
     folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
-    """Types, sources and limits of a folder, as the judge is told them."""
+    """Return the declarations of a folder in the format of the judge's expectations.
+
+    Args:
+        folder: folder of type and source declarations.
+
+    Returns:
+        Types by name, settings of the source files by source name, and the time limits.
+
+    Raises:
+        ConfigError: if a declaration is not valid.
+    """
     types, sources, limits = read_declarations(folder)
-    told_types = {
+    judge_types = {
         t.name: {
             **t.line.model_dump(exclude={"payload"}),
             "content": _CONTENT[t.line.payload],
@@ -114,7 +120,7 @@ def judge_declarations(
         for t in types
         if t.name != DEAD_LETTERS.name
     }
-    told_sources = {
+    judge_sources = {
         s.name: {
             "source": s.name,
             "form": s.format,
@@ -124,11 +130,15 @@ def judge_declarations(
         }
         for s in sources
     }
-    return told_types, told_sources, limits.model_dump()
+    return judge_types, judge_sources, limits.model_dump()
 
 
 def write_declarations(folder: Path) -> None:
-    """Write all files."""
+    """Write the type and source declarations of the demo as files.
+
+    Args:
+        folder: folder to write to; it is created if it does not exist.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in _FILES.items():
         (folder / name).write_text(content)
@@ -143,13 +153,20 @@ SERVER_LOGS: Final = (
     "mirror.log",
     "registry.log",
 )
-ZONE: Final = "UTC"  # the demo starts its servers with TZ=UTC, so their logs need no guess
+ZONE: Final = "UTC"  # the demo starts its servers with TZ=UTC
 
 
 def demo_settings(
     stack: Mapping[str, Any], server_logs: Path, sources: Path, types: Path
 ) -> dict[str, Any]:
-    """The settings of all components; `stack` is the parsed hourmark.toml of the stack."""
+    """Return the settings of all components for the demo.
+
+    Args:
+        stack: settings of the local stack, parsed from its hourmark.toml.
+        server_logs: folder of the logs of the stack's servers.
+        sources: folder of the log files that the demo writes.
+        types: folder of the type declarations.
+    """
     tailed = [
         {
             "name": SERVER_SOURCE,
@@ -166,7 +183,8 @@ def demo_settings(
         "service": {**stack["service"], "report_seconds": 1.0},
         "etl": {
             **stack["etl"],
+            # even a small batch takes seconds of CPU time, which the closer needs too
             "trigger_seconds": 4.0,
-        },  # a batch costs seconds of CPU, however small; the closer needs them too
+        },
         "tailer": {**stack["tailer"], "host_name": HOST, "report_seconds": 1.0, "sources": tailed},
     }

@@ -1,12 +1,7 @@
-"""log lines
+"""The lines that the demo writes, in RFC 5424 format: structured events, and lines of files.
 
-RFC 5424 lines around any bytes. Pure.
-
-Structured events of two types, 7 to 3, and a few that are broken in every way that becomes a
-dead letter. Seeded.
-
-Files that the user names, written out as live traffic: each line, byte for byte, is the MSG of
-an RFC 5424 line.
+Structured events are of two types, 7 to 3; 3 percent are broken, in each of the ways that make a
+dead letter. Lines of a file become the MSG part, byte for byte.
 """
 
 from __future__ import annotations
@@ -45,8 +40,16 @@ def rfc5424_line(time_ms: int, app: str, event_type: str, message: bytes) -> byt
 def timed_line(
     app: str, event_type: str, message: bytes, shift_ms: int = 0
 ) -> Callable[[int], bytes]:
-    """The same as what is still to be told the time of its writing, from which its own differs by
-    `shift_ms`.
+    """Return a function that makes an RFC 5424 line for the time at which it is written.
+
+    Args:
+        app: APP-NAME.
+        event_type: MSGID.
+        message: MSG, copied byte for byte; it must not contain a line feed.
+        shift_ms: milliseconds to add to the time of writing for the timestamp.
+
+    Returns:
+        A function from Unix milliseconds to a line without its line feed.
     """
     return lambda time_ms: rfc5424_line(time_ms + shift_ms, app, event_type, message)
 
@@ -77,7 +80,7 @@ def structured_lines(count: int, seed: int, *, broken_at_least_each: int) -> Ite
         seed: seed of the random generator.
         broken_at_least_each: interval in lines at which a line is always broken, from the first.
     """
-    chance = random.Random(seed)  # noqa: S311  # traffic, not secrets
+    chance = random.Random(seed)  # noqa: S311  # not used for secrets
     for number in range(count):
         broken = chance.random() < _BROKEN_SHARE or number % broken_at_least_each == 0
         event_type, fields = _event(chance, number)
@@ -133,16 +136,21 @@ LINES_TYPE: Final = "lines"
 
 
 def named_lines(path: Path) -> Iterator[DueLine]:
-    """The file's lines, evenly spread.
+    """Yield the lines of a file as RFC 5424 lines that are due at even intervals.
 
-    Read twice, never held as a whole; an unterminated last line counts.
+    The file is read twice and never held in memory. An unterminated last line is included; lines
+    that are appended during the second reading are not.
+
+    Args:
+        path: file to read.
+
+    Raises:
+        OSError: during iteration, if the file cannot be read.
     """
     with path.open("rb") as file:
         count = sum(1 for _ in file)
     with path.open("rb") as file:
-        for number, line in enumerate(
-            itertools.islice(file, count)
-        ):  # what is appended meanwhile is not part of the demo
+        for number, line in enumerate(itertools.islice(file, count)):
             message = line.removesuffix(b"\n")
             yield DueLine(
                 number / max(1, count - 1), timed_line(app_name(path.name), LINES_TYPE, message)
@@ -150,8 +158,10 @@ def named_lines(path: Path) -> Iterator[DueLine]:
 
 
 def write_sample_file(path: Path) -> Path:
-    """A file of the demo's own making, for who names none: ordinary lines, and the odd ones that
-    real files have.
+    """Write a sample file of 1,200 lines and return its path.
+
+    Most are ordinary log lines; one in twenty is unusual, such as an empty line, invalid UTF-8 or a
+    line of 100,000 bytes. The last line has no line feed.
     """
     odd = [
         b"",
@@ -170,5 +180,5 @@ def write_sample_file(path: Path) -> Path:
         for n in range(1200)
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"\n".join(lines))  # the last one without its LF
+    path.write_bytes(b"\n".join(lines))
     return path

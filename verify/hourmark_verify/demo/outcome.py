@@ -1,9 +1,4 @@
-"""outcome
-
-What was acknowledged: distinct events of audited ranges, from the audit topic at the edge.
-
-What the demo shows at its end: the one JSON object, and the same human-readable. Pure.
-"""
+"""The result of the demo: acknowledged events, and the judge's report as JSON and as text."""
 
 from __future__ import annotations
 
@@ -26,6 +21,12 @@ def count_acknowledged(config: Config) -> Counter[str]:
     """Return the number of acknowledged events by type, from the edge audit topic.
 
     A range that was sent twice is counted once.
+
+    Args:
+        config: configuration with the edge cluster.
+
+    Raises:
+        Unavailable: if the topic cannot be read.
     """
     values = (value for _, value in read_topic(config.kafka.edge, AUDIT, cluster_name="edge"))
     return count_promises(

@@ -1,11 +1,6 @@
-"""traffic
+"""Log files that grow and are rotated, and the thread that writes them on schedule.
 
-A log file that grows and is rotated, by rename or as copytruncate does, and its writer's own
-record of what it was handed.
-
-A log file as applications write it: it grows line by line, and is rotated by rename once.
-
-The thread that writes all live logs at their pace.
+Each file records the size and digest of everything that was written to it, for the judge.
 """
 
 from __future__ import annotations
@@ -92,7 +87,7 @@ class RecordedLog:
         self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), list[int]()
 
 
-_WRITE_BYTES: Final = 1 << 18  # lines that are due together are written together, up to this
+_WRITE_BYTES: Final = 1 << 18  # written at once, at most
 
 
 class DueLine(NamedTuple):
@@ -110,9 +105,19 @@ class DueLine(NamedTuple):
 
 
 class LiveLog:
-    """Writes lines when they are due; rotates `path` to `path.1` in the middle of the span.
+    """A log file that receives each line when it is due, and is rotated once by rename.
 
-    `records` says what was handed to the files, and never what is read from them.
+    The rotation from `path` to `path.1` takes place in the middle of the time span.
+
+    Args:
+        path: path of the file.
+        event_type: type of all lines, or None for several types.
+        lines: lines in the order of their due times.
+        clock: source of time for the timestamps.
+
+    Attributes:
+        written: number of lines written so far.
+        minutes: Unix minutes in which lines were written.
     """
 
     def __init__(
@@ -121,7 +126,7 @@ class LiveLog:
         self.path = path
         self.event_type = event_type
         self.written = 0
-        self.minutes: set[int] = set()  # Unix minutes in which lines were written
+        self.minutes: set[int] = set()
         self._lines = lines
         self._next = next(lines, None)
         self._clock = clock
@@ -227,11 +232,10 @@ class Traffic:
                 for log in self.logs:
                     log.write_due(self.moment)
                 self._stop.wait(_TICK_SECONDS)
-        except BaseException as error:  # noqa: BLE001  # handed to who waits for the thread
+        except BaseException as error:  # noqa: BLE001  # raised again by `done`
             self.failure = error
         finally:
             for log in self.logs:
-                with contextlib.suppress(
-                    OSError
-                ):  # that a full disk refused what is buffered was said above
+                # the error of a full disk was already stored as failure
+                with contextlib.suppress(OSError):
                     log.close()

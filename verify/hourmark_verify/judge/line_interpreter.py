@@ -369,8 +369,8 @@ def parse_time_ms(text: str, time_format: str) -> int | None:
 
     Args:
         text: timestamp.
-        time_format: "rfc3339", "unix", "unix-ms", "unix-us", another "unix-" unit for nanoseconds, or a
-            `strptime` format in UTC.
+        time_format: "rfc3339", "unix" (seconds), "unix-ms", "unix-us", "unix-ns", or a `strptime`
+            format in UTC.
 
     Returns:
         The time, or None if the text does not match the format.

@@ -176,11 +176,11 @@ def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
 def test_closing_that_stands_still_is_told_from_a_slow_one() -> None:
     clock = FakeClock()
     progress = ClosingWatch(clock)
-    assert progress.note({})
+    assert progress.update({})
     clock.advance(100)
-    assert not progress.note({})
+    assert not progress.update({})
     assert progress.stalled_s == 100
-    assert progress.note({"t": TypeClosing(1, 60_000)})
+    assert progress.update({"t": TypeClosing(1, 60_000)})
     assert progress.stalled_s == 0
 
 
