@@ -108,7 +108,7 @@ def judge_declarations(
         Types by name, settings of the source files by source name, and the time limits.
 
     Raises:
-        ConfigError: if a declaration is not valid.
+        TypeFileError: if a declaration is not valid.
     """
     types, sources, limits = read_declarations(folder)
     judge_types = {
