@@ -103,7 +103,7 @@ def demo(
         f"{'still running' if keep else 'stopped; its data is kept until the next demo'}. "
         "To inspect the result:"
     )
-    up, *others = commands_to_look_inside(
+    up, *others = inspection_commands(
         stack_state_dir() / "demo",
         result.config_file,
         result.expectations_file,
@@ -114,7 +114,7 @@ def demo(
     sys.exit(1 if result.faults else 0)
 
 
-def commands_to_look_inside(
+def inspection_commands(
     stack_home: Path, config: Path, expectations: Path, hour: str
 ) -> tuple[str, ...]:
     """Return shell commands that start the stack, inspect its buckets, and stop it.

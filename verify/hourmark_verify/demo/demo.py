@@ -140,6 +140,12 @@ def kill_leader(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> N
 
     Waits until 35 percent of the traffic's time span have passed. Returns when the broker is ready.
 
+    Args:
+        demo: the running demo.
+        traffic: writer of the log files.
+        stack: local stack of the demo.
+        config: configuration of the demo's components.
+
     Raises:
         Unavailable: a component exits, or the broker does not become ready.
     """
@@ -370,7 +376,7 @@ class Demo:
             )
             self.report_progress("the judge compares every line with every bucket")
             judge_until_settled(
-                expectations, hdfs, partial(self._one_more_minute, closed_now, until_s)
+                expectations, hdfs, partial(self._wait_one_more_minute, closed_now, until_s)
             )
             snapshot = take_snapshot(hdfs, config.storage.root)
             self.components.stop("etl")
@@ -443,13 +449,18 @@ class Demo:
         )
         return found
 
-    def _one_more_minute(
+    def _wait_one_more_minute(
         self, closed_now: ReadClosing, until_s: float, report: JudgeReport
     ) -> bool:
         """Wait until the next minute is closed, which contains lines that were delivered late.
 
+        Args:
+            closed_now: function that reads the closing state.
+            until_s: time limit on the monotonic clock in seconds.
+            report: report of the judge with the missing lines.
+
         Returns:
-            False if the time is up, so that waiting longer does not help.
+            True if the minute was closed, False if the time limit was reached.
         """
         end_ms = min(found.end_ms for found in closed_now().values()) + BUCKET_SECONDS * _MS
         self.report_progress(

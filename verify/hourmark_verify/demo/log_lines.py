@@ -162,6 +162,9 @@ def write_sample_file(path: Path) -> Path:
 
     Most are ordinary log lines; one in twenty is unusual, such as an empty line, invalid UTF-8 or a
     line of 100,000 bytes. The last line has no line feed.
+
+    Args:
+        path: file to write; its folder is created if it does not exist.
     """
     odd = [
         b"",

@@ -24,6 +24,9 @@ class RecordedLog:
 
     Rotated files are named `path.1`, `path.2` and so on, in order of rotation. Records are computed
     from the written bytes and never read back from the files.
+
+    Args:
+        path: path of the current file; its folder is created if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -199,7 +202,7 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the time span begins now."""
+        """Start the thread. The time span of the traffic starts with this call."""
         self._began_s = self.clock.monotonic_s()
         self._thread.start()
 

@@ -92,6 +92,8 @@ def verify_delivery(expectations: Expectations, hdfs: WebHdfsReader) -> JudgeRep
 
 @dataclasses.dataclass
 class _Verification:
+    """One verification of all closed buckets; findings are added to the report."""
+
     expectations: Expectations
     hdfs: WebHdfsReader
     matcher: EventMatcher
@@ -212,11 +214,6 @@ class _Verification:
     def _open_avro(
         self, bucket: StoredBucket, file: MarkerFile, content: IO[bytes]
     ) -> tuple[Any, Any]:
-        """Return a block reader for an Avro file, and its schema without logical types.
-
-        Raises:
-            ValueError: if the schema does not belong to the event type of the bucket.
-        """
         reader: Any = fastavro.block_reader(content)
         declared = json.loads(reader.metadata["avro.schema"])
         mark = schema_fingerprint(declared)
@@ -241,7 +238,7 @@ class _Verification:
 
 
 def _decode_events(reader: Any, plain_schema: Any) -> Iterator[Event]:
-    """Decode events without their logical types, so that dates of all years are integers."""
+    # without logical types, so that dates of all years are integers
     schema = fastavro.parse_schema(plain_schema, named_schemas={})
     for block in reader:
         for _ in range(block.num_records):

@@ -39,8 +39,9 @@ def judge() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def check(context: click.Context, expectations: Path, snapshot: Path | None, as_json: bool) -> None:
-    """Check that each line of each source file is exactly once, and unaltered, in a closed bucket
-    or in the dead letters.
+    """Check that each source line is exactly once, and unaltered, in a bucket or a dead letter.
+
+    Exit 1 if there are findings, or nothing was compared.
     """
     parsed = _read(expectations)
     with _connect(parsed) as hdfs:
@@ -55,7 +56,7 @@ def check(context: click.Context, expectations: Path, snapshot: Path | None, as_
 @click.argument("expectations", type=_FILE)
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 def snapshot(expectations: Path, output: Path) -> None:
-    """Write the digests of all files in all closed buckets to OUTPUT."""
+    """Write the digests of all files in all closed buckets to OUTPUT, for `judge check --snapshot`."""
     parsed = _read(expectations)
     with _connect(parsed) as hdfs:
         taken = take_snapshot(hdfs, parsed.root)

@@ -191,10 +191,7 @@ def parse_time(text: str, at: int, after_pri: bool) -> HeaderTime | None:
 
 
 def _match_date(form: str, rest: str) -> list[re.Match[str]]:
-    """Match a date pattern at the start of a text, with and without an optional day of the week.
-
-    Both are needed because three letters can be a day of the week or a month.
-    """
+    # three letters can be a day of the week or a month, so both are tried
     found = [
         re.match(form, rest, re.ASCII),
         re.match(form.replace(r"(?:[A-Z][a-z]{2},? )?", ""), rest, re.ASCII),
@@ -396,7 +393,7 @@ _NODE: Final = re.compile(rf"(?:({_NAME}) )?[A-Za-z0-9]{{1,9}}(?:/[A-Za-z0-9]{{1
 
 
 def _parse_message_name(text: str, at: int) -> tuple[str, int] | None:
-    """Return a Cisco message name such as %SYS-5-CONFIG_I and the index of its text, or None."""
+    # Cisco, such as %SYS-5-CONFIG_I, with the index of its text
     if text[at : at + 1] != "%":
         return None
     end = at + 1

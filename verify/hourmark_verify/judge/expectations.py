@@ -36,7 +36,11 @@ class _ExpectationModel(BaseModel):
 
 
 class FileExpectation(_ExpectationModel):
-    """One or more source files with the same settings, as an entry of the expectations file."""
+    """One or more source files with the same settings, as an entry of the expectations file.
+
+    The settings say which events the lines must become; most equal those of the tailer. Unknown keys
+    are errors.
+    """
 
     path: str = Field(
         description="a path or a glob; a file that several entries match is read once"
@@ -153,7 +157,10 @@ class TypeExpectation(_ExpectationModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the declaration only names fields, and `LineInterpreter` can use its fast path."""
+        """Whether the declaration sets only content, fields, pattern and time format.
+
+        False for the contents logfmt and tsv.
+        """
         return self.content not in ("logfmt", "tsv") and not (self.model_fields_set - _PLAIN)
 
     @model_validator(mode="after")
@@ -173,24 +180,37 @@ class WriterRecord(_ExpectationModel):
     """The size and digest of a source file, as recorded by the process that wrote it.
 
     The record is matched with a file by content, because the file may have been renamed.
+
+    Attributes:
+        path: path of the file when it was written.
+        bytes: size of the file.
+        blake2b: BLAKE2b-128 digest in hexadecimal.
+        broken: start offsets of all lines that must become dead letters.
     """
 
     path: str
     bytes: int
-    blake2b: str = Field(description="BLAKE2b-128 digest in hexadecimal")
-    broken: list[int] = Field(
-        description="start offsets of all lines that must become dead letters"
-    )
+    blake2b: str
+    broken: list[int]
 
 
 class ApiEvent(_ExpectationModel):
-    """An acknowledged event of the HTTP API, as recorded by the client that sent it."""
+    """An acknowledged event of the HTTP API, as recorded by the client that sent it.
+
+    Attributes:
+        type: event type.
+        client: name of the client.
+        event_id: id that the client assigned.
+        time_ms: event time in Unix milliseconds.
+        position: index in its batch.
+        fields: values by field name.
+    """
 
     type: str
     client: str
-    event_id: str = Field(description="the id that the client assigned")
+    event_id: str
     time_ms: int
-    position: int = Field(description="index in its batch")
+    position: int
     fields: dict[str, Any]
 
 
@@ -198,24 +218,33 @@ class DestroyedEvent(_ExpectationModel):
     """An event that the delivery service wrote to Kafka and that Kafka lost before it was copied.
 
     The test harness read the event from Kafka before it destroyed it.
+
+    Attributes:
+        type: event type.
+        event_id: event id, 32 hexadecimal digits.
+        time_ms: event time in Unix milliseconds.
+        file_id: id of its source file, or None for an event of the HTTP API.
+        generation: generation of its source file.
+        position: byte offset of its line in the source file.
+        written_ms: time at which the service wrote it, in Unix milliseconds. A bucket of its time
+            that was cut later must not have the grade proved.
     """
 
     type: str
     event_id: str = Field(pattern=r"^[0-9a-f]{32}$")
     time_ms: int
-    file_id: str | None = Field(None, description="absent: an event of the HTTP API")
+    file_id: str | None = None
     generation: int = 0
     position: int
-    written_ms: int = Field(
-        description=(
-            "when the service wrote it, in Unix milliseconds; a bucket of its time with a later "
-            "cut must not have the grade proved"
-        )
-    )
+    written_ms: int
 
 
 class Expectations(_ExpectationModel):
-    """The input of the judge: where the buckets are, which files are sources, and their types."""
+    """The input of the judge: where the buckets are, which files are sources, and their types.
+
+    The fields are the keys of the expectations file, which `read_expectations` reads. Unknown keys
+    are errors.
+    """
 
     webhdfs: str = Field(description="address of WebHDFS, such as http://127.0.0.1:9870")
     root: str = Field(description="root of the buckets, a path in HDFS")

@@ -101,7 +101,7 @@ def range_id(fields: Iterable[object], content: bytes) -> bytes:
     Args:
         fields: host id, file id, generation, start, end, observation time in milliseconds, rules
             revision, zone, source, path, host and part, then the names and values of optional
-            settings (record_start; fields as JSON sorted by name).
+            settings, as `FileExpectation.range_settings` yields them.
         content: bytes of the range.
     """
     parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
@@ -127,14 +127,14 @@ def event_id(time_ms: int, bits: int) -> bytes:
 
     Args:
         time_ms: event time in Unix milliseconds.
-        bits: 74-bit digest as returned by `digest_bits` or `client_bits`.
+        bits: 74-bit digest as returned by `line_digest` or `client_event_digest`.
     """
     return (
         time_ms % (1 << 48) << 80 | 8 << 76 | bits >> 62 << 64 | 2 << 62 | bits & _LOW
     ).to_bytes(16, "big")
 
 
-def digest_in_event_id(made: bytes) -> int:
+def digest_in_event_id(id_bytes: bytes) -> int:
     """Return the 74-bit digest that a 16-byte event id contains after its timestamp."""
-    number = int.from_bytes(made, "big")
+    number = int.from_bytes(id_bytes, "big")
     return (number >> 64 & 0xFFF) << 62 | number & _LOW

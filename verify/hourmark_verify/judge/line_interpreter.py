@@ -73,7 +73,6 @@ class LineInterpreter:
         self.types = self._types_with({})
 
     def _types_with(self, fields: Mapping[str, str]) -> dict[str, DeclaredType]:
-        """Return the types by name for a file whose tailer sets these field values."""
         key = json.dumps(fields, sort_keys=True)
         if key not in self._types_by_settings:
             self._types_by_settings[key] = {
@@ -119,7 +118,7 @@ class LineInterpreter:
             return _dead_letter(rejected, line)
 
     def _is_general(self, file: FileExpectation) -> bool:
-        """Return whether a file needs more than RFC 5424 with JSON or text, or patterns."""
+        # whether it needs more than RFC 5424 with JSON or text, or patterns
         carried = [self.types[name].rule for name in file.types_carried(self.types)]
         return (
             file.form == "syslog"
@@ -347,7 +346,7 @@ def _dead_letter(rejected: LineRejected, line: bytes) -> ExpectedEvent:
 
 @contextmanager
 def _claimed_by(declared: DeclaredType) -> Iterator[None]:
-    """Set the claimed type of every `LineRejected` that is raised in the block."""
+    # exceptions that are raised in the block get this type as their claimed type
     try:
         yield
     except LineRejected as rejected:
@@ -356,7 +355,7 @@ def _claimed_by(declared: DeclaredType) -> Iterator[None]:
 
 
 def _as_text(value: Any) -> str | None:
-    """Return a time or host value as text with one character for each byte, or None for None."""
+    # one character for each byte
     if value is None:
         return None
     if isinstance(value, bytes):

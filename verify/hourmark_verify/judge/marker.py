@@ -105,7 +105,23 @@ class MarkerLink(_MarkerModel):
 
 
 class Marker(_MarkerModel):
-    """The content of a bucket's `_SUCCESS` file, validated strictly."""
+    """The content of a bucket's `_SUCCESS` file.
+
+    Validation is strict: a missing key, an unknown key or another type raises `ValidationError`.
+
+    Attributes:
+        type: event type.
+        hour: label of the bucket's interval.
+        previous: reference to the preceding bucket; None for the first bucket of the type.
+        grade: proved, timed_out or forced.
+        files: Avro files of the bucket.
+        events: number of events in all files.
+        late: number of events by earlier hour.
+        books: counts by the hour of the events.
+        id_sum: sum of the low 64 bits of all event ids, modulo 2**64, in hexadecimal.
+        offsets: positions in the Kafka partitions of the type.
+        software: version of the software, and the digest of the marker.
+    """
 
     format: Literal[1]
     type: str

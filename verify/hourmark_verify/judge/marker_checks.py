@@ -242,12 +242,12 @@ _CLOCK_SKEW_MS: Final = 5_000
 def find_destroyed_event_faults(
     gone: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
 ) -> Iterator[tuple[FindingKind, str, str]]:
-    """Yield findings for markers that contradict the loss of events.
+    """Yield findings for buckets whose markers contradict a known loss of events.
 
-    The first bucket of the event's hour or a later hour that was cut after the event was written
-    must have waited for it, so its grade cannot be `proved`, unless an earlier bucket that was cut
-    at about that time is not proved. The markers of a type must also miss at least as many events
-    as were lost.
+    The first bucket that ends after the event's time, and whose cut is later than the writing of
+    the event, must have missed it. If that bucket and all candidates before it have the grade
+    `proved`, the proof is false. Clocks may differ by five seconds. In addition, the counts in the
+    markers of a type must show at least as many missing events as were lost.
 
     Args:
         gone: lost events that are in no bucket.

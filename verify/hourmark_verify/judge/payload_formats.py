@@ -146,7 +146,6 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _parse_value(text: str, at: int) -> tuple[str, int]:
-    """Return the value that starts at an index, and the index of its end."""
     if text[at : at + 1] != '"':
         end = next(
             (i for i in range(at, len(text)) if text[i] <= " " or text[i] == "\x7f"), len(text)

@@ -206,7 +206,6 @@ class SourceFile:
         return self.starts[index + 1] if index + 1 < len(self.starts) else self._end
 
     def _index_new_lines(self) -> None:
-        """Index terminated lines, and full pieces of over-long lines, from `_end` to the end of file."""
         if self._record_start is not None:
             return self._index_new_records(self._record_start)
         in_line = self._end > 0 and self.read(self._end - 1, self._end) != b"\n"
@@ -231,7 +230,7 @@ class SourceFile:
             in_line = not terminated
 
     def _index_new_records(self, begins: RecordStartMatcher) -> None:
-        """Index multi-line records; the last record of the file is assumed to be complete."""
+        # the last record of the file is assumed to be complete
         self._file.seek(self._end)
         start, first = self._end, b""
         while (line := self._file.readline()).endswith(b"\n"):
@@ -262,7 +261,7 @@ class SourceFile:
 
 
 class ContainerFile(SourceFile):
-    """A container log in CRI format, whose records can span several, not adjacent lines."""
+    """A container log in CRI format, whose records can consist of several lines that are not adjacent."""
 
     def _index_new_lines(self) -> None:
         # all of it again: a record whose last line was partial may have grown

@@ -89,13 +89,6 @@ def parse_header(line: bytes, *, older: bool, parser: int = 3) -> ParsedHeader |
 def _parse_with_parser_3(
     priority: int | None, rest: str, newer: ParsedHeader | None
 ) -> ParsedHeader | None:
-    """Parse a header as parser version 3 does.
-
-    Args:
-        priority: parsed priority, or None.
-        rest: line after its priority.
-        newer: result of the RFC 5424 parser, or None.
-    """
     if newer is not None and newer.time is not None:
         when = device_headers.parse_time(rest, 2, True)
         if "T" in newer.time or when is None or when.end <= 2 + len(newer.time):
@@ -129,7 +122,7 @@ def _from_device_header(priority: int | None, found: device_headers.DeviceHeader
 
 
 def _parse_loose_version_1(priority: int | None, rest: str) -> ParsedHeader | None:
-    """Parse a header with version 1 whose time or structured data deviates from RFC 5424."""
+    # version 1 whose time or structured data deviates from RFC 5424
     when, at = None, 3
     if rest.startswith("1 - ") and priority is not None:
         takes_words = True
@@ -172,7 +165,7 @@ def _parse_loose_version_1(priority: int | None, rest: str) -> ParsedHeader | No
 
 
 def _take_words(text: str, at: int, most: int) -> list[tuple[str, int]]:
-    """Return up to `most` words from index `at` on, each with the index of the next word."""
+    # each with the index of the next word
     found: list[tuple[str, int]] = []
     while (
         len(found) < most
@@ -184,7 +177,7 @@ def _take_words(text: str, at: int, most: int) -> list[tuple[str, int]]:
 
 
 def _parse_leading_structured_data(tail: str) -> tuple[dict[str, str], str]:
-    """Return the valid structured data at the start of a text, and the message after it."""
+    # as many elements as are valid
     if tail[:2] in ("-", "- "):
         return {}, tail[2:]
     end, depth = 0, 0
@@ -291,7 +284,6 @@ def resolve_time_ms(when: HeaderTime, zone: str, latest_ms: int) -> int | None:
 
 
 def _possible_local_times(when: HeaderTime, latest_ms: int) -> list[dt.datetime]:
-    """Return the local times that a header can mean, latest year first; one if it has a year."""
     latest = _EPOCH + dt.timedelta(milliseconds=latest_ms)
     hours, minutes, seconds = map(int, when.clock.split(":"))
     found = []
@@ -373,7 +365,6 @@ def _parse_rfc5424(priority: int, rest: str) -> ParsedHeader | None:
 
 
 def _parse_structured_data(text: str) -> tuple[dict[str, str], str] | None:
-    """Return structured data and the text after it, or None if the syntax is wrong."""
     if text.startswith("-"):
         return {}, text[1:]
     data: dict[str, str] = {}
@@ -396,7 +387,7 @@ def _parse_structured_data(text: str) -> tuple[dict[str, str], str] | None:
 
 
 def _parse_quoted_value(text: str, at: int) -> tuple[str, int]:
-    """Return the value after `="` and the index of its end, or an end of -1 if there is none."""
+    # returns (value, index of its end), or an end of -1
     if text[at : at + 2] != '="':
         return "", -1
     value, at = "", at + 2
@@ -437,7 +428,6 @@ def _parse_rfc3164(priority: int | None, text: str) -> ParsedHeader | None:
 
 
 def _parse_rfc3164_time(text: str) -> tuple[str | None, str]:
-    """Return the time at the start of a text, or None, and the text after it."""
     if _has_shape(text[:11], "0000-00-00T"):
         end = next((at for at, char in enumerate(text) if char not in _PRINTABLE), len(text))
         return (text[:end], text[end:]) if 11 + 8 <= end <= 11 + 32 else (None, text)
@@ -462,7 +452,7 @@ def _parse_rfc3164_time(text: str) -> tuple[str | None, str]:
 
 
 def _parse_program(text: str) -> tuple[str | None, str | None, str]:
-    """Return program, process id and message; program and process id are None if absent."""
+    # the program ends at the first colon that can be its end
     for at in range(1, min(len(text), 256)):
         if text[at] == ":" and text[at + 1 : at + 2] in ("", " "):
             return text[:at], None, text[at + 2 :]

@@ -177,7 +177,7 @@ def avro_from_text(schema: Any, text: bytes, named_types: NamedTypes) -> Any:
 
 
 def _resolve_type(schema: Any, named_types: NamedTypes) -> tuple[str, str | None, Any]:
-    """Return the Avro type of a schema, its logical type or None, and its complex declaration."""
+    # returns (type, logical type, declaration)
     logical = None
     while not isinstance(schema, str) or schema in named_types:
         schema = named_types[schema] if isinstance(schema, str) else schema
