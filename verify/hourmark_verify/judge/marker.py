@@ -119,6 +119,10 @@ class Marker(_MarkerModel):
         late: number of events by earlier hour.
         books: counts by the hour of the events.
         id_sum: sum of the low 64 bits of all event ids, modulo 2**64, in hexadecimal.
+        checked: number of promised events whose values were proved by a checksum.
+        lost: bytes that were destroyed before they were read, by source.
+        unknown: number of occasions on which an unknown number of bytes was lost, by source.
+        unrepeatable: sources whose senders cannot send again.
         offsets: positions in the Kafka partitions of the type.
         software: version of the software, and the digest of the marker.
     """
@@ -127,7 +131,7 @@ class Marker(_MarkerModel):
     type: str
     hour: str
     bucket_seconds: int = Field(ge=60, le=3600, multiple_of=60)
-    previous: MarkerLink | None  # null for the first bucket of the type
+    previous: MarkerLink | None
     grade: Literal["proved", "timed_out", "forced"]
     evidence: MarkerEvidence
     files: list[MarkerFile]
@@ -136,14 +140,11 @@ class Marker(_MarkerModel):
     books: dict[str, OriginHourCounts]
     duplicates_removed: Count
     unaudited: Count
-    checked: Count = (
-        0  # promised events whose values a checksum proved; absent where there are none
-    )
-    lost: dict[str, Count] = Field({})  # by source; markers of before have neither
+    # keys that are absent in older markers and if their value is empty
+    checked: Count = 0
+    lost: dict[str, Count] = Field({})
     unknown: dict[str, Count] = Field({})
-    unrepeatable: list[str] = Field(
-        []
-    )  # sources; absent where there are none, as the two before it
+    unrepeatable: list[str] = Field([])
     id_sum: str = Field(pattern=r"^[0-9a-f]{16}$")
     offsets: list[PartitionOffset]
     ledger: str = Field(min_length=1)
@@ -164,6 +165,6 @@ def has_valid_self_digest(written: bytes, software: str) -> bool:
     """
     if len(software) <= 40:
         return True
-    *before, said = re.split(rb" blake2b=(?=[0-9a-f]{32}\")", written)
-    blank = b" blake2b=".join([*before, b"0" * 32 + said[32:]])
-    return bool(before) and hashlib.blake2b(blank, digest_size=16).hexdigest().encode() == said[:32]
+    *before, tail = re.split(rb" blake2b=(?=[0-9a-f]{32}\")", written)
+    blank = b" blake2b=".join([*before, b"0" * 32 + tail[32:]])
+    return bool(before) and hashlib.blake2b(blank, digest_size=16).hexdigest().encode() == tail[:32]

@@ -42,7 +42,7 @@ def schema_fingerprint(schema: Any) -> str:
 
 def find_contradictions(
     bucket: StoredBucket, contents: BucketContents, grades: Sequence[str]
-) -> Iterator[str]:  # a list of rules
+) -> Iterator[str]:
     """Yield a description of each contradiction between a marker and its bucket or within a marker.
 
     Args:
