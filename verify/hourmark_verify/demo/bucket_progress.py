@@ -55,11 +55,11 @@ class ClosingWatch:
         self._last: dict[str, TypeClosing] | None = None
         self._changed_s = clock.monotonic_s()
 
-    def update(self, found: dict[str, TypeClosing]) -> bool:
+    def update(self, closing: dict[str, TypeClosing]) -> bool:
         """Store the latest state and return whether it differs from the previous one."""
-        if found == self._last:
+        if closing == self._last:
             return False
-        self._last, self._changed_s = found, self._clock.monotonic_s()
+        self._last, self._changed_s = closing, self._clock.monotonic_s()
         return True
 
     @property
@@ -88,24 +88,26 @@ def summarize(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
     return found
 
 
-def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int) -> bool:
+def is_closed_enough(
+    closing: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int
+) -> bool:
     """Return whether every wanted type has enough proved buckets and is closed far enough.
 
     Args:
-        found: closing state by type.
+        closing: closing state by type.
         wanted: required number of non-empty proved buckets by type.
         end_ms: Unix milliseconds up to which each type must be closed.
     """
-    of = {name: found.get(name, TypeClosing()) for name in wanted}
+    states = {name: closing.get(name, TypeClosing()) for name in wanted}
     return all(
-        of[name].proved_with_events >= count and of[name].end_ms >= end_ms
+        states[name].proved_with_events >= count and states[name].end_ms >= end_ms
         for name, count in wanted.items()
     )
 
 
-def format_closing(found: Mapping[str, TypeClosing]) -> str:
+def format_closing(closing: Mapping[str, TypeClosing]) -> str:
     """Format the number of proved buckets by type for a progress line; "none" if empty."""
     return (
-        ", ".join(f"{name} {closing.proved_with_events}" for name, closing in sorted(found.items()))
+        ", ".join(f"{name} {state.proved_with_events}" for name, state in sorted(closing.items()))
         or "none"
     )

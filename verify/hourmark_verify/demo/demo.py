@@ -41,8 +41,8 @@ from hourmark_verify.demo import outcome
 from hourmark_verify.demo.bucket_progress import (
     ClosingWatch,
     TypeClosing,
-    closed_enough,
     format_closing,
+    is_closed_enough,
     read_closing,
 )
 from hourmark_verify.demo.configuration import (
@@ -369,7 +369,7 @@ class Demo:
             early = take_snapshot(hdfs, config.storage.root)
             closed_now = partial(read_closing, hdfs, config.storage.root)
             found = self._wait_closed(
-                closed_now, self._wanted(traffic), next_minute_ms(drained_ms), until_s
+                closed_now, self._buckets_to_wait_for(traffic), next_minute_ms(drained_ms), until_s
             )
             expectations = write_expectations(
                 self.work / "expectations.json", config, self._judge_inputs(traffic, config, sizes)
@@ -408,7 +408,7 @@ class Demo:
             posted=self.posted,
         )
 
-    def _wanted(self, traffic: Traffic) -> dict[str, int]:
+    def _buckets_to_wait_for(self, traffic: Traffic) -> dict[str, int]:
         """Return the number of non-empty buckets to wait for, by type.
 
         For named lines it is at most the number of minutes in which some were written.
@@ -437,7 +437,7 @@ class Demo:
                     f"no bucket was closed for {STALLED_SECONDS:.0f} s; the log of the ETL is "
                     f"{self.components.log('etl')}"
                 )
-            return closed_enough(found, wanted, end_ms)
+            return is_closed_enough(found, wanted, end_ms)
 
         self.pause((end_ms - self._clock.now_ms()) / _MS)
         seconds = max(1.0, until_s - self._clock.monotonic_s())
@@ -473,7 +473,7 @@ class Demo:
         wanted = dict.fromkeys((*TYPES, DEAD_LETTERS), 0)
         with suppress(Unavailable):
             self.wait_until(
-                lambda: closed_enough(closed_now(), wanted, end_ms),
+                lambda: is_closed_enough(closed_now(), wanted, end_ms),
                 "the next minute to close",
                 seconds,
                 POLL_SECONDS,

@@ -135,20 +135,20 @@ def abbreviation_offset_s(zone: str) -> int | None:
     return _HOURS[zone] * 3600 if zone in _HOURS else None
 
 
-def parse_time(text: str, at: int, after_pri: bool) -> HeaderTime | None:
+def parse_time(text: str, at: int, after_priority: bool) -> HeaderTime | None:
     """Parse the time that starts at an index of a line.
 
     Args:
         text: line.
         at: index of the first character of the time.
-        after_pri: whether a priority precedes it; some formats are accepted only then.
+        after_priority: whether a priority precedes it; some formats are accepted only then.
 
     Returns:
         The time, or None if no known format matches.
     """
     rest = text[at:]
     iso = re.match(r"(\d{4})-(\d\d)-(\d\d)([T ])", rest, re.ASCII)
-    if iso is not None and (iso[4] == "T" or after_pri):
+    if iso is not None and (iso[4] == "T" or after_priority):
         found = _parse_clock(
             text, at + iso.end(), int(iso[1]), int(iso[2]), int(iso[3]), iso[4] == "T"
         )
@@ -177,7 +177,7 @@ def parse_time(text: str, at: int, after_pri: bool) -> HeaderTime | None:
                 return found
     slashed = (
         re.match(r"(?:(\d\d)/(\d\d)/(\d{4})[: ]|(\d{4})/(\d\d)/(\d\d) )", rest, re.ASCII)
-        if after_pri
+        if after_priority
         else None
     )
     if slashed is None:

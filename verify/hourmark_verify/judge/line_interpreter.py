@@ -137,7 +137,7 @@ class LineInterpreter:
             None
             if file.form == "free"
             else syslog_headers.parse_header(
-                line, older=file.form == "syslog", parser=self._expectations.parser
+                line, accept_older=file.form == "syslog", parser=self._expectations.parser
             )
         )
         if file.form != "free" and header is None:

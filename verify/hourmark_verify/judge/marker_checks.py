@@ -240,7 +240,7 @@ _CLOCK_SKEW_MS: Final = 5_000
 
 
 def find_destroyed_event_faults(
-    gone: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
+    destroyed: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
 ) -> Iterator[tuple[FindingKind, str, str]]:
     """Yield findings for buckets whose markers contradict a known loss of events.
 
@@ -250,7 +250,7 @@ def find_destroyed_event_faults(
     markers of a type must show at least as many missing events as were lost.
 
     Args:
-        gone: lost events that are in no bucket.
+        destroyed: destroyed events that are in no bucket.
         buckets: all closed buckets, in any order.
 
     Yields:
@@ -259,25 +259,25 @@ def find_destroyed_event_faults(
     by_type: defaultdict[str, list[StoredBucket]] = defaultdict(list)
     for bucket in sorted(buckets, key=lambda bucket: bucket.start_ms):
         by_type[bucket.type].append(bucket)
-    for row in gone:
-        affected = (bucket for bucket in by_type[row.type] if bucket.end_ms > row.time_ms)
+    for event in destroyed:
+        affected = (bucket for bucket in by_type[event.type] if bucket.end_ms > event.time_ms)
         cut_after_write = (
-            bucket for bucket in affected if _cut_ms(bucket) > row.written_ms - _CLOCK_SKEW_MS
+            bucket for bucket in affected if _cut_ms(bucket) > event.written_ms - _CLOCK_SKEW_MS
         )
         leading_proved = itertools.takewhile(
             lambda bucket: bucket.marker.grade == "proved", cut_after_write
         )
         false = next(
-            (b for b in leading_proved if _cut_ms(b) > row.written_ms + _CLOCK_SKEW_MS), None
+            (b for b in leading_proved if _cut_ms(b) > event.written_ms + _CLOCK_SKEW_MS), None
         )
         if false is not None:
             cut = f"its cut was at {_cut_ms(false)} ms"
             detail = (
-                f"proved without event {row.event_id}, which was written at {row.written_ms} "
+                f"proved without event {event.event_id}, which was written at {event.written_ms} "
                 f"ms; {cut}"
             )
             yield FindingKind.FALSE_PROOF, false.path, detail
-    for event_type, count in sorted(Counter(row.type for row in gone).items()):
+    for event_type, count in sorted(Counter(event.type for event in destroyed).items()):
         missing = sum(map(_missing_events, by_type[event_type]))
         if missing < count:
             detail = f"its markers account for {missing} missing events, but {count} were destroyed"

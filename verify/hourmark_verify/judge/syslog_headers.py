@@ -56,12 +56,12 @@ class ParsedHeader(NamedTuple):
     when: HeaderTime | None = None
 
 
-def parse_header(line: bytes, *, older: bool, parser: int = 3) -> ParsedHeader | None:
+def parse_header(line: bytes, *, accept_older: bool, parser: int = 3) -> ParsedHeader | None:
     """Parse the syslog header of a line.
 
     Args:
         line: line without its line feed.
-        older: whether to accept the formats before RFC 5424 too.
+        accept_older: whether to accept the formats before RFC 5424 too.
         parser: parser version, 1 to 3; version 3 accepts more formats than 1 and 2.
 
     Returns:
@@ -72,7 +72,7 @@ def parse_header(line: bytes, *, older: bool, parser: int = 3) -> ParsedHeader |
     found = None
     if priority is not None and rest.startswith("1 "):
         found = _parse_rfc5424(priority, rest[2:])
-    if not older or (parser < 3 and found is not None):
+    if not accept_older or (parser < 3 and found is not None):
         return found
     if parser < 3:
         return _parse_rfc3164(priority, rest)

@@ -22,7 +22,12 @@ from hourmark.records.ranges import RangeId
 from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import Components, environment, wait_for
 from hourmark_verify.demo import outcome
-from hourmark_verify.demo.bucket_progress import ClosingWatch, TypeClosing, closed_enough, summarize
+from hourmark_verify.demo.bucket_progress import (
+    ClosingWatch,
+    TypeClosing,
+    is_closed_enough,
+    summarize,
+)
 from hourmark_verify.demo.cli import demo
 from hourmark_verify.demo.configuration import (
     SERVER_LOG,
@@ -167,10 +172,10 @@ def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "prove
 def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
     found = summarize([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
     assert found == {"t": TypeClosing(2, 240_000, "1970-01-01T00:02")}
-    assert closed_enough(found, {"t": 2}, 240_000)
-    assert not closed_enough(found, {"t": 3}, 240_000)
-    assert not closed_enough(found, {"t": 2}, 240_001)
-    assert not closed_enough(found, {"t": 2, "other": 0}, 240_000)
+    assert is_closed_enough(found, {"t": 2}, 240_000)
+    assert not is_closed_enough(found, {"t": 3}, 240_000)
+    assert not is_closed_enough(found, {"t": 2}, 240_001)
+    assert not is_closed_enough(found, {"t": 2, "other": 0}, 240_000)
 
 
 def test_closing_that_stands_still_is_told_from_a_slow_one() -> None:
