@@ -43,7 +43,7 @@ from hourmark_infra.components import Components, wait_for
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import marked
 from hourmark_producer.send.file_shipper import ZSTD_LEVEL
-from hourmark_verify.demo.bucket_progress import read_closing
+from hourmark_verify.demo.bucket_progress import read_closing_states
 from hourmark_verify.demo.log_lines import rfc5424_line
 from hourmark_verify.judge.buckets import closed_buckets
 from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
@@ -252,7 +252,7 @@ def _bucket_share(world: World, config: Config, writer: Writer) -> float:
         root = hdfs_path(config.storage.root)
 
         def is_closed() -> bool:
-            found = read_closing(hdfs, config.storage.root)
+            found = read_closing_states(hdfs, config.storage.root)
             return all(
                 type_name(n) in found and found[type_name(n)].end_ms >= end_ms
                 for n in range(writer.types)

@@ -216,7 +216,7 @@ class Run:
         return self._told(world, loads)
 
     def _told(self, world: World, loads: Sequence[Workload]) -> Expectations:
-        types, sources, limits = configuration.judge_declarations(world.config.types.dir)
+        types, sources, limits = configuration.declarations_for_judge(world.config.types.dir)
         host_ids = {
             host: (world.host_config(host).tailer.state_dir / "host-id").read_text().strip()
             for host in HOSTS

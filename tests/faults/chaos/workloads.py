@@ -27,7 +27,7 @@ from tests.faults.chaos.settings import (
 from tests.support.api_traffic import ApiTraffic
 
 from hourmark.clock import Clock
-from hourmark_verify.demo.log_lines import structured_lines, timed_line
+from hourmark_verify.demo.log_lines import line_renderer, structured_lines
 from hourmark_verify.demo.traffic import DueLine, RecordedLog
 from hourmark_verify.judge.expectations import ApiEvent
 
@@ -198,7 +198,7 @@ def _kinds(world: World, rate: int, seed: int) -> Workload:
     def line() -> DueLine:
         return DueLine(
             0.0,
-            timed_line(
+            line_renderer(
                 "kinds", chance.choice(names), json.dumps({"number": next(number)}).encode()
             ),
         )

@@ -26,7 +26,7 @@ class TypeClosing(NamedTuple):
     latest: str = ""
 
 
-def read_closing(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing]:
+def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing]:
     """Read the closing state of all event types from HDFS.
 
     Args:
@@ -40,7 +40,7 @@ def read_closing(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing]:
         ValueError: if a marker is not valid.
         httpx.HTTPError: if HDFS cannot be read.
     """
-    return summarize(closed_buckets(hdfs, hdfs_path(root)))
+    return closing_states(closed_buckets(hdfs, hdfs_path(root)))
 
 
 class ClosingWatch:
@@ -68,7 +68,7 @@ class ClosingWatch:
         return self._clock.monotonic_s() - self._changed_s
 
 
-def summarize(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
+def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
     """Return the closing state by type for a sequence of closed buckets.
 
     Args:

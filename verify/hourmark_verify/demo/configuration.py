@@ -96,7 +96,7 @@ _CONTENT: Final = {
 }  # by payload; values as in hourmark_verify.judge.expectations
 
 
-def judge_declarations(
+def declarations_for_judge(
     folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
     """Return the declarations of a folder in the format of the judge's expectations.

@@ -43,7 +43,7 @@ from hourmark_verify.demo.bucket_progress import (
     TypeClosing,
     format_closing,
     is_closed_enough,
-    read_closing,
+    read_closing_states,
 )
 from hourmark_verify.demo.configuration import (
     BUCKET_SECONDS,
@@ -367,7 +367,7 @@ class Demo:
         self.report_progress("all is acknowledged; waiting for the buckets to be closed as proved")
         with closing(WebHdfsReader(config.storage.webhdfs, config.storage.user)) as hdfs:
             early = take_snapshot(hdfs, config.storage.root)
-            closed_now = partial(read_closing, hdfs, config.storage.root)
+            closed_now = partial(read_closing_states, hdfs, config.storage.root)
             found = self._wait_closed(
                 closed_now, self._buckets_to_wait_for(traffic), next_minute_ms(drained_ms), until_s
             )

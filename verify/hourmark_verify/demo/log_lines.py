@@ -37,7 +37,7 @@ def rfc5424_line(time_ms: int, app: str, event_type: str, message: bytes) -> byt
     ).encode() + message
 
 
-def timed_line(
+def line_renderer(
     app: str, event_type: str, message: bytes, shift_ms: int = 0
 ) -> Callable[[int], bytes]:
     """Return a function that makes an RFC 5424 line for the time at which it is written.
@@ -109,7 +109,7 @@ def _event(chance: random.Random, number: int) -> tuple[str, Fields]:
 
 
 def _of(event_type: str, fields: Fields, shift_ms: int = 0) -> Render:
-    return timed_line(_APP, event_type, _json(fields), shift_ms)
+    return line_renderer(_APP, event_type, _json(fields), shift_ms)
 
 
 def _json(fields: Fields) -> bytes:
@@ -117,7 +117,7 @@ def _json(fields: Fields) -> bytes:
 
 
 _BROKEN: Final[tuple[Callable[[str, Fields], Render], ...]] = (
-    lambda event_type, fields: timed_line(_APP, event_type, _json(fields)[:-9]),  # cut short
+    lambda event_type, fields: line_renderer(_APP, event_type, _json(fields)[:-9]),  # cut short
     lambda event_type, fields: _of(
         event_type, {name: value for name, value in fields.items() if name != "user"}
     ),
@@ -125,7 +125,7 @@ _BROKEN: Final[tuple[Callable[[str, Fields], Render], ...]] = (
     lambda _, fields: _of("no-such-type", fields),
     lambda event_type, fields: _of(event_type, fields, _YEARS_MS),
     lambda event_type, fields: _of(event_type, fields, -_YEARS_MS),
-    lambda event_type, fields: timed_line(
+    lambda event_type, fields: line_renderer(
         _APP, event_type, _json(fields).replace(b"user-", b"user\xff")
     ),  # no UTF-8
     lambda _, fields: lambda _time_ms: _json(fields),  # no RFC 5424
@@ -153,7 +153,7 @@ def named_lines(path: Path) -> Iterator[DueLine]:
         for number, line in enumerate(itertools.islice(file, count)):
             message = line.removesuffix(b"\n")
             yield DueLine(
-                number / max(1, count - 1), timed_line(app_name(path.name), LINES_TYPE, message)
+                number / max(1, count - 1), line_renderer(app_name(path.name), LINES_TYPE, message)
             )
 
 

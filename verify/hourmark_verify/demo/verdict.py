@@ -47,7 +47,7 @@ def write_expectations(file: Path, config: Config, inputs: JudgeInputs) -> Expec
         config: configuration of the running system.
         inputs: sources and time span of the demo run.
     """
-    types, sources, limits = configuration.judge_declarations(config.types.dir)
+    types, sources, limits = configuration.declarations_for_judge(config.types.dir)
     written = [{"path": f"{log.path}*", **sources[log.path.parent.name]} for log in inputs.logs]
     servers = [
         {"path": str(path), "size": size, **sources[SERVER_SOURCE]}

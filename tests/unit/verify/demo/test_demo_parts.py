@@ -25,15 +25,15 @@ from hourmark_verify.demo import outcome
 from hourmark_verify.demo.bucket_progress import (
     ClosingWatch,
     TypeClosing,
+    closing_states,
     is_closed_enough,
-    summarize,
 )
 from hourmark_verify.demo.cli import demo
 from hourmark_verify.demo.configuration import (
     SERVER_LOG,
     TYPES,
+    declarations_for_judge,
     demo_settings,
-    judge_declarations,
     write_declarations,
 )
 from hourmark_verify.demo.demo import lock_home, next_minute_ms, traffic_seconds
@@ -63,7 +63,7 @@ def test_the_declarations_are_valid_and_the_judge_knows_all_of_them(tmp_path: Pa
     write_declarations(tmp_path)
     types, sources, _ = read_declarations(tmp_path)
     assert {t.name for t in types} == {*TYPES, "dead-letters"}
-    told_types, told_sources, limits = judge_declarations(tmp_path)
+    told_types, told_sources, limits = declarations_for_judge(tmp_path)
     assert limits == {"future_seconds": 900, "lateness_seconds": 7 * 86400}
     assert set(told_types) == set(TYPES)
     assert {name for source in told_sources.values() for name in source["type"]} == set(TYPES)
@@ -170,7 +170,7 @@ def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "prove
 
 
 def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
-    found = summarize([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
+    found = closing_states([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
     assert found == {"t": TypeClosing(2, 240_000, "1970-01-01T00:02")}
     assert is_closed_enough(found, {"t": 2}, 240_000)
     assert not is_closed_enough(found, {"t": 3}, 240_000)
